@@ -1,0 +1,1 @@
+"""The command line of busbar: drives playbooks, runs the sandbox, reads results."""

@@ -1,0 +1,139 @@
+"""Secrets that are made once and kept as files on the provisioning host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+__all__ = ["ENCODINGS", "SecretError", "encoded_length", "get_secret", "make_secret", "read_secret", "store_secret"]
+
+ENCODINGS = ("urlsafe", "hex")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_LARGEST = 1 << 20
+
+
+class SecretError(ValueError):
+    """A secret that cannot be used; the message names the file and the remedy."""
+
+
+def make_secret(size: int, encoding: str = "urlsafe") -> str:
+    """Return a fresh secret of `size` random bytes as text."""
+    return secrets.token_hex(size) if encoding == "hex" else secrets.token_urlsafe(size)
+
+
+def encoded_length(size: int, encoding: str = "urlsafe") -> int:
+    """Return how many characters `size` random bytes take as text."""
+    return 2 * size if encoding == "hex" else (4 * size + 2) // 3
+
+
+def get_secret(directory: Path, name: str, size: int, encoding: str = "urlsafe", *, create: bool = True) -> str:
+    """Return the secret `name` kept in `directory`; make it first when there is none.
+
+    Any number of processes may ask at once: all get the same secret.
+
+    Args:
+        directory: where the secrets are; made with mode 0700 when missing.
+        name: a plain file name.
+        size: random bytes in the secret.
+        encoding: one of ENCODINGS.
+        create: when false a missing secret is made up for this call alone and not written.
+
+    Raises:
+        SecretError: when the secret cannot be read, written or trusted.
+    """
+    if not _NAME.fullmatch(name):
+        message = f"secret name {name!r} is not a plain file name: use letters, digits, '.', '_' and '-'"
+        raise SecretError(message)
+    if encoding not in ENCODINGS or size < 1:
+        message = f"secret {name}: needs at least one byte and an encoding of {', '.join(ENCODINGS)}"
+        raise SecretError(message)
+    path = directory / name
+    minimum = encoded_length(size, encoding)
+    try:
+        return read_secret(path, minimum)
+    except FileNotFoundError:
+        fresh = make_secret(size, encoding)
+    if not create:
+        return fresh
+    store_secret(path, fresh)
+    try:
+        return read_secret(path, minimum)
+    except FileNotFoundError as exc:
+        message = f"secret {path} cannot be made: it is a link that leads nowhere, remove it"
+        raise SecretError(message) from exc
+
+
+def read_secret(path: Path, minimum: int) -> str:
+    """Return the secret in `path`, without the white space around it.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        SecretError: when it is not a private regular file of at least `minimum` characters.
+    """
+    try:
+        # A pipe would block without O_NONBLOCK, before its kind could be looked at.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            _refuse_unsafe(os.fstat(descriptor), path)
+            content = os.read(descriptor, _LARGEST)
+        finally:
+            os.close(descriptor)
+        text = content.decode().strip()
+    except FileNotFoundError:
+        raise
+    except OSError as exc:
+        message = f"secret {path} cannot be read ({exc.strerror}): give the file to the user who runs this, mode 0600"
+        raise SecretError(message) from exc
+    except UnicodeDecodeError as exc:
+        message = f"secret {path} is not text: put text there, or remove the file and a new secret is made"
+        raise SecretError(message) from exc
+    if len(text) < minimum:
+        message = (
+            f"secret {path} has {len(text)} characters, {minimum} are needed: "
+            "restore it from a backup, or remove the file and a new secret is made"
+        )
+        raise SecretError(message)
+    return text
+
+
+def store_secret(path: Path, text: str) -> None:
+    """Write `text` to `path`, mode 0600, whole or not at all; a secret that is already there stays.
+
+    Raises:
+        SecretError: when the directory cannot be made or written.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = Path(name)
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        # A link, unlike a rename, never replaces what another process was quicker to put there.
+        with contextlib.suppress(FileExistsError):
+            os.link(temporary, path)
+    except OSError as exc:
+        message = f"secret {path} cannot be written ({exc.strerror}): make {path.parent} a directory that you may write"
+        raise SecretError(message) from exc
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def _refuse_unsafe(status: os.stat_result, path: Path) -> None:
+    """Raise SecretError unless the status is that of a regular file which only its owner can use."""
+    if not stat.S_ISREG(status.st_mode):
+        message = f"secret {path} is not a regular file: move it away, and a new secret is made"
+        raise SecretError(message)
+    if status.st_mode & _OTHERS:
+        mode = stat.S_IMODE(status.st_mode)
+        message = f"secret {path} can be used by others (mode {mode:04o}): chmod 0600 it, and renew it if they read it"
+        raise SecretError(message)

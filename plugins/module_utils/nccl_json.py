@@ -1,0 +1,167 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The JSON file that nccl-tests writes with -J (2.17.3 and newer), also when it ends in the middle."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+__all__ = ["parse_json"]
+
+_BARE = re.compile(r'(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])', re.IGNORECASE)
+_TRUE = frozenset({True, "true", "True", "unchecked"})
+_RESULT_KEYS = (("time", "time_us"), ("cpu_time", "time_us"), ("alg_bw", "algbw"), ("bus_bw", "busbw"), ("nwrong", "wrong"))
+
+
+def _bare(match: re.Match[str]) -> str:
+    return match[1] + match[2] + ("NaN" if match[3].lower() == "nan" else "Infinity")
+
+
+def _load(text: str) -> tuple[dict[str, Any], bool]:
+    """Return the object and whether it was whole; of a cut file the results that are whole."""
+    text = _BARE.sub(_bare, text.lstrip("\ufeff"))
+    try:
+        data = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return _rescue(text), False
+    return (data, True) if isinstance(data, dict) else ({}, True)
+
+
+def _rescue(text: str) -> dict[str, Any]:
+    """Return what the beginning of a cut file still says."""
+    data: dict[str, Any] = {}
+    decoder = json.JSONDecoder(strict=False)
+    for key in ("version", "nccl_version", "args", "config"):
+        match = re.search(rf'"{key}"\s*:\s*', text)
+        if match is not None:
+            try:
+                data[key] = decoder.raw_decode(text, match.end())[0]
+            except (ValueError, RecursionError):
+                continue
+    match = re.search(r'"results"\s*:\s*\[\s*', text)
+    if match is None:
+        return data
+    data["results"] = []
+    at = match.end()
+    while at < len(text):
+        try:
+            item, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        data["results"].append(item)
+        at += len(text[at : at + 200]) - len(text[at : at + 200].lstrip(", \r\n\t"))
+    return data
+
+
+def _number(value: Any, where: str, errors: list[str]) -> float | int | None:  # noqa: ANN401 - any JSON value
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if not isinstance(value, (int, float)):
+        return None
+    if not math.isfinite(value):
+        errors.append(f"{where} is {value}")
+        return None
+    return value
+
+
+def _whole(value: Any) -> int | None:  # noqa: ANN401 - any JSON value
+    try:
+        return int(str(value).strip())
+    except ValueError:
+        return None
+
+
+def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # noqa: ANN401 - any JSON value
+    if not isinstance(item, dict):
+        return None
+    half: dict[str, Any] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
+    for key, field in _RESULT_KEYS:
+        if key in item:
+            half[field] = _number(item[key], f"size {size}: {field}", errors)
+    wrong = half["wrong"]
+    if isinstance(wrong, float) and wrong.is_integer():
+        half["wrong"] = int(wrong)
+    return half if any(value is not None for value in half.values()) else None
+
+
+def _row(item: dict[str, Any], errors: list[str]) -> dict[str, Any]:
+    size = _whole(item.get("size")) or 0
+    return {
+        "size": size,
+        "count": _whole(item.get("count")),
+        "type": _text(item.get("type")),
+        "redop": _text(item.get("redop")),
+        "root": _whole(item.get("root")),
+        "out_of_place": _half(item.get("out_of_place"), size, errors),
+        "in_place": _half(item.get("in_place"), size, errors),
+    }
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - any JSON value
+    return value.strip() if isinstance(value, str) else None
+
+
+def _program(args: Any) -> str | None:  # noqa: ANN401 - any JSON value
+    first = args[0] if isinstance(args, list) and args and isinstance(args[0], str) else ""
+    match = re.search(r"([a-z_]+)_perf", first)
+    return f"{match[1].lstrip('_')}_perf" if match is not None else None
+
+
+def _start(config: Any) -> dict[str, str] | None:  # noqa: ANN401 - any JSON value
+    if not isinstance(config, dict):
+        return None
+    step = config.get("step_factor")
+    step = step if isinstance(step, (int, float)) and step > 1 else None
+    return {
+        "threads": str(config.get("nthreads", 1)),
+        "gpus": str(config.get("ngpus", 1)),
+        "min": str(config.get("minimum_bytes", 0)),
+        "max": str(config.get("maximum_bytes", 0)),
+        "step": str(step if step is not None else config.get("step_bytes", 0)),
+        "unit": "factor" if step is not None else "bytes",
+    }
+
+
+def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
+    """Fill an empty run from the text of a JSON file, or return None when it is not one of nccl-tests'.
+
+    The environment in the file may hold secrets and is not read. The number of ranks is not in the file: the devices
+    that it lists are those of one process.
+    """
+    data, whole = _load(text)
+    results = data.get("results")
+    if not isinstance(results, list) or ("config" not in data and "nccl_version" not in data):
+        return None
+    errors: list[str] = []
+    run["program"] = _program(data.get("args"))
+    run["nccl_version"] = _text(str(data["nccl_version"])) if data.get("nccl_version") is not None else None
+    run["rows"] = [_row(item, errors) for item in results if isinstance(item, dict)]
+    _footer(run, data, errors)
+    for error in data.get("errors") or []:
+        errors.append(str(error)[:300])
+    if not whole:
+        errors.append("the JSON file ends in the middle")
+    run["errors"] = errors[:50]
+    seen = run["seen"]
+    seen.update(begun=True, text=True, check="wrong", start=_start(data.get("config")), cut=not whole)
+    return run
+
+
+def _footer(run: dict[str, Any], data: dict[str, Any], errors: list[str]) -> None:
+    bounds = data.get("out_of_bounds")
+    if isinstance(bounds, dict):
+        run["out_of_bounds"] = _whole(bounds.get("count"))
+        okay = bounds.get("okay", True)
+        run["seen"]["failed_words"] = (okay.lower() if isinstance(okay, str) else okay) not in _TRUE
+    average = data.get("average_bus_bandwidth", data.get("average_bus_bandwidith"))
+    if isinstance(average, dict):
+        value = average.get("bandwidth", average.get("bandwidith"))
+        run["avg_busbw"] = _number(value, "the average", errors)

@@ -1,0 +1,252 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Decides how a run of nccl-tests ended, and whether all of it is there."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+__all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
+
+Run = dict[str, Any]
+
+# Cells are printed with two decimals, so a mean of them is right to half of that and the rounding of six digits.
+_CELL_ROUNDING = 0.0051
+_SIX_DIGITS = 2e-5
+# Newer versions print as many digits as fit into six characters.
+_WIDE_ROUNDING = 6e-4
+_ALIGNMENT = 0.02
+_MIN_SIZE_FOR_RATIO = 20.0
+
+
+def bus_factor(program: str | None, ranks: int) -> float | None:
+    """Return busbw / algbw of a program for a number of ranks, or None where it is not one figure.
+
+    The factors are those of nccl-tests' doc/PERFORMANCE.md.
+    """
+    if program is None or ranks < 1:
+        return None
+    name = program.split("_perf")[0]
+    if name == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    if name in {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter"}:
+        return (ranks - 1) / ranks
+    return 1.0 if name in {"broadcast", "reduce", "sendrecv"} else None
+
+
+def _halves(run: Run) -> list[dict[str, Any]]:
+    return [h for row in run["rows"] for h in (row["out_of_place"], row["in_place"]) if h is not None]
+
+
+def _largest_pair(run: Run) -> tuple[float, float] | None:
+    """Return algbw and busbw of the half with the largest finite algbw, for it has the most digits."""
+    pairs = [
+        (half["algbw"], half["busbw"])
+        for half in _halves(run)
+        if half["algbw"] is not None and half["busbw"] is not None
+    ]
+    return max(pairs) if pairs else None
+
+
+def ranks_from_ratio(run: Run) -> tuple[int, int] | None:
+    """Return the smallest and largest number of ranks that busbw / algbw of an all-reduce or a gather allows.
+
+    None when the figures are too small to tell, or when the ratio is 1 (two ranks, or a program without a factor).
+    """
+    pair = _largest_pair(run)
+    if pair is None or pair[0] < _MIN_SIZE_FOR_RATIO or pair[1] <= 0:
+        return None
+    algbw, busbw = pair
+    slack = _CELL_ROUNDING + _WIDE_ROUNDING * busbw
+    low, high = (busbw - slack) / (algbw + slack), (busbw + slack) / (algbw - slack)
+    if low <= 1.0 <= high:
+        return None
+    base = 2.0 if low > 1.0 else 1.0
+    if high >= base:
+        return None
+    return max(2, math.ceil(base / (base - low) - 1e-9)), math.floor(base / (base - high) + 1e-9)
+
+
+def _ratio_contradicts(run: Run, ranks: int) -> bool:
+    """Return whether busbw / algbw belongs to another number of ranks."""
+    seen = run["seen"]
+    if len(seen["groups"]) > 1 or seen["repeated_ranks"] or ranks < 1:
+        return False
+    pair = _largest_pair(run)
+    if pair is None or pair[0] < 1.0:
+        return False
+    algbw, busbw = pair
+    slack = (_CELL_ROUNDING + _WIDE_ROUNDING * busbw) / algbw * 2
+    ratio = busbw / algbw
+    if run["program"] is not None:
+        factor = bus_factor(run["program"], ranks)
+        factors = [] if factor is None else [factor]
+        # Before 2.9.0 all_gather and reduce_scatter printed a base that already left out one rank's share.
+        if factors and seen["check"] == "error" and "all_reduce" not in run["program"]:
+            factors.append(1.0)
+    else:
+        factors = [2 * (ranks - 1) / ranks, (ranks - 1) / ranks, 1.0]
+    return bool(factors) and all(abs(ratio - factor) > slack + 1e-6 for factor in factors)
+
+
+def missing_parts(run: Run) -> list[str]:
+    """Return, in words, what of a run with a footer is gone: rows, halves, rank lines."""
+    missing = []
+    if not run["rows"]:
+        missing.append("there is a footer but no row")
+    if run["seen"]["broken_rows"]:
+        missing.append(f"{run['seen']['broken_rows']} row(s) are incomplete")
+    if run["seen"].get("cut"):
+        missing.append("the file ends in the middle")
+    missing += _missing_halves(run) + _missing_rows(run) + _missing_ranks(run)
+    if _average_contradicts(run):
+        missing.append("the printed average does not follow from the rows: rows are missing")
+    return missing
+
+
+def _missing_halves(run: Run) -> list[str]:
+    rows = run["rows"]
+    for half in ("out_of_place", "in_place"):
+        absent = sum(row[half] is None for row in rows)
+        if absent and absent != len(rows):
+            return [f"{absent} row(s) lack the {half.replace('_', '-')} half"]
+    return []
+
+
+def _average_contradicts(run: Run) -> bool:
+    values = [half["busbw"] for half in _halves(run) if half["busbw"] is not None]
+    average = run["avg_busbw"]
+    if average is None or not values or len(values) != len(_halves(run)):
+        return False
+    mean = math.fsum(values) / len(values)
+    slack = _CELL_ROUNDING + _SIX_DIGITS * abs(average)
+    slack += math.fsum(abs(v) for v in values if abs(v) >= 1000) / len(values) * _WIDE_ROUNDING  # noqa: PLR2004 - 4 digits
+    return abs(mean - average) > slack
+
+
+def _missing_rows(run: Run) -> list[str]:
+    sizes = [row["size"] for row in run["rows"]]
+    start = run["seen"]["start"]
+    if run["seen"]["elided"]:
+        return []
+    problems = []
+    if start is not None and start["step"] is not None and sizes:
+        problems += _against_start(sizes, start, run["seen"]["reduced"])
+    if not problems:
+        problems += _uneven_steps(sizes, start)
+    return problems
+
+
+def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None) -> list[str]:
+    """Compare the first and last size with what the header announces."""
+    low, high, step = int(start["min"]), int(start["max"]), int(float(start["step"]))
+    if reduced is not None:
+        high = min(high, reduced)
+    factor = start["unit"] == "factor"
+    first, last = min(sizes), max(sizes)
+    slack = _ALIGNMENT * last + 4096
+    following = last * step if factor else last + step
+    problems = []
+    if step > (1 if factor else 0) and following + slack * (step if factor else 1) < high:
+        problems.append(f"the last row is {last} B of {high} B")
+    above = first > low * step + slack if factor else first > low + step + slack
+    if step > 1 and above:
+        problems.append(f"the first row is {first} B and not {low} B")
+    elif factor and step > 1 and low >= 4096 and first >= low * step * (1 - _ALIGNMENT):  # noqa: PLR2004 - alignment
+        problems.append(f"the first row is {first} B and not {low} B")
+    return problems
+
+
+def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
+    """Compare the steps between the rows with one another."""
+    large = [size for size in dict.fromkeys(sizes) if size >= 65536]  # noqa: PLR2004 - far above any alignment
+    pairs = [(a, b) for a, b in zip(large, large[1:]) if b > a]
+    if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
+        return []
+    if start is not None and start["unit"] is not None:
+        by_factor = start["unit"] == "factor"
+    else:
+        ratios = [b / a for a, b in pairs]
+        by_factor = max(ratios) < min(ratios) * (1 + _ALIGNMENT) or ratios[-1] > 1.4  # noqa: PLR2004 - not a fixed step
+    steps = [b / a if by_factor else float(b - a) for a, b in pairs]
+    usual = sorted(steps)[len(steps) // 2] if start is None else min(steps)
+    uneven = [pair for pair, step in zip(pairs, steps) if step > usual * 1.5]
+    return [f"there is a gap between the rows of {a} B and {b} B" for a, b in uneven[:3]]
+
+
+def _missing_ranks(run: Run) -> list[str]:
+    seen = run["seen"]
+    lines = seen["rank_lines"]
+    start = seen["start"]
+    if not lines or seen["elided"]:
+        return []
+    highest = max(lines)
+    if len(lines) != highest + 1:
+        # Where most of them are gone, somebody shortened the text: nothing follows from it about the run.
+        excerpt = start is None or 2 * len(lines) < highest + 1
+        return [] if excerpt else [f"{highest + 1 - len(lines)} of {highest + 1} rank lines are missing"]
+    if start is not None and not seen["repeated_ranks"]:
+        share = int(start["threads"]) * int(start["gpus"])
+        if share > 0 and len(lines) % share:
+            return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
+    if _ratio_contradicts(run, len(lines)):
+        return [f"{len(lines)} rank lines do not agree with busbw / algbw: rank lines are missing"]
+    return []
+
+
+def _take_ranks(run: Run) -> None:
+    """Fill ranks, nodes, hosts and devices from the rank lines, if these are whole."""
+    lines = run["seen"]["rank_lines"]
+    if not lines:
+        return
+    run["devices"] = [lines[rank][1] for rank in sorted(lines)]
+    run["hosts"] = list(dict.fromkeys(lines[rank][0] for rank in sorted(lines)))
+    if len(lines) == max(lines) + 1 and not run["seen"]["elided"]:
+        run["ranks"] = len(lines)
+        run["nodes"] = len(run["hosts"])
+
+
+def _checked(run: Run) -> bool:
+    return any(half["wrong"] is not None for half in _halves(run))
+
+
+def _wrong(run: Run) -> bool:
+    if run["seen"]["failed_words"] or (run["out_of_bounds"] or 0) > 0:
+        return True
+    return run["seen"]["check"] != "error" and any((half["wrong"] or 0) > 0 for half in _halves(run))
+
+
+def _outcome(run: Run, missing: list[str]) -> str:
+    seen = run["seen"]
+    footer = run["out_of_bounds"] is not None
+    if seen["placeholders"]:
+        return "template"
+    if not seen["begun"]:
+        return "error-only" if seen["failures"] or run["errors"] else "no-data"
+    if not footer and seen["failures"]:
+        return "crashed"
+    if _wrong(run):
+        return "wrong-results"
+    if not run["rows"] and not footer:
+        return "hung"
+    return "truncated" if missing or not footer else "ok"
+
+
+def conclude(run: Run) -> None:
+    """Set outcome, ranks, nodes, devices and checked of a run, name what is missing, and drop the notes under "seen"."""
+    seen = run["seen"]
+    if not seen["check"] and any((half["wrong"] or 0) != int(half["wrong"] or 0) for half in _halves(run)):
+        seen["check"] = "error"
+    _take_ranks(run)
+    run["checked"] = _checked(run)
+    has_footer = run["out_of_bounds"] is not None
+    missing = missing_parts(run) if seen["begun"] and (has_footer or run["rows"]) else []
+    if run["rows"] and not has_footer:
+        missing.append("the footer (Out of bounds values) is missing")
+    run["outcome"] = _outcome(run, missing)
+    if run["outcome"] != "template":
+        run["errors"] += missing
+    if seen["repeated_ranks"]:
+        run["errors"].append("several processes call themselves rank 0: a program without MPI was started by a launcher")
+    del run["seen"]

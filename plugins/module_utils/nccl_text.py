@@ -1,0 +1,169 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The words of nccl-tests: patterns, line clean-up and table cells."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+__all__ = [
+    "AVERAGE",
+    "FAILURE",
+    "HEAD",
+    "LIBRARY_ERROR",
+    "OUT_OF_BOUNDS",
+    "PROGRAM",
+    "RANK",
+    "ROW",
+    "START",
+    "TESTS_VERSION",
+    "Cell",
+    "Layout",
+    "clean",
+    "read_cell",
+    "read_layout",
+]
+
+TYPES = (
+    "int8|char|uint8|int32|int|uint32|int64|uint64|half|float16|float32|float64|float|double|bfloat16|bf16"
+    "|f8e4m3|f8e5m2|fp8_e4m3|fp8_e5m2"
+)
+OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "all"})
+
+# A line of nccl-tests may stand behind what launchers and forks put in front of it.
+_PREFIX = re.compile(
+    r"""
+    \s*(?:
+        \[\d+,\s*\d+\](?:<std(?:out|err|diag)>)?:   # mpirun --tag-output
+      | \d{1,6}:(?=[ \t])                           # srun --label
+      | [\w.-]+\s{0,12}\|(?=\s)                     # docker compose
+      | \[[A-Z]{3,12}\]:                            # a fork's [STAT]:
+      | \w+\(\),\s[\w./-]+:\d+,                     # a fork's function(), file.cu:LINE,
+      | \[[\w.-]+\]\[[\w.-]+\]\s                    # pod and container
+    )""",
+    re.VERBOSE,
+)
+_TAG = re.compile(r"\[\d+,\s*\d+\]<std(?:out|err|diag)>:")
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+START = re.compile(
+    r"\bnThread\s+(?P<threads>\d+)\s+nGpus\s+(?P<gpus>\d+)\s+minBytes\s+(?P<min>\d+)\s+maxBytes\s+(?P<max>\d+)"
+    r"(?:\s+step:?\s+(?P<step>\d+)\s*\(?(?P<unit>factor|bytes)?)?"
+)
+TESTS_VERSION = re.compile(r"\bnccl-tests version\s+(\S+(?:\s\([0-9a-f]+\))?)")
+LIBRARY_VERSION = re.compile(r"\bNCCL version:?\s+(\d\S*)")
+STARTING = re.compile(r"Collective test (starting|concluded):\s*(\w+)")
+PROGRAMS = (
+    "all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv|alltoall|scatter|gather|sendrecv|hypercube"
+)
+PROGRAM = re.compile(rf"(?<![A-Za-z0-9_])({PROGRAMS})_perf(?![A-Za-z0-9])")
+RANK = re.compile(
+    r"\bRank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?(?:\s+Pid\s+(?P<pid>\d+))?\s+on\s+(?P<host>\S+)"
+    r"\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<name>.*?)(?=\s*(?:\.\.\.|\#\s+Rank|\d*:?\s*$))"
+)
+HEAD = re.compile(r"^\s*#?\s*(?P<columns>(?:size|bytes)\s+(?:count|N)\s+type\b.*?\b(?:cpu)?time\b.*\bbusbw\b.*)$")
+ROW = re.compile(rf"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{TYPES})(?=\s|$)(?P<rest>.*)$")
+OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(?P<count>\S+)(?:\s+(?P<word>OK|FAILED))?")
+AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(?P<value>\S+)(?:\s+(?P<word>OK|FAILED))?")
+REDUCING = re.compile(r"Reducing maxBytes to (\d+)")
+LIBRARY_ERROR = re.compile(r"^\s*#\s*error:\s*(\S.*)$")
+ELIDED = re.compile(r"^\s*#?\s*(?:\.{3,}|\u2026|\[\.\.\.\]|<snip>)\s*$")
+FAILURE = re.compile(
+    r"""
+      Test\s(?:NCCL|CUDA)\sfailure | Test\sfailure\s\S+:\d+ | Test\stimeout | \b(?:Cuda|NCCL)\sfailure\s\S+:\d+
+    | \bsrun:\serror: | \bslurmstepd:\serror:\s\*\*\* | \bsbatch:\serror:
+    | \b(?:mpirun|mpiexec|prterun)\snoticed\sthat | \bprterun\sdetected\sthat | Primary\sjob\s+terminated\snormally,\sbut
+    | \bSegmentation\sfault\b | \bBus\serror\b | terminate\scalled\safter | \bMPI_ABORT\swas\sinvoked | MPI_Abort\(
+    | Invalid\snumber\sof\sGPUs: | invalid\ssizes?\s(?:specified\s)?for\s'
+    | \bTraceback\s\(most\srecent | command\snot\sfound | error\swhile\sloading\sshared\slibraries
+    | There\sare\snot\senough\sslots | ORTE\shas\slost | PMIX\sERROR:\s | \bCANCELLED\sAT\b
+    | \bexited\son\ssignal\s\d+ | Permission\sdenied\s\(publickey | execve\(\):
+    """,
+    re.VERBOSE,
+)
+
+_CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|X+(?:\.X*)?")
+_GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z])")
+_MAX_INT_DIGITS = 30
+
+
+class Cell(NamedTuple):
+    """One cell of a row: its text and the number in it (None for N/A and for a placeholder)."""
+
+    text: str
+    value: float | None
+    whole: bool
+
+
+class Layout(NamedTuple):
+    """What the column heads say: which columns come before the halves and what one half holds."""
+
+    columns: list[str]
+    redop: bool
+    root: bool
+    half: list[str]
+    milliseconds: bool
+
+    @property
+    def check(self) -> str:
+        """Return the kind of correctness cell: wrong (a count), error (a difference), or nothing."""
+        return next((c for c in ("wrong", "error") if c in self.half), "")
+
+
+def clean(line: str) -> str:
+    """Return a line without carriage return, colours, and the prefixes of launchers and forks."""
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    line = line.rstrip("\r\n").replace("\r", " ")
+    if "<std" in line:
+        line = _TAG.sub("", line)
+    for _ in range(4):
+        match = _PREFIX.match(line)
+        if match is None or match.end() == 0:
+            break
+        line = line[match.end() :]
+    return line
+
+
+def read_cell(token: str) -> Cell | None:
+    """Return the cell that a token holds, or None when it is no cell.
+
+    A count may touch the text that another process wrote right after it ("0host7: ..."). A number that is printed
+    never starts with a zero followed by digits, so "038dcf" can only be 0 and foreign text.
+    """
+    match = _CELL.fullmatch(token)
+    if match is None:
+        glued = _GLUED_COUNT.match(token)
+        if glued is None:
+            return None
+        digits = glued.group()
+        return Cell(token, 0.0 if digits.startswith("0") else float(digits[:_MAX_INT_DIGITS]), whole=False)
+    if token == "N/A" or token.startswith("X"):
+        return Cell(token, None, whole=True)
+    try:
+        return Cell(token, float(token), whole=True)
+    except ValueError:
+        return Cell(token, math.nan, whole=True)
+
+
+def read_layout(columns: str) -> Layout:
+    """Return the layout that a line of column heads announces.
+
+    Args:
+        columns: the heads as printed, from "size" on.
+    """
+    names = columns.replace("#wrong", "wrong").split()
+    times = [i for i, name in enumerate(names) if name in {"time", "cputime"}]
+    first = times[0] if times else len(names)
+    second = times[1] if len(times) > 1 else len(names)
+    half = ["error" if name == "res" else name for name in names[first:second]]
+    left = names[:first]
+    return Layout(
+        columns=columns.split(),
+        redop="redop" in left or "op" in left,
+        root="root" in left,
+        half=half,
+        milliseconds="res" in names,
+    )

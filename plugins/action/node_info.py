@@ -1,0 +1,41 @@
+"""Action behind the module `busbar.cluster.node_info`: a node that fails to answer is a result, not a failure."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ..module_utils.node_answer import clock_offset, failure_kind, short_message  # noqa: TID252 - the collection's name stands in no import
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Runs the module, notes the clock on both sides, and turns failures into data."""
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result, or what kept the node from giving one."""
+        super().run(tmp, task_vars)
+        before = time.time()
+        try:
+            result = self._execute_module(task_vars=task_vars)
+        except AnsibleConnectionFailure as exc:
+            return self._failure("connection", str(exc))
+        except AnsibleError as exc:
+            return self._failure(failure_kind(str(exc)), str(exc))
+        after = time.time()
+        if "node" in result:
+            result["clock_offset_s"] = clock_offset(before, result["node"]["epoch"], after)
+            return dict(result)
+        parts = (result.get("msg"), result.get("module_stderr"), result.get("module_stdout"))
+        text = "\n".join(str(part) for part in parts if part)
+        return self._failure(failure_kind(text), text)
+
+    def _failure(self, kind: str, text: str) -> dict[str, Any]:
+        """Return the result of a node that gave none."""
+        address = str(self._play_context.remote_addr or "")
+        result = {"changed": False, "reached": False, "failure": kind, "message": short_message(text, address)}
+        if kind == "connection" and self._task.args.get("leave_out_unreachable"):
+            result |= {"unreachable": True, "msg": f"{result['message']}; left out of this run"}
+        return result

@@ -1,0 +1,90 @@
+"""Filter that compares what nodes are with what the inventory says."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: preflight_problems
+author: busbar contributors
+short_description: Nodes that are not what the inventory says
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Variables of all hosts.
+    type: dict
+    required: true
+  answer:
+    description:
+      - Name of the variable that holds a host's answer of M(busbar.cluster.node_info).
+      - A host without it, or one that was left out of the run, is passed over.
+    type: str
+    required: true
+  catalogue:
+    description: The known hardware by name.
+    type: dict
+    required: true
+  limits:
+    description: C(systems), C(architectures), C(clock_s), C(free_mb).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show what is wrong
+  ansible.builtin.debug:
+    msg: "{{ ansible_play_hosts | busbar.cluster.preflight_problems(hostvars, 'node', hardware_catalogue, limits) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The problems, each with C(hosts), C(key), C(problem), C(remedy).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.preflight_nodes import node_problems  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from ..module_utils.problems import Problem  # noqa: TID252
+
+
+def preflight_problems(
+    hosts: list[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    answer: str,
+    catalogue: Mapping[str, Any],
+    limits: Mapping[str, Any],
+) -> list[Problem]:
+    """Return the problems of all nodes.
+
+    Raises:
+        AnsibleFilterError: when a declared figure is no number.
+    """
+    problems = []
+    try:
+        for host in hosts:
+            variables = hostvars[host]
+            found = variables.get(answer)
+            if found and not found.get("unreachable"):
+                problems += node_problems(host, found, catalogue.get(variables.get("hardware") or ""), limits)
+    except (KeyError, TypeError, ValueError) as exc:
+        message = f"preflight_problems: {type(exc).__name__}: {exc}"
+        raise AnsibleFilterError(message) from exc
+    return problems
+
+
+class FilterModule:
+    """The filter `busbar.cluster.preflight_problems`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"preflight_problems": preflight_problems}

@@ -1,0 +1,151 @@
+"""Lookup of what is wrong with the inventory, before any node is contacted."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: inventory_problems
+author: busbar contributors
+short_description: What is wrong with the inventory
+description:
+  - Looks at all hosts of the inventory, whatever the run is limited to, and contacts none.
+  - Every problem has C(hosts), C(key), C(problem) and C(remedy).
+options:
+  _terms:
+    description: Not used.
+    type: list
+    elements: str
+  catalogue:
+    description: The known hardware by name.
+    type: dict
+    default: {}
+  controllers:
+    description: Hosts that run slurmctld.
+    type: list
+    elements: str
+    default: []
+  databases:
+    description: Hosts that run slurmdbd.
+    type: list
+    elements: str
+    default: []
+  logins:
+    description: Hosts where users log in.
+    type: list
+    elements: str
+    default: []
+  compute:
+    description: Hosts that run jobs.
+    type: list
+    elements: str
+    default: []
+  partitions:
+    description: Slurm's partitions as declared.
+    type: list
+    elements: dict
+    default: []
+  secrets_dir:
+    description: Directory of the secrets.
+    type: str
+    default: ""
+  secrets:
+    description: Random bytes of each secret by name.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Refuse an inventory that contradicts itself
+  ansible.builtin.assert:
+    that: query('busbar.cluster.inventory_problems', catalogue=hardware_catalogue) == []
+"""
+
+RETURN = r"""
+_raw:
+  description: The problems.
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.plugins.lookup import LookupBase
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from ..module_utils.preflight_inventory import (  # noqa: TID252 - the collection's name stands in no import
+    GroupValue,
+    HostEntry,
+    hardware_choice_problems,
+    host_problems,
+    partition_problems,
+    role_problems,
+)
+from ..module_utils.problems import Problem, make_problem  # noqa: TID252
+from ..plugin_utils.secret_files import secret_problems  # noqa: TID252
+
+VARIABLE = "hardware"
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.inventory_problems`."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[Problem]:
+        """Return the problems of the inventory; `terms` say nothing."""
+        del terms
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        groups = {name: list(hosts) for name, hosts in known["groups"].items()}
+        compute = self.get_option("compute")
+        hosts, problems = self._hosts(known["hostvars"], groups)
+        values, own = self._sources(known["ansible_inventory_sources"])
+        problems += host_problems(hosts)
+        problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
+        problems += role_problems(
+            self.get_option("controllers"), self.get_option("databases"), self.get_option("logins"), compute
+        )
+        problems += partition_problems(self.get_option("partitions"), groups, compute)
+        problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
+        return problems
+
+    def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
+        """Return what the inventory says about each host, and the problems of values that cannot be worked out."""
+        member: dict[str, list[str]] = {}
+        for group, names in groups.items():
+            for name in names:
+                member.setdefault(name, []).append(group)
+        hosts, problems = [], []
+        for name in groups.get("all", []):
+            values: dict[str, Any] = {}
+            for key in ("ansible_host", VARIABLE):
+                try:
+                    values[key] = hostvars[name].get(key)
+                except AnsibleError as exc:
+                    problems.append(make_problem([name], key, f"cannot be worked out: {exc}", "correct its template"))
+            hosts.append(
+                HostEntry(
+                    name=name,
+                    address=str(values.get("ansible_host") or name),
+                    hardware=None if values.get(VARIABLE) is None else str(values[VARIABLE]),
+                    groups=member.get(name, []),
+                )
+            )
+        return hosts, problems
+
+    def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
+        """Return the groups that set the hardware, and the hosts that set it themselves.
+
+        The variables of a host hold one value only, that of the group which won; so the inventory is read once more.
+        """
+        inventory = InventoryManager(loader=self._loader, sources=list(sources))
+        values, own = [], []
+        for group in inventory.groups.values():
+            found = {**group.get_vars(), **get_vars_from_inventory_sources(self._loader, sources, [group], "all")}
+            if VARIABLE in found:
+                ancestors = [ancestor.name for ancestor in group.get_ancestors()]
+                values.append(GroupValue(group=group.name, value=str(found[VARIABLE]), ancestors=ancestors))
+        for host in inventory.get_hosts():
+            found = {**host.vars, **get_vars_from_inventory_sources(self._loader, sources, [host], "all")}
+            if VARIABLE in found:
+                own.append(host.name)
+        return values, own

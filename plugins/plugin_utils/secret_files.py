@@ -1,0 +1,44 @@
+"""Are the secrets on the provisioning host fit for use?"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..module_utils.problems import Problem, make_problem  # noqa: TID252 - the collection's name stands in no import
+from .secret_store import SecretError, encoded_length, read_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["secret_problems"]
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+def secret_problems(directory: str, secrets: Mapping[str, int]) -> list[Problem]:
+    """Return what is wrong with the directory of the secrets and with those secrets that exist already.
+
+    Args:
+        directory: its path; '' when there is none to look at.
+        secrets: name of each secret with its random bytes.
+    """
+    place = Path(directory)
+    if not directory or not place.exists():
+        return []
+    if not place.is_dir():
+        return [make_problem([], directory, "is no directory, but the secrets belong there", "move it away")]
+    problems = []
+    if stat.S_IMODE(place.stat().st_mode) & _OTHERS:
+        problem = f"others may look into it (mode {stat.S_IMODE(place.stat().st_mode):04o})"
+        problems.append(make_problem([], directory, problem, f"chmod 0700 {directory}"))
+    for name, size in secrets.items():
+        try:
+            read_secret(place / name, encoded_length(size))
+        except FileNotFoundError:
+            continue  # made at its first use
+        except SecretError as exc:
+            problem, _, remedy = str(exc).removeprefix(f"secret {place / name} ").partition(": ")
+            problems.append(make_problem([], str(place / name), problem, remedy))
+    return problems

@@ -1,0 +1,64 @@
+"""Are the secrets fit for use?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_files import secret_problems
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRETS = {"munge.key": 32}
+
+
+def directory(tmp_path: Path, mode: int = 0o700) -> Path:
+    place = tmp_path / "secrets"
+    place.mkdir()
+    place.chmod(mode)
+    return place
+
+
+def problems(place: Path) -> list[tuple[str, str]]:
+    return [(found["key"], found["problem"]) for found in secret_problems(str(place), SECRETS)]
+
+
+def test_nothing_there_yet_is_right(tmp_path: Path) -> None:
+    assert secret_problems("", SECRETS) == []
+    assert problems(tmp_path / "none") == []
+    assert problems(directory(tmp_path)) == []
+
+
+def test_a_good_secret_is_right(tmp_path: Path) -> None:
+    place = directory(tmp_path)
+    (place / "munge.key").write_text("x" * 43)
+    (place / "munge.key").chmod(0o600)
+    assert problems(place) == []
+
+
+def test_a_short_one_is_not(tmp_path: Path) -> None:
+    place = directory(tmp_path)
+    (place / "munge.key").write_text("x")
+    (place / "munge.key").chmod(0o600)
+    assert problems(place) == [(str(place / "munge.key"), "has 1 characters, 43 are needed")]
+
+
+def test_nor_one_that_others_can_read(tmp_path: Path) -> None:
+    place = directory(tmp_path)
+    (place / "munge.key").write_text("x" * 43)
+    (place / "munge.key").chmod(0o644)
+    assert problems(place) == [(str(place / "munge.key"), "can be used by others (mode 0644)")]
+
+
+def test_nor_a_directory_in_its_place(tmp_path: Path) -> None:
+    place = directory(tmp_path)
+    (place / "munge.key").mkdir(mode=0o700)
+    assert problems(place) == [(str(place / "munge.key"), "is not a regular file")]
+
+
+def test_the_directory_is_looked_at_too(tmp_path: Path) -> None:
+    place = directory(tmp_path, 0o755)
+    assert problems(place) == [(str(place), "others may look into it (mode 0755)")]
+    file = tmp_path / "file"
+    file.write_text("")
+    assert problems(file) == [(str(file), "is no directory, but the secrets belong there")]

@@ -1,0 +1,98 @@
+"""The module that keeps several files in one go."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
+
+
+def run(
+    capsys: pytest.CaptureFixture[str], items: list[dict[str, Any]], *, check: bool = False
+) -> tuple[dict[str, Any], bool]:
+    args = {"files": [{**OWN, **item} for item in items], "_ansible_check_mode": check}
+    with patch_module_args(args), pytest.raises(SystemExit) as stopped:
+        files.main()
+    return json.loads(capsys.readouterr().out), stopped.value.code == 0
+
+
+def test_written_once_and_then_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [{"path": str(tmp_path / "new" / name), "content": f"{name}\n", "mode": "0640"} for name in "ab"]
+    first, ok = run(capsys, items)
+    assert ok
+    assert first["changed_paths"] == [item["path"] for item in items]
+    assert (tmp_path / "new" / "b").read_text() == "b\n"
+    assert stat.S_IMODE((tmp_path / "new" / "a").stat().st_mode) == 0o640
+    second, _ = run(capsys, items)
+    assert (second["changed"], second["changed_paths"], second["diff"]) == (False, [], [])
+
+
+def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [{"path": str(tmp_path / name), "content": name} for name in "ab"]
+    run(capsys, items)
+    (tmp_path / "b").write_text("edited by hand")
+    result, _ = run(capsys, items)
+    assert result["changed_paths"] == [str(tmp_path / "b")]
+    assert (result["diff"][0]["before"], result["diff"][0]["after"]) == ("edited by hand", "b")
+
+
+def test_mode_is_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [{"path": str(tmp_path / "a"), "content": "a", "mode": "0600"}]
+    run(capsys, items)
+    (tmp_path / "a").chmod(0o666)
+    result, _ = run(capsys, items)
+    assert result["changed"]
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_absent(tmp_path: Path, capsys: pytest.CaptureFixture[str], *, present: bool) -> None:
+    path = tmp_path / "a"
+    if present:
+        path.write_text("a")
+    result, _ = run(capsys, [{"path": str(path), "state": "absent"}])
+    assert result["changed"] is present
+    assert not path.exists()
+
+
+def test_check_mode_changes_nothing_and_says_what_it_would(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old").write_text("old")
+    items = [
+        {"path": str(tmp_path / "no" / "such" / "a"), "content": "a", "validate": "/no/such/program %s"},
+        {"path": str(tmp_path / "old"), "state": "absent"},
+    ]
+    result, ok = run(capsys, items, check=True)
+    assert ok
+    assert result["changed_paths"] == [item["path"] for item in items]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["old"]
+
+
+def test_nothing_is_written_when_one_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = [
+        {"path": str(tmp_path / "a"), "content": "a", "validate": "grep -q a %s"},
+        {"path": str(tmp_path / "b"), "content": "b", "validate": "sh -c 'echo no good >&2; exit 1' %s"},
+    ]
+    result, ok = run(capsys, items)
+    assert not ok
+    assert "b was not written" in result["msg"]
+    assert "no good" in result["msg"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("item", [{"path": "relative", "content": ""}, {"path": "/tmp/without-content"}])  # noqa: S108
+def test_bad_item_is_refused(capsys: pytest.CaptureFixture[str], item: dict[str, Any]) -> None:
+    result, ok = run(capsys, [item])
+    assert not ok
+    assert "must be absolute" in result["msg"]

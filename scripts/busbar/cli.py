@@ -2,6 +2,44 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
+import sys
 
-def main() -> int:
-    return 0
+from busbar.errors import UsageError
+
+__all__ = ["main"]
+
+COMMANDS = ("sandbox",)
+EXIT_CODES = "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE."
+USAGE = 2
+INTERRUPTED = 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    top = argparse.ArgumentParser(
+        prog="busbar",
+        description="Makes a GPU cluster of bare Linux machines and proves that it is as fast as it should be.",
+        epilog=EXIT_CODES,
+    )
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        importlib.import_module(f"busbar.{name}_command").register(subparsers)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = parser().parse_args(argv)
+    try:
+        return int(args.run(args))
+    except UsageError as exc:
+        print(f"busbar: {exc}", file=sys.stderr)
+        return USAGE
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except KeyboardInterrupt:
+        print("busbar: interrupted", file=sys.stderr)
+        return INTERRUPTED

@@ -1,0 +1,1 @@
+"""The sandbox: a small real cluster of system containers on one machine."""

@@ -1,0 +1,250 @@
+"""Make, inspect and remove the containers of a sandbox."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import ipaddress
+import json
+import shlex
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from busbar.errors import UsageError
+from busbar.sandbox import host, image, inventory
+from busbar.sandbox.state import LABEL, Sandbox, sandbox_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["boot", "containers", "down", "node_states", "up"]
+
+# Each node makes its own host keys at its first boot. It is root inside, but not over this machine: it can neither set the clock, load modules nor write kernel
+# settings outside its own network namespace.
+INIT = (
+    "ssh-keygen -q -A && "
+    "mount --bind /proc/sys/net /proc/sys/net && mount --rbind /proc/sys /proc/sys && "
+    "mount -o remount,bind,ro /proc/sys && "
+    "exec setpriv --bounding-set=-sys_time,-sys_module,-sys_rawio /lib/systemd/systemd"
+)
+BOOT_TIMEOUT_S = 90
+NVIDIA_MAJOR = 195
+_T = TypeVar("_T")
+FILES = Path(__file__).resolve().parent / "files"
+
+
+def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -> None:
+    """Bring the sandbox to the state that is asked for; what is there and right stays as it is.
+
+    Raises:
+        UsageError: the host cannot do it, or a node does not boot.
+    """
+    host.check_host()
+    began = time.monotonic()
+    if image.ensure_image(sandbox.distribution, rebuild=rebuild):
+        say(f"image of {sandbox.distribution} made in {time.monotonic() - began:.0f} s")
+    remove_strangers(sandbox)
+    ensure_network(sandbox)
+    sandbox.save()
+    public_key = ensure_key(sandbox)
+    present = containers(sandbox.name)
+    missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
+    in_parallel(lambda node: create(sandbox, node), missing)
+    stopped = [node for node in sandbox.nodes if present.get(sandbox.container(node), "created") != "running"]
+    in_parallel(lambda node: boot(sandbox, node), stopped)
+    in_parallel(lambda node: admit(sandbox, node, public_key), missing)
+    write_known_hosts(sandbox)
+    inventory.write_inventory(sandbox, public_key)
+    say(f"sandbox {sandbox.name}: {', '.join(sandbox.nodes)} up in {time.monotonic() - began:.0f} s")
+
+
+def down(name: str, *, purge: bool = False) -> bool:
+    """Remove the containers, network and state folder of a sandbox, complete or half made.
+
+    Returns:
+        whether there was anything to remove.
+
+    Raises:
+        UsageError: podman could not remove something.
+    """
+    found = list(containers(name))
+    if found:
+        host.podman("rm", "--force", "--time", "0", "--volumes", *found)
+    network = f"busbar-{name}"
+    has_network = host.podman("network", "exists", network, check=False).returncode == 0
+    if has_network:
+        host.podman("network", "rm", network)
+    path = sandbox_path(name)
+    had_state = path.exists()
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
+    if purge:
+        listed = host.podman("images", "--quiet", "--no-trunc", "--filter", f"reference={image.REPOSITORY}")
+        for identity in sorted(set(listed.stdout.split())):
+            host.podman("rmi", "--force", identity)
+    return bool(found) or has_network or had_state
+
+
+def containers(name: str) -> dict[str, str]:
+    """The containers that carry the sandbox's label: name to state (running, exited, created, …)."""
+    listed = host.podman("ps", "--all", "--filter", f"label={LABEL}={name}", "--format", "json")
+    return {item["Names"][0]: item["State"] for item in json.loads(listed.stdout or "[]")}
+
+
+def node_states(sandbox: Sandbox) -> list[dict[str, Any]]:
+    """One entry per node: name, address, and state (running, exited, …, missing)."""
+    present = containers(sandbox.name)
+    return [
+        {"node": node, "address": sandbox.address(node), "state": present.get(sandbox.container(node), "missing")}
+        for node in sandbox.nodes
+    ]
+
+
+def remove_strangers(sandbox: Sandbox) -> None:
+    """Remove what a killed or differently shaped run left under this sandbox's label."""
+    wanted = {sandbox.container(node) for node in sandbox.nodes}
+    present = containers(sandbox.name)
+    half_made = {name for name, state in present.items() if state in {"created", "initialized"}}
+    strangers = (set(present) - wanted) | half_made
+    if not sandbox.subnet:
+        strangers = set(present)
+    if strangers:
+        host.podman("rm", "--force", "--time", "0", "--volumes", *sorted(strangers))
+
+
+def ensure_network(sandbox: Sandbox) -> None:
+    """Make the sandbox's network on a /24 that neither podman nor the host uses, or find the one it has."""
+    if host.podman("network", "exists", sandbox.network, check=False).returncode == 0:
+        if sandbox.subnet:
+            return
+        host.podman("network", "rm", "--force", sandbox.network)
+    taken = used_subnets()
+    start = int(hashlib.sha256(sandbox.name.encode()).hexdigest(), 16)
+    candidates = [f"10.209.{(start + offset) % 254 + 1}" for offset in range(254)]
+    if sandbox.subnet:
+        candidates = [sandbox.subnet]
+    for subnet in candidates:
+        network = ipaddress.ip_network(f"{subnet}.0/24")
+        if any(network.overlaps(other) for other in taken):
+            continue
+        label = f"--label={LABEL}={sandbox.name}"
+        command = ["network", "create", "--disable-dns", f"--subnet={network}", label, sandbox.network]
+        if host.podman(*command, check=False).returncode == 0:
+            sandbox.subnet = subnet
+            return
+    msg = f"sandbox {sandbox.name}: no free network; remove unused ones: podman network prune"
+    raise UsageError(msg)
+
+
+def used_subnets() -> list[ipaddress.IPv4Network]:
+    """IPv4 networks that the host routes or podman has given out."""
+    texts = [line.split()[0] for line in host.run("ip", "-4", "route", "show", "table", "all").stdout.splitlines()]
+    listed = json.loads(host.podman("network", "ls", "--format", "json").stdout or "[]")
+    texts += [subnet["subnet"] for entry in listed for subnet in entry.get("subnets") or []]
+    networks = []
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            networks.append(ipaddress.IPv4Network(text, strict=False))
+    return networks
+
+
+def ensure_key(sandbox: Sandbox) -> str:
+    """The public half of the sandbox's own SSH key, made at first use."""
+    key = sandbox.path / "ssh" / "id_ed25519"
+    if not key.exists():
+        key.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        host.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"busbar-sandbox-{sandbox.name}", "-f", str(key))
+    return key.with_name("id_ed25519.pub").read_text(encoding="utf-8").strip()
+
+
+def create(sandbox: Sandbox, node: str) -> None:
+    """Make one node's container, with its simulated GPUs where it is a compute node."""
+    container = sandbox.container(node)
+    host.podman(
+        f"--runtime={host.choose_runtime()}",
+        "create",
+        f"--name={container}",
+        f"--hostname={node}",
+        f"--label={LABEL}={sandbox.name}",
+        f"--network={sandbox.network}",
+        f"--ip={sandbox.address(node)}",
+        "--no-hosts",
+        "--systemd=always",
+        "--privileged",
+        "--cgroupns=private",
+        "--pids-limit=-1",
+        "--stop-signal=SIGRTMIN+3",
+        *host.ulimits(),
+        image.image_name(sandbox.distribution),
+        "/bin/sh",
+        "-c",
+        INIT,
+    )
+    if node in sandbox.compute_nodes and sandbox.gpus:
+        lines = [f"c /dev/nvidia{index} 0666 root root - {NVIDIA_MAJOR}:{index}" for index in range(sandbox.gpus)]
+        path = sandbox.path / f"{node}-simulated-gpus.conf"
+        path.write_text("# Simulated GPUs: device nodes without a driver behind them.\n" + "\n".join(lines) + "\n")
+        host.podman("cp", str(path), f"{container}:/etc/tmpfiles.d/simulated-gpus.conf")
+        host.podman("cp", str(FILES / "nvidia-smi"), f"{container}:/usr/local/bin/nvidia-smi")
+        path.unlink()
+
+
+def boot(sandbox: Sandbox, node: str) -> None:
+    """Start a node and wait until systemd has brought it up.
+
+    Raises:
+        UsageError: it did not come up in time; names the node and its failed units.
+    """
+    container = sandbox.container(node)
+    host.podman("start", container)
+    deadline = time.monotonic() + BOOT_TIMEOUT_S
+    state = ""
+    while time.monotonic() < deadline:
+        state = host.podman("exec", container, "systemctl", "is-system-running", check=False).stdout.strip()
+        if state in {"running", "degraded"}:
+            return
+        time.sleep(0.3)
+    msg = f"sandbox {sandbox.name}: node {node} did not boot in {BOOT_TIMEOUT_S} s (systemd: {state or 'no answer'})"
+    raise UsageError(f"{msg}; see: podman logs {container}")
+
+
+def admit(sandbox: Sandbox, node: str, public_key: str) -> None:
+    """Let the provisioning user in by key, and name the node as Debian's installer would."""
+    home = f"/home/{image.ADMIN}"
+    script = f"""
+        set -e
+        install -d -m 700 -o {image.ADMIN} -g {image.ADMIN} {home}/.ssh
+        echo {shlex.quote(public_key)} >{home}/.ssh/authorized_keys
+        chown {image.ADMIN}: {home}/.ssh/authorized_keys
+        chmod 600 {home}/.ssh/authorized_keys
+        printf '127.0.0.1 localhost\\n::1 localhost\\n127.0.1.1 %s\\n' {node} >/etc/hosts
+    """
+    host.podman("exec", "-i", sandbox.container(node), "sh", stdin=script)
+
+
+def write_known_hosts(sandbox: Sandbox) -> None:
+    """Record the nodes' host keys, read through podman, so that the first SSH contact is already verified."""
+    path = sandbox.path / "ssh" / "known_hosts"
+    old = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    up_nodes = {name for name, state in containers(sandbox.name).items() if state == "running"}
+
+    def line(node: str) -> str:
+        if sandbox.container(node) not in up_nodes:
+            return next((entry for entry in old if entry.split(" ")[0].endswith(f",{node}")), "")
+        shown = host.podman("exec", sandbox.container(node), "cat", "/etc/ssh/ssh_host_ed25519_key.pub")
+        return f"{sandbox.address(node)},{node} {' '.join(shown.stdout.split()[:2])}\n"
+
+    path.write_text("".join(in_parallel(line, sandbox.nodes)), encoding="utf-8")
+
+
+def in_parallel(work: Callable[[str], _T], nodes: Iterable[str]) -> list[_T]:
+    """Do the work for each node at once; results in the order of the nodes, the first error is raised."""
+    nodes = list(nodes)
+    if not nodes:
+        return []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(8, len(nodes))) as pool:
+        return list(pool.map(work, nodes))

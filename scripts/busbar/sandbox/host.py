@@ -1,0 +1,94 @@
+"""What the host can do: which container runtime, which limits, what is missing."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+
+from busbar.errors import UsageError
+
+__all__ = ["check_host", "choose_runtime", "podman", "run", "ulimits"]
+
+CGROUP = Path("/sys/fs/cgroup")
+PODMAN_NOFILE = 1048576
+# Enough for any job here. Without CAP_SYS_RESOURCE the runtime cannot reach the hard limit that this process sees.
+NODE_PROCESSES = 20000
+_TOOLS = {
+    "podman": "podman",
+    "mmdebstrap": "mmdebstrap",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nsenter": "util-linux",
+    "iptables": "iptables",
+    "ssh-keygen": "openssh-client",
+}
+
+
+def run(*command: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program of the host and return what it printed.
+
+    Raises:
+        UsageError: it failed and `check` is true; carries the last line of its error output.
+    """
+    done = subprocess.run(command, check=False, capture_output=True, text=True, input=stdin)
+    if check and done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        msg = f"{' '.join(command[:3])} failed ({done.returncode}): {last}"
+        raise UsageError(msg)
+    return done
+
+
+def podman(*arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run podman; see `run`."""
+    return run("podman", *arguments, check=check, stdin=stdin)
+
+
+def choose_runtime(cgroup: Path = CGROUP, which: object = shutil.which) -> str:
+    """The OCI runtime that can start system containers on this host: its name.
+
+    crun refuses hosts that mount cgroup v1 controllers beside a v2 tree; runc takes both.
+
+    Raises:
+        UsageError: none of the right kind is installed.
+    """
+    find = which if callable(which) else shutil.which
+    unified = (cgroup / "cgroup.controllers").is_file()
+    candidates = ("crun", "runc") if unified else ("runc",)
+    for name in candidates:
+        if find(name):
+            return name
+    kind = "cgroup v2" if unified else "cgroup v1"
+    msg = f"this host ({kind}) needs the container runtime {' or '.join(candidates)}: apt-get install {candidates[-1]}"
+    raise UsageError(msg)
+
+
+def ulimits() -> list[str]:
+    """podman options that keep the nodes' limits within what this host may grant."""
+    hard_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    hard_processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    files = PODMAN_NOFILE if hard_files == resource.RLIM_INFINITY else min(PODMAN_NOFILE, hard_files)
+    options = [f"--ulimit=nofile={files}:{files}"]
+    if hard_processes != resource.RLIM_INFINITY:
+        processes = min(NODE_PROCESSES, hard_processes)
+        options.append(f"--ulimit=nproc={processes}:{processes}")
+    return options
+
+
+def check_host() -> None:
+    """Fail with one line that names all that this host lacks.
+
+    Raises:
+        UsageError: not root, or tools are missing.
+    """
+    if os.geteuid() != 0:
+        msg = "the sandbox starts system containers and needs root: run it with sudo"
+        raise UsageError(msg)
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
+    if missing:
+        msg = f"the sandbox needs packages that are not installed: scripts/setup --sandbox (or apt-get install {' '.join(missing)})"
+        raise UsageError(msg)
+    choose_runtime()

@@ -1,0 +1,97 @@
+"""The inventory that a sandbox writes: plain `ansible-playbook -i` accepts it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from busbar.paths import collection
+from busbar.sandbox.image import ADMIN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from busbar.sandbox.state import Sandbox
+
+__all__ = ["hosts", "site_variables", "write_inventory"]
+
+HEADER = "# Written by `busbar sandbox up`; changes here are lost.\n---\n"
+MAX_NODE_CORES = 4
+
+
+def hosts(sandbox: Sandbox) -> dict[str, Any]:
+    """hosts.yml as data: groups as features, one address per node."""
+    address = {node: {"ansible_host": sandbox.address(node)} for node in sandbox.nodes}
+    compute = {node: address[node] for node in sandbox.compute_nodes}
+    return {
+        "all": {
+            "children": {
+                "slurm_controller": {"hosts": {"ctl": address["ctl"]}},
+                "slurm_database": {"hosts": {"ctl": {}}},
+                "slurm_login": {"hosts": {"login": address["login"]}},
+                "slurm_compute": {"children": {"sandbox_gpu": {}}},
+                "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
+            }
+        }
+    }
+
+
+def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
+    """group_vars/all of the sandbox's site: what an admin would declare for so small a cluster."""
+    key = sandbox.path / "ssh" / "id_ed25519"
+    known = sandbox.path / "ssh" / "known_hosts"
+    trusted = sandbox.path / "secrets" / "known_hosts"
+    gpu = {"count": sandbox.gpus, "device_files": f"/dev/nvidia[0-{sandbox.gpus - 1}]"}
+    if sandbox.gpus == 1:
+        gpu["device_files"] = "/dev/nvidia0"
+    profile: dict[str, Any] = {"cores_per_socket": max(1, min(MAX_NODE_CORES, os.cpu_count() or 1))}
+    profile |= {"gpu": gpu if sandbox.gpus else None}
+    return {
+        "ansible_user": ADMIN,
+        "ansible_ssh_private_key_file": str(key),
+        "ansible_ssh_common_args": f"-o IdentitiesOnly=yes -o UserKnownHostsFile='{known} {trusted}'",
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "cluster_name": sandbox.name,
+        "hardware_profiles_extra": {"sandbox_gpu": profile},
+        "hosts_time_servers": ["ctl"],
+        "hosts_time_upstream": [],
+        # The kernel is the host's: its nodes keep the settings on disk and leave the running kernel alone.
+        "hosts_sysctl_apply": False,
+        "users_groups": [{"name": "research", "gid": 2000}],
+        "users_accounts": [
+            {"name": "alice", "uid": 2001, "group": "research", "comment": "Alice", "authorized_keys": [public_key]},
+            {"name": "bob", "uid": 2002, "group": "research", "comment": "Bob"},
+        ],
+        "slurm_accounts": [{"name": "research", "description": "Research"}],
+        "slurm_users": [
+            {"name": "alice", "accounts": ["research"], "default_account": "research"},
+            {"name": "bob", "accounts": ["research"], "default_account": "research"},
+        ],
+        "slurm_partitions": [{"name": "batch", "default": True}],
+        "nccl_validation_backend": "mpi",
+    }
+
+
+def write_inventory(sandbox: Sandbox, public_key: str) -> Path:
+    """Write the inventory folder anew and return it.
+
+    The files of the shared group_vars/all are linked in, so that the sandbox always runs with the catalogue of this
+    checkout; the sandbox's own file sorts last and so wins.
+    """
+    folder = sandbox.path / "inventory"
+    variables = folder / "group_vars" / "all"
+    shutil.rmtree(folder / "group_vars", ignore_errors=True)
+    variables.mkdir(parents=True)
+    for shared in sorted((collection() / "group_vars" / "all").glob("*.yml")):
+        (variables / shared.name).symlink_to(shared.resolve())
+    write_yaml(folder / "hosts.yml", hosts(sandbox))
+    write_yaml(variables / "zz_sandbox.yml", site_variables(sandbox, public_key))
+    return folder
+
+
+def write_yaml(path: Path, data: dict[str, Any]) -> None:
+    """Write data as YAML in its own order."""
+    path.write_text(HEADER + yaml.safe_dump(data, sort_keys=False, width=110), encoding="utf-8")

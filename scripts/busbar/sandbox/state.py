@@ -1,0 +1,174 @@
+"""Where a sandbox lives on disk, what it is made of, and how its parts are named."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbar.errors import UsageError
+from busbar.paths import checkout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["DISTRIBUTIONS", "LABEL", "Sandbox", "default_name", "inventory_of", "load", "locked", "sandbox_path"]
+
+LABEL = "io.busbar.sandbox"
+DISTRIBUTIONS = {"debian12": "bookworm", "debian13": "trixie"}
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+FIRST_COMPUTE_ADDRESS = 20
+MAX_COMPUTE = 200
+
+
+@dataclasses.dataclass
+class Sandbox:
+    """A sandbox as it was asked for; the containers carry the rest.
+
+    Attributes:
+        name: the sandbox's name; every container, network and folder of it derives from it.
+        distribution: key of DISTRIBUTIONS.
+        compute: number of compute nodes.
+        gpus: simulated GPUs per compute node.
+        subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
+        faults: what `busbar sandbox fault` did and `heal` must undo, in order.
+    """
+
+    name: str
+    distribution: str = "debian13"
+    compute: int = 2
+    gpus: int = 2
+    subnet: str = ""
+    faults: list[dict[str, str]] = dataclasses.field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        """The sandbox's state folder."""
+        return sandbox_path(self.name)
+
+    @property
+    def network(self) -> str:
+        """The name of its podman network."""
+        return f"busbar-{self.name}"
+
+    @property
+    def compute_nodes(self) -> list[str]:
+        """Names of the compute nodes."""
+        return [f"gpu{number}" for number in range(1, self.compute + 1)]
+
+    @property
+    def nodes(self) -> list[str]:
+        """Names of all nodes, the controller first."""
+        return ["ctl", "login", *self.compute_nodes]
+
+    def container(self, node: str) -> str:
+        """The name of a node's container.
+
+        Raises:
+            UsageError: the sandbox has no such node.
+        """
+        if node not in self.nodes:
+            msg = f"sandbox {self.name} has no node {node!r}; it has {', '.join(self.nodes)}"
+            raise UsageError(msg)
+        return f"{self.network}-{node}"
+
+    def address(self, node: str) -> str:
+        """The IPv4 address of a node."""
+        fixed = {"ctl": 10, "login": 11}
+        host = fixed[node] if node in fixed else FIRST_COMPUTE_ADDRESS + int(node.removeprefix("gpu"))
+        return f"{self.subnet}.{host}"
+
+    def save(self) -> None:
+        """Write the state so that a run killed at any moment leaves the old or the new one."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        fresh = self.path / "sandbox.json.new"
+        fresh.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n", encoding="utf-8")
+        fresh.replace(self.path / "sandbox.json")
+
+
+def sandbox_root() -> Path:
+    """The folder of all sandboxes: in the checkout, or under the user's state folder when busbar is installed."""
+    top = checkout()
+    if top is not None:
+        return top / ".sandbox"
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "busbar" / "sandbox"
+
+
+def default_name() -> str:
+    """One name per checkout, so that two checkouts on one machine never share a sandbox."""
+    top = checkout()
+    where = str(top or sandbox_root())
+    stem = re.sub(r"[^a-z0-9]+", "-", Path(top or "busbar").name.lower()).strip("-")[:20] or "busbar"
+    return f"{stem}-{hashlib.sha256(where.encode()).hexdigest()[:6]}"
+
+
+def sandbox_path(name: str) -> Path:
+    """The state folder of the sandbox of that name.
+
+    Raises:
+        UsageError: the name cannot be part of a host, network and folder name.
+    """
+    if not _NAME.fullmatch(name):
+        msg = f"sandbox name {name!r}: use 1 to 32 lower-case letters, digits and hyphens, no hyphen at an end"
+        raise UsageError(msg)
+    return sandbox_root() / name
+
+
+def load(name: str | None = None) -> Sandbox:
+    """The state of an existing sandbox.
+
+    Raises:
+        UsageError: there is none of that name, or its state cannot be read.
+    """
+    name = name or default_name()
+    path = sandbox_path(name) / "sandbox.json"
+    try:
+        return Sandbox(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        msg = f"no sandbox {name!r} here; make it with: busbar sandbox up --name {name}"
+        raise UsageError(msg) from None
+    except (OSError, ValueError, TypeError) as exc:
+        msg = f"{path}: {exc}; remove the sandbox with: busbar sandbox down --name {name}"
+        raise UsageError(msg) from exc
+
+
+def inventory_of(name: str | None = None) -> Path:
+    """The inventory folder of a sandbox that is up.
+
+    Raises:
+        UsageError: there is none of that name.
+    """
+    return load(name).path / "inventory"
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Hold the sandbox for this process, so that two commands never build or remove it at once.
+
+    Raises:
+        UsageError: another command holds it.
+    """
+    lock = sandbox_path(name).with_name(f".{name}.lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            current = lock.exists() and lock.stat().st_ino == os.fstat(handle.fileno()).st_ino
+        except BlockingIOError:
+            current = False
+        if not current:
+            msg = f"sandbox {name}: another busbar command is working on it; wait until it has ended"
+            raise UsageError(msg)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                lock.parent.rmdir()

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import ipaddress
 import json
-import shlex
 import shutil
 import time
 from pathlib import Path
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["boot", "containers", "down", "node_states", "up"]
 
-# Each node makes its own host keys at its first boot. It is root inside, but not over this machine: it can neither set the clock, load modules nor write kernel
-# settings outside its own network namespace.
-INIT = (
-    "ssh-keygen -q -A && "
-    "mount --bind /proc/sys/net /proc/sys/net && mount --rbind /proc/sys /proc/sys && "
-    "mount -o remount,bind,ro /proc/sys && "
-    "exec setpriv --bounding-set=-sys_time,-sys_module,-sys_rawio /lib/systemd/systemd"
-)
 BOOT_TIMEOUT_S = 90
 NVIDIA_MAJOR = 195
 _T = TypeVar("_T")
@@ -52,10 +43,9 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     public_key = ensure_key(sandbox)
     present = containers(sandbox.name)
     missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
-    in_parallel(lambda node: create(sandbox, node), missing)
+    in_parallel(lambda node: create(sandbox, node, public_key), missing)
     stopped = [node for node in sandbox.nodes if present.get(sandbox.container(node), "created") != "running"]
     in_parallel(lambda node: boot(sandbox, node), stopped)
-    in_parallel(lambda node: admit(sandbox, node, public_key), missing)
     write_known_hosts(sandbox)
     inventory.write_inventory(sandbox, public_key)
     say(f"sandbox {sandbox.name}: {', '.join(sandbox.nodes)} up in {time.monotonic() - began:.0f} s")
@@ -161,7 +151,7 @@ def ensure_key(sandbox: Sandbox) -> str:
     return key.with_name("id_ed25519.pub").read_text(encoding="utf-8").strip()
 
 
-def create(sandbox: Sandbox, node: str) -> None:
+def create(sandbox: Sandbox, node: str, public_key: str) -> None:
     """Make one node's container, with its simulated GPUs where it is a compute node."""
     container = sandbox.container(node)
     host.podman(
@@ -178,11 +168,13 @@ def create(sandbox: Sandbox, node: str) -> None:
         "--cgroupns=private",
         "--pids-limit=-1",
         "--stop-signal=SIGRTMIN+3",
+        f"--env=ADMIN={image.ADMIN}",
+        f"--env=ADMIN_KEY={public_key}",
         *host.ulimits(),
         image.image_name(sandbox.distribution),
         "/bin/sh",
         "-c",
-        INIT,
+        (FILES / "init").read_text(encoding="utf-8"),
     )
     if node in sandbox.compute_nodes and sandbox.gpus:
         lines = [f"c /dev/nvidia{index} 0666 root root - {NVIDIA_MAJOR}:{index}" for index in range(sandbox.gpus)]
@@ -208,22 +200,9 @@ def boot(sandbox: Sandbox, node: str) -> None:
         if state in {"running", "degraded"}:
             return
         time.sleep(0.3)
-    msg = f"sandbox {sandbox.name}: node {node} did not boot in {BOOT_TIMEOUT_S} s (systemd: {state or 'no answer'})"
-    raise UsageError(f"{msg}; see: podman logs {container}")
-
-
-def admit(sandbox: Sandbox, node: str, public_key: str) -> None:
-    """Let the provisioning user in by key, and name the node as Debian's installer would."""
-    home = f"/home/{image.ADMIN}"
-    script = f"""
-        set -e
-        install -d -m 700 -o {image.ADMIN} -g {image.ADMIN} {home}/.ssh
-        echo {shlex.quote(public_key)} >{home}/.ssh/authorized_keys
-        chown {image.ADMIN}: {home}/.ssh/authorized_keys
-        chmod 600 {home}/.ssh/authorized_keys
-        printf '127.0.0.1 localhost\\n::1 localhost\\n127.0.1.1 %s\\n' {node} >/etc/hosts
-    """
-    host.podman("exec", "-i", sandbox.container(node), "sh", stdin=script)
+    msg = f"sandbox {sandbox.name}: node {node} did not boot in {BOOT_TIMEOUT_S} s (systemd: {state or 'no answer'}); "
+    msg += f"see: podman logs {container}"
+    raise UsageError(msg)
 
 
 def write_known_hosts(sandbox: Sandbox) -> None:

@@ -20,7 +20,7 @@ __all__ = ["heal", "parse_rate", "pull", "stop", "throttle"]
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(k|m|g)bit", re.IGNORECASE)
 _SCALE = {"k": 1e3, "m": 1e6, "g": 1e9}
 SMALLEST_BURST = 32 * 1024
-# tc's token bucket is refilled once per kernel tick; a bucket smaller than one tick's worth of bytes cannot reach its rate.
+# tc refills its token bucket once per kernel tick; a bucket smaller than one tick's bytes cannot reach its rate.
 TICKS_PER_SECOND = 250
 LATENCY_MS = 50
 
@@ -120,7 +120,7 @@ def running(sandbox: Sandbox, node: str) -> str:
     container = sandbox.container(node)
     state = containers(sandbox.name).get(container, "missing")
     if state != "running":
-        msg = f"node {node} of sandbox {sandbox.name} is {state}; heal it: busbar sandbox fault --name {sandbox.name} heal"
+        msg = f"node {node} of sandbox {sandbox.name} is {state}; busbar sandbox fault --name {sandbox.name} heal"
         raise UsageError(msg)
     return container
 

@@ -66,7 +66,7 @@ def choose_runtime(cgroup: Path = CGROUP, which: object = shutil.which) -> str:
 
 
 def ulimits() -> list[str]:
-    """podman options that keep the nodes' limits within what this host may grant."""
+    """Podman options that keep the nodes' limits within what this host may grant."""
     hard_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     hard_processes = resource.getrlimit(resource.RLIMIT_NPROC)[1]
     files = PODMAN_NOFILE if hard_files == resource.RLIM_INFINITY else min(PODMAN_NOFILE, hard_files)
@@ -89,6 +89,7 @@ def check_host() -> None:
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
     if missing:
-        msg = f"the sandbox needs packages that are not installed: scripts/setup --sandbox (or apt-get install {' '.join(missing)})"
+        packages = " ".join(missing)
+        msg = f"the sandbox needs {packages}: run scripts/setup --sandbox, or apt-get install {packages}"
         raise UsageError(msg)
     choose_runtime()

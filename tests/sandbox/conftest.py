@@ -1,0 +1,157 @@
+"""The cluster that these tests look at: a provisioned sandbox, made by molecule or named by the caller."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import testinfra
+from busbar.errors import UsageError
+from busbar.sandbox.state import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+TOP = Path(__file__).resolve().parents[2]
+DEFAULT_NAME = "test"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """A running sandbox and what tests do with it."""
+
+    name: str
+
+    @property
+    def state(self) -> Path:
+        """Its state folder."""
+        return load(self.name).path
+
+    @property
+    def inventory(self) -> Path:
+        """Its inventory folder."""
+        return self.state / "inventory"
+
+    @property
+    def compute(self) -> list[str]:
+        """Names of its compute nodes."""
+        return load(self.name).compute_nodes
+
+    def container(self, node: str) -> str:
+        """The container of a node."""
+        return load(self.name).container(node)
+
+    def exec(
+        self, node: str, command: str, *, user: str | None = None, check: bool = True, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on a node as root, or as `user` in a login shell."""
+        inner = ["runuser", "-l", user, "-c", command] if user else ["bash", "-c", command]
+        done = subprocess.run(
+            ["podman", "exec", self.container(node), *inner],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        if check and done.returncode:
+            pytest.fail(f"{node}: {command!r} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def host(self, node: str) -> Any:  # noqa: ANN401 - testinfra carries no types
+        """A node as testinfra sees it."""
+        return testinfra.get_host(f"podman://{self.container(node)}")
+
+    def playbook(self, name: str, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        """Run one of our playbooks on this cluster; the caller judges the exit code."""
+        command = ["ansible-playbook", "-i", str(self.inventory), str(TOP / "playbooks" / name), *arguments]
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=timeout, cwd=TOP, env=plain_environment()
+        )
+
+    def busbar(self, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
+        """Run the command line; the caller judges the exit code."""
+        return subprocess.run(
+            ["busbar", *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=TOP,
+            env=plain_environment(),
+        )
+
+    def fault(self, *arguments: str) -> None:
+        """Inject a fault, or heal."""
+        done = self.busbar("sandbox", "fault", "--name", self.name, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def wait_until(self, what: Callable[[], bool], message: str, timeout: float = 60) -> None:
+        """Wait until `what` holds, or fail with the message."""
+        deadline = time.monotonic() + timeout
+        while not what():
+            if time.monotonic() > deadline:
+                pytest.fail(f"{message} (waited {timeout:.0f} s)")
+            time.sleep(0.5)
+
+    def node_states(self) -> dict[str, str]:
+        """What sinfo says of each compute node."""
+        listed = self.exec("ctl", "sinfo -hN -o '%N %t'").stdout.split("\n")
+        return dict(line.split(maxsplit=1) for line in listed if line)
+
+    def wait_idle(self, timeout: float = 60) -> None:
+        """Wait until every compute node answers and runs nothing."""
+        self.wait_until(
+            lambda: set(self.node_states().values()) == {"idle"}, f"nodes not idle: {self.node_states()}", timeout
+        )
+
+
+def plain_environment() -> dict[str, str]:
+    """This process's environment, without colours and without what molecule sets for its own Ansible."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MOLECULE_"))}
+    return kept | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "NO_COLOR": "1"}
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[Cluster]:
+    """The provisioned sandbox named by BUSBAR_TEST_SANDBOX (default: test); healed again at the end."""
+    name = os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
+    try:
+        load(name)
+    except UsageError as exc:
+        pytest.fail(f"{exc}; or let molecule make it: molecule test -s cluster")
+    cluster = Cluster(name)
+    cluster.fault("heal")
+    yield cluster
+    cluster.fault("heal")
+
+
+@pytest.fixture
+def faults(sandbox: Cluster) -> Iterator[Callable[..., None]]:
+    """Inject faults that are healed when the test ends, however it ends."""
+    yield sandbox.fault
+    sandbox.fault("heal")
+    sandbox.wait_idle()
+
+
+def recap(output: str) -> dict[str, dict[str, int]]:
+    """Ansible's own recap as data: host to {ok, changed, …}."""
+    lines = output[output.rindex("PLAY RECAP") :].splitlines()[1:]
+    pairs = [line.split(":", 1) for line in lines if ":" in line and "ok=" in line]
+    return {
+        host.strip(): {key: int(value) for key, value in (item.split("=") for item in counts.split())}
+        for host, counts in pairs
+    }
+
+
+def as_json(text: str) -> Any:  # noqa: ANN401 - JSON is what it is
+    """JSON text as data, with the text in the failure message."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        pytest.fail(f"not JSON: {text[:500]}")

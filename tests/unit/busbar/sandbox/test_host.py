@@ -1,0 +1,75 @@
+"""What the sandbox asks of its host."""
+
+from __future__ import annotations
+
+import resource
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.errors import UsageError
+from busbar.sandbox import host
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("unified", "installed", "chosen"),
+    [
+        (False, {"crun", "runc"}, "runc"),
+        (False, {"runc"}, "runc"),
+        (True, {"crun", "runc"}, "crun"),
+        (True, {"runc"}, "runc"),
+    ],
+)
+def test_runtime_follows_the_cgroups_of_the_host(
+    tmp_path: Path,
+    unified: bool,
+    installed: set[str],
+    chosen: str,
+) -> None:
+    if unified:
+        (tmp_path / "cgroup.controllers").touch()
+    assert host.choose_runtime(tmp_path, lambda name: name if name in installed else None) == chosen
+
+
+@pytest.mark.parametrize(("unified", "installed"), [(False, "crun"), (False, ""), (True, "")])
+def test_missing_runtime_is_named(tmp_path: Path, unified: bool, installed: str) -> None:  # noqa: FBT001
+    if unified:
+        (tmp_path / "cgroup.controllers").touch()
+    with pytest.raises(UsageError, match="apt-get install runc"):
+        host.choose_runtime(tmp_path, lambda name: name if name == installed else None)
+
+
+@pytest.mark.parametrize(
+    ("files", "processes", "options"),
+    [
+        (20000, 96000, ["--ulimit=nofile=20000:20000", "--ulimit=nproc=20000:20000"]),
+        (4194304, 500, ["--ulimit=nofile=1048576:1048576", "--ulimit=nproc=500:500"]),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, ["--ulimit=nofile=1048576:1048576"]),
+    ],
+)
+def test_limits_stay_within_the_hosts(
+    monkeypatch: pytest.MonkeyPatch, files: int, processes: int, options: list[str]
+) -> None:
+    hard = {resource.RLIMIT_NOFILE: files, resource.RLIMIT_NPROC: processes}
+    monkeypatch.setattr(resource, "getrlimit", lambda what: (0, hard[what]))
+    assert host.ulimits() == options
+
+
+def test_missing_tools_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(UsageError, match=r"iproute2 iptables mmdebstrap .*podman.*scripts/setup --sandbox"):
+        host.check_host()
+
+
+def test_not_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(UsageError, match="sudo"):
+        host.check_host()
+
+
+def test_failed_program_shows_its_last_line() -> None:
+    with pytest.raises(UsageError, match=r"sh -c .* failed \(3\): the reason"):
+        host.run("sh", "-c", "echo first >&2; echo the reason >&2; exit 3")

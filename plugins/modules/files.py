@@ -108,10 +108,11 @@ def current_text(path: Path) -> str | None:
 
 def write_temporary(module: AnsibleModule, text: str) -> str:
     """Return the path of a private file that holds the text; Ansible removes it in the end."""
-    descriptor, name = tempfile.mkstemp(dir=module.tmpdir)
+    descriptor, name = tempfile.mkstemp(prefix="busbar-")
+    module.add_cleanup_file(name)
     with os.fdopen(descriptor, "wb") as stream:
         stream.write(text.encode())
-    return str(name)
+    return name
 
 
 def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> None:

@@ -1,0 +1,98 @@
+"""Filter that compares the declared accounts with those of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: account_plan
+author: busbar contributors
+short_description: What must change on a host to have the declared accounts
+description: Compares the declaration with what M(busbar.cluster.account_info) returned.
+options:
+  _input:
+    description: Items of C(users_accounts).
+    type: list
+    elements: dict
+    required: true
+  groups:
+    description: Items of C(users_groups).
+    type: list
+    elements: dict
+    required: true
+  found:
+    description: Result of M(busbar.cluster.account_info).
+    type: dict
+    required: true
+  shell:
+    description: Login shell of a user who names none.
+    type: str
+    required: true
+  home_base:
+    description: Directory of the homes.
+    type: str
+    required: true
+  create_home:
+    description: Whether a missing home is made.
+    type: bool
+    required: true
+  key_directory:
+    description: Directory of the files of authorized keys.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: >-
+  {{ users_accounts | busbar.cluster.account_plan(
+       groups=users_groups, found=found, shell='/bin/bash', home_base='/home', create_home=true,
+       key_directory='/etc/ssh/authorized_keys.d') }}
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(conflicts) are sentences. Nothing may be changed unless that list is empty, and nothing else is planned then.
+    - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
+    - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.files#module:files).
+  type: dict
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.accounts import (  # noqa: TID252 - the collection's name stands in no import
+    account_conflicts,
+    account_plan,
+    key_files,
+)
+
+Items = Sequence[Mapping[str, Any]]
+
+
+def plan(
+    users: Items, groups: Items, found: Mapping[str, Any], *, key_directory: str, **defaults: object
+) -> dict[str, list[Any]]:
+    """Return the plan with its conflicts.
+
+    Raises:
+        AnsibleFilterError: when an item lacks what it must have.
+    """
+    try:
+        passwd = {name: user["uid"] for name, user in found["users"].items()}
+        conflicts = account_conflicts(users, groups, passwd, found["groups"])
+        if conflicts:
+            return {"conflicts": conflicts}
+        changes = account_plan(users, groups, found, defaults)
+        return {"conflicts": [], "key_files": key_files(users, found["key_files"], key_directory), **changes}
+    except (KeyError, TypeError, ValueError) as exc:
+        message = f"account_plan: {exc!r}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.account_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"account_plan": plan}

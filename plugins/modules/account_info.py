@@ -1,0 +1,163 @@
+"""Module that reads what a host knows of the declared users and groups."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: account_info
+author: busbar contributors
+short_description: What a host knows of the declared users and groups
+description:
+  - Returns the declared users, whoever holds their numbers, and all groups.
+  - Takes one execution however many users there are.
+  - Names and numbers are also asked for one by one, so that a directory service that lists nobody is seen too.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+options:
+  users:
+    description: Names of the declared users.
+    type: list
+    elements: str
+    default: []
+  uids:
+    description: Their numbers.
+    type: list
+    elements: int
+    default: []
+  gids:
+    description: Numbers of the declared groups.
+    type: list
+    elements: int
+    default: []
+  key_directory:
+    description: Directory with one file of authorized keys per user.
+    type: path
+    default: /etc/ssh/authorized_keys.d
+"""
+
+EXAMPLES = r"""
+- name: Read the accounts
+  busbar.cluster.account_info:
+    users: [alice]
+    uids: [2001]
+    gids: [2000]
+  register: __example_accounts
+"""
+
+RETURN = r"""
+users:
+  description:
+    - By name, the C(uid), C(gid), C(comment), C(home), C(shell), C(home_exists), C(groups) and C(password).
+    - C(groups) are the further groups. C(password) is a digest of the password's hash, empty when there is none.
+  returned: always
+  type: dict
+groups:
+  description: The number of each group by name.
+  returned: always
+  type: dict
+key_files:
+  description: Names of the users who have a file of authorized keys.
+  returned: always
+  type: list
+  elements: str
+visudo:
+  description: Whether a file of sudo rules can be checked here.
+  returned: always
+  type: bool
+"""
+
+import contextlib
+import grp
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.accounts import password_digest  # noqa: TID252 - the collection's name stands in no import
+
+
+def known_users(names: list[str], uids: list[int]) -> dict[str, pwd.struct_passwd]:
+    """Return the users of these names and numbers that the host knows."""
+    known = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_name in names or entry.pw_uid in uids}
+    for name in names:
+        with contextlib.suppress(KeyError):
+            known.setdefault(name, pwd.getpwnam(name))
+    for uid in uids:
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwuid(uid)
+            known.setdefault(entry.pw_name, entry)
+    return known
+
+
+def known_groups(gids: list[int]) -> list[grp.struct_group]:
+    """Return the groups that the host lists, and those of these numbers."""
+    known = {entry.gr_name: entry for entry in grp.getgrall()}
+    for gid in gids:
+        with contextlib.suppress(KeyError):
+            entry = grp.getgrgid(gid)
+            known.setdefault(entry.gr_name, entry)
+    return list(known.values())
+
+
+def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
+    """Return a digest of each password's hash; nothing for who has none."""
+    try:
+        rows = [line.split(":") for line in path.read_text(errors="replace").splitlines()]
+    except OSError:
+        return {}
+    return {row[0]: password_digest(row[1]) for row in rows if len(row) > 1 and row[1].startswith("$")}
+
+
+def home_exists(path: str) -> bool:
+    """Return whether there is a home, or something that only its owner may look at."""
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        return True
+
+
+def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password: str) -> dict[str, Any]:
+    """Return one user as data."""
+    return {
+        "uid": entry.pw_uid,
+        "gid": entry.pw_gid,
+        "comment": entry.pw_gecos,
+        "home": entry.pw_dir,
+        "shell": entry.pw_shell,
+        "home_exists": home_exists(entry.pw_dir),
+        "groups": sorted(
+            group.gr_name for group in groups if entry.pw_name in group.gr_mem and group.gr_gid != entry.pw_gid
+        ),
+        "password": password,
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "users": {"type": "list", "elements": "str", "default": []},
+            "uids": {"type": "list", "elements": "int", "default": []},
+            "gids": {"type": "list", "elements": "int", "default": []},
+            "key_directory": {"type": "path", "default": "/etc/ssh/authorized_keys.d", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    keys = Path(module.params["key_directory"])
+    groups = known_groups(module.params["gids"])
+    digests = shadow_digests()
+    users = known_users(module.params["users"], module.params["uids"])
+    module.exit_json(
+        changed=False,
+        users={name: describe(entry, groups, digests.get(name, "")) for name, entry in users.items()},
+        groups={group.gr_name: group.gr_gid for group in groups},
+        key_files=sorted(os.listdir(keys)) if keys.is_dir() else [],  # noqa: PTH208 - plain names are wanted
+        visudo=module.get_bin_path("visudo") is not None,
+    )
+
+
+if __name__ == "__main__":
+    main()

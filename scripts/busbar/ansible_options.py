@@ -1,0 +1,70 @@
+"""Options of ansible-playbook that busbar hands on as they are."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["add_ansible_options"]
+
+_VALUES = (
+    (("-l", "--limit"), "PATTERN", "only these hosts"),
+    (("-t", "--tags"), "TAGS", "only what has these tags"),
+    (("--skip-tags",), "TAGS", "not what has these tags"),
+    (("-e", "--extra-vars"), "VARS", "variables: key=value, YAML or @file"),
+    (("-f", "--forks"), "N", "hosts at once"),
+    (("-u", "--user"), "USER", "user to log in as"),
+    (("--private-key", "--key-file"), "FILE", "key to log in with"),
+    (("-c", "--connection"), "TYPE", "how to reach the hosts"),
+    (("-T", "--timeout"), "SECONDS", "longest wait for a connection"),
+    (("--ssh-common-args",), "ARGS", "options for ssh, scp and sftp"),
+    (("--ssh-extra-args",), "ARGS", "options for ssh"),
+    (("--become-method",), "METHOD", "how to become root"),
+    (("--become-password-file", "--become-pass-file"), "FILE", "file with the sudo password"),
+    (("--connection-password-file", "--conn-pass-file"), "FILE", "file with the SSH password"),
+    (("--vault-id",), "ID", "vault identity"),
+    (("--vault-password-file", "--vault-pass-file"), "FILE", "file with the vault password"),
+    (("--start-at-task",), "TASK", "begin at this task"),
+)
+_FLAGS = (
+    (("-C", "--check"), "change nothing, tell what would change"),
+    (("-D", "--diff"), "show what changes in files"),
+    (("-v", "--verbose"), "more in the log; -vvv for still more"),
+    (("--syntax-check",), "look at the playbook only"),
+    (("--list-hosts",), "list the hosts only"),
+    (("--list-tasks",), "list the tasks only"),
+    (("--list-tags",), "list the tags only"),
+    (("--flush-cache",), "forget cached facts"),
+    (("--force-handlers",), "run handlers although a task failed"),
+)
+
+
+class _HandOn(argparse.Action):
+    """Keeps an option as it was written."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Append the option and its value, if it has one, to `options`."""
+        del parser
+        given = [str(option_string), values] if isinstance(values, str) else [str(option_string)]
+        namespace.options = [*namespace.options, *given]
+
+
+def add_ansible_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options; those given are found, in order, in `options` of the parsed arguments."""
+    group = parser.add_argument_group("options of ansible-playbook, handed on")
+    parser.set_defaults(options=[])
+    for flags, metavar, text in _VALUES:
+        group.add_argument(
+            *flags, action=_HandOn, dest="options", metavar=metavar, help=text, default=argparse.SUPPRESS
+        )
+    for flags, text in _FLAGS:
+        group.add_argument(*flags, action=_HandOn, dest="options", nargs=0, help=text, default=argparse.SUPPRESS)

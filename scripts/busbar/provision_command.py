@@ -1,0 +1,255 @@
+"""`busbar provision` and `busbar validate`: run playbooks with progress, a summary and an exit code."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from busbar.ansible_options import add_ansible_options
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.playbook_run import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
+from busbar.run_display import make_display, summary
+from busbar.run_events import Failure, Run
+from busbar.sandbox.state import inventory_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["exit_code", "register"]
+
+OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
+_VERDICTS = {"PASS": OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
+# Ansible's own codes for a command line, playbook or inventory that it cannot use.
+_ANSIBLE_USAGE = frozenset({1, 5})
+_FILES = {
+    "ask_pass": "--connection-password-file",
+    "ask_become_pass": "--become-password-file",
+    "ask_vault_pass": "--vault-password-file",
+}
+_INPUT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
+_VALIDATION_ROLES = frozenset({"nccl_validation", "busbar.cluster.nccl_validation"})
+_INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
+_NO_RUN = frozenset({"-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags"})
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the two commands."""
+    provision = subparsers.add_parser(
+        "provision",
+        help="make the cluster what the inventory says",
+        description="Runs playbooks/site.yml, or the playbook named, on the hosts of an inventory.",
+    )
+    provision.add_argument(
+        "playbook",
+        nargs="?",
+        default="site",
+        help="name of a playbook, such as base, slurm or preflight (default: site)",
+    )
+    _add_options(provision)
+    provision.set_defaults(run=_run, command="provision")
+    validate = subparsers.add_parser(
+        "validate",
+        help="prove that the cluster is as fast as it should be",
+        description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE.",
+    )
+    _add_options(validate)
+    validate.set_defaults(run=_run, command="validate", playbook="validate")
+
+
+def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> int:
+    """Return the exit code of a run.
+
+    Args:
+        returned: what ansible-playbook returned.
+        failures: what failed and was not recovered from.
+        verdict: the verdict of a validation that this run made, None when it made none.
+    """
+    elsewhere = [found for found in failures if found.role not in _VALIDATION_ROLES]
+    if elsewhere and all(_is_input(found) for found in elsewhere):
+        return USAGE
+    if not failures and returned in _ANSIBLE_USAGE:
+        return USAGE
+    if verdict is not None and not elsewhere:
+        # A verdict counts only when it fits what Ansible says: nothing that went wrong is ever PASS.
+        return max(_VERDICTS.get(verdict, INCONCLUSIVE), OK if returned == OK else FAIL)
+    return OK if returned == OK else FAIL
+
+
+def _is_input(failure: Failure) -> bool:
+    """Whether a failure is one of the inventory or its variables."""
+    return failure.role in _INPUT_ROLES or failure.action in _INPUT_ACTIONS
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what both commands take."""
+    where = parser.add_argument_group("which cluster")
+    where.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        metavar="INVENTORY",
+        help="file, directory or list of hosts (default: inventory/)",
+    )
+    where.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
+    where.add_argument("--name", help="the sandbox of that name")
+    asked = parser.add_argument_group("passwords, asked for once on the terminal")
+    asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
+    asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
+    asked.add_argument(
+        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault's"
+    )
+    add_ansible_options(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the playbook that was asked for; returns the exit code."""
+    inventory, said = _inventory(args)
+    path = _playbook_path(args.playbook)
+    site = _site_folder(inventory[0])
+    log = open_log(site / "logs", args.command)
+    playbook = Playbook(path, inventory, [*args.options, *_prompting(args)], _passwords(args))
+    display = make_display()
+    display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
+    began = time.time()
+    run = Run(display, hosts_counter(playbook))
+    with display:
+        returned, interrupted = run_playbook(playbook, run, log)
+    for line in summary(run):
+        display.line(line)
+    report = _report(run, site / "reports", began)
+    verdict = _tell_verdict(
+        report, display.line, missing=args.command == "validate" and _made_tests(args, run, returned)
+    )
+    display.line(f"log: {log}")
+    if run.recap:
+        display.line(f"\n{run.recap}")
+    if interrupted:
+        print(f"busbar {args.command}: interrupted; run it again to finish", file=sys.stderr)
+        return INTERRUPTED
+    return exit_code(returned, run.failures, verdict)
+
+
+def _inventory(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the inventory's sources, and how they came to be chosen.
+
+    Raises:
+        UsageError: when there is no such inventory, or two ways to choose one are mixed.
+    """
+    if args.inventory and (args.sandbox or args.name):
+        message = "choose the cluster with -i or with --sandbox, not with both"
+        raise UsageError(message)
+    if args.name and not args.sandbox:
+        message = "--name names a sandbox: say --sandbox too"
+        raise UsageError(message)
+    if args.sandbox:
+        return [str(inventory_of(args.name))], "sandbox"
+    sources = args.inventory or [str(collection() / "inventory")]
+    for source in sources:
+        if "," not in source and not Path(source).exists():
+            message = f"no inventory {source}: name one with -i, or use --sandbox"
+            raise UsageError(message)
+    # As they are: Ansible reads a path from the present directory, too.
+    return [source if "," in source else str(Path(source).resolve()) for source in sources], (
+        "as given" if args.inventory else "default; -i chooses another"
+    )
+
+
+def _playbook_path(name: str) -> Path:
+    """Return the path of a playbook given by name or path.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    folder = collection() / "playbooks"
+    given = Path(name)
+    if given.suffix in {".yml", ".yaml"} and given.is_file():
+        return given.resolve()
+    path = folder / f"{given.stem if given.suffix in {'.yml', '.yaml'} else name}.yml"
+    if path.is_file() and path.parent == folder:
+        return path
+    known = ", ".join(sorted(found.stem for found in folder.glob("*.yml")))
+    message = f"no playbook {name!r}; there are: {known}"
+    raise UsageError(message)
+
+
+def _site_folder(source: str) -> Path:
+    """Return the folder that holds an inventory's logs and reports: the parent of its directory, as for Ansible."""
+    if "," in source:
+        return Path.cwd()
+    path = Path(source)
+    return (path if path.is_dir() else path.parent).parent
+
+
+def _prompting(args: argparse.Namespace) -> list[str]:
+    """Return the options that make ansible-playbook ask for the passwords that runner then answers."""
+    return [f"--{key.replace('_', '-')}" for key in PROMPTS if getattr(args, key)]
+
+
+def _passwords(args: argparse.Namespace) -> dict[str, str]:
+    """Ask for the passwords that are wanted, and return them by key of PROMPTS.
+
+    Raises:
+        UsageError: when there is no terminal to ask on.
+    """
+    wanted = [key for key in PROMPTS if getattr(args, key)]
+    if not wanted:
+        return {}
+    try:
+        Path("/dev/tty").open("rb").close()
+    except OSError as exc:
+        message = f"no terminal to ask for a password on; use {_FILES[wanted[0]]}"
+        raise UsageError(message) from exc
+    said = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: ", "ask_vault_pass": "Vault password: "}
+    passwords: dict[str, str] = {}
+    for key in wanted:
+        word = getpass.getpass(said[key])
+        # As Ansible does: without a sudo password of its own it is that of SSH.
+        passwords[key] = word or (passwords.get("ask_pass", "") if key == "ask_become_pass" else "")
+    return passwords
+
+
+def _report(run: Run, folder: Path, began: float) -> tuple[str, Path] | None:
+    """Return verdict and path of the newest report that this very run wrote, None when it wrote none.
+
+    Args:
+        run: may name the report among the play's statistics, as `busbar_report`.
+        folder: where reports are by default.
+        began: seconds since 1970 when the run began; an older report is none of it.
+    """
+    named = run.custom.get("busbar_report")
+    if named:
+        place = Path(str(named))
+        candidates = [place if place.suffix == ".json" else place / "report.json"]
+    else:
+        candidates = list(folder.glob("*/report.json"))
+    written = [path for path in candidates if path.is_file() and path.stat().st_mtime >= began - 1]
+    if not written:
+        return None
+    newest = max(written, key=lambda path: path.stat().st_mtime)
+    try:
+        found: Any = json.loads(newest.read_text(encoding="utf-8"))
+        return str(found["verdict"]), newest
+    except (OSError, ValueError, KeyError, TypeError):
+        return "INCONCLUSIVE", newest
+
+
+def _made_tests(args: argparse.Namespace, run: Run, returned: int) -> bool:
+    """Whether a validation ought to have left a report: it was no rehearsal and did not fail earlier."""
+    return returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
+
+
+def _tell_verdict(report: tuple[str, Path] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
+    """Say what the validation found, and return its verdict, None when there was no validation."""
+    if report is None:
+        if missing:
+            say("\nVerdict: INCONCLUSIVE, the validation left no report")
+        return "INCONCLUSIVE" if missing else None
+    verdict, path = report
+    say(f"\nVerdict: {verdict}\nreport: {path.parent}")
+    return verdict

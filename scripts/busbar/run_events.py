@@ -1,0 +1,228 @@
+"""What a playbook run has done so far, told from ansible-runner's events."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Display", "Failure", "Run", "TaskState", "failure_message"]
+
+Event = dict[str, Any]
+_RESULTS = {
+    "runner_on_ok": "ok",
+    "runner_on_skipped": "skipped",
+    "runner_on_failed": "failed",
+    "runner_on_unreachable": "unreachable",
+}
+_EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
+_LONGEST = 4000
+
+
+@dataclasses.dataclass
+class TaskState:
+    """A task that runs or has run.
+
+    Attributes:
+        name: with its role in front.
+        started: seconds of the monotonic clock.
+        hosts: number of hosts it will run on, 0 when not known.
+        counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
+    """
+
+    name: str
+    started: float
+    hosts: int = 0
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Number of hosts that are through with it."""
+        return sum(self.counts.values())
+
+    @property
+    def noteworthy(self) -> bool:
+        """Whether it changed anything or went wrong."""
+        return bool(self.counts.keys() - {"ok", "skipped"})
+
+
+@dataclasses.dataclass
+class Failure:
+    """One cause with all hosts that it struck.
+
+    Attributes:
+        task: where.
+        message: what happened.
+        role: the task's role, '' when it has none.
+        action: the task's module.
+        kind: `failed` or `unreachable`.
+        hosts: names in the order of coming.
+    """
+
+    task: str
+    message: str
+    role: str
+    action: str
+    kind: str
+    hosts: list[str] = dataclasses.field(default_factory=list)
+
+
+class Display(Protocol):
+    """Shows a run while it goes on."""
+
+    def play(self, name: str, hosts: int) -> None:
+        """A play begins."""
+
+    def task(self, task: TaskState) -> None:
+        """A task begins."""
+
+    def host(self, task: TaskState) -> None:
+        """A host is through with the task."""
+
+    def finished(self, task: TaskState, seconds: float) -> None:
+        """A task has ended."""
+
+
+class Run:
+    """Follows the events of a run; keeps figures and failures only, so that memory does not grow with what is done."""
+
+    def __init__(self, display: Display, hosts_of: Callable[[str], int], clock: Callable[[], float] = time.monotonic):
+        """Take where to show the run, and a function that tells the number of hosts of a pattern, 0 for unknown."""
+        self._display = display
+        self._hosts_of = hosts_of
+        self._clock = clock
+        self._play_hosts = 0
+        self._failures: dict[tuple[str, str], Failure] = {}
+        self.started = clock()
+        self.task: TaskState | None = None
+        self.tasks = 0
+        self.seconds: dict[str, float] = {}
+        self.errors: list[str] = []
+        self.warnings: dict[str, None] = {}
+        self.pid: int | None = None
+        self.recap = ""
+        self.stats: dict[str, dict[str, int]] = {}
+        self.custom: dict[str, Any] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return self._clock() - self.started
+
+    @property
+    def failures(self) -> list[Failure]:
+        """The failures that count: those of hosts that did not recover."""
+        bad = {*self.stats.get("failures", {}), *self.stats.get("dark", {})}
+        if not self.stats:
+            return list(self._failures.values())
+        return [found for found in self._failures.values() if bad & set(found.hosts)]
+
+    def slowest(self, number: int) -> list[tuple[str, float]]:
+        """Return the tasks that took longest, with their seconds, added up by name."""
+        return sorted(self.seconds.items(), key=lambda item: -item[1])[:number]
+
+    def handle(self, event: Event) -> None:
+        """Take one event in."""
+        kind, data = str(event.get("event", "")), event.get("event_data") or {}
+        if self.pid is None and isinstance(event.get("pid"), int):
+            self.pid = event["pid"]
+        if kind == "playbook_on_play_start":
+            self._end_task()
+            self._play_hosts = self._hosts_of(str(data.get("pattern", "")))
+            self._display.play(str(data.get("name") or data.get("pattern", "")), self._play_hosts)
+        elif kind in {"playbook_on_task_start", "playbook_on_handler_task_start"}:
+            self._start_task(data)
+        elif kind in _RESULTS:
+            self._result(_RESULTS[kind], data, str(event.get("stdout", "")))
+        elif kind == "playbook_on_stats":
+            self._end_task()
+            self._statistics(data, str(event.get("stdout", "")))
+        elif kind in {"error", "warning"}:
+            self._message(kind, str(event.get("stdout", "")))
+
+    def close(self) -> None:
+        """End the task that was running when the run broke off."""
+        self._end_task()
+
+    def _start_task(self, data: dict[str, Any]) -> None:
+        """Take in that a task begins."""
+        self._end_task()
+        self.tasks += 1
+        self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
+        self._display.task(self.task)
+
+    def _end_task(self) -> None:
+        """Note how long the task took that ran until now."""
+        if self.task is None:
+            return
+        seconds = self._clock() - self.task.started
+        self.seconds[self.task.name] = self.seconds.get(self.task.name, 0.0) + seconds
+        self._display.finished(self.task, seconds)
+        self.task = None
+
+    def _result(self, result: str, data: dict[str, Any], stdout: str) -> None:
+        """Take in how a task ended on a host."""
+        given = data.get("res")
+        found: dict[str, Any] = given if isinstance(given, dict) else {}
+        if self.task is None:
+            self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
+        if result == "failed" and data.get("ignore_errors"):
+            result = "ignored"
+        elif result == "ok" and found.get("changed"):
+            result = "changed"
+        self.task.counts[result] = self.task.counts.get(result, 0) + 1
+        if result in {"failed", "unreachable"}:
+            self._failure(result, data, failure_message(found) or stdout[:_LONGEST])
+        self._display.host(self.task)
+
+    def _failure(self, kind: str, data: dict[str, Any], message: str) -> None:
+        """Add a host to the failure with the same cause."""
+        task = _task_name(data)
+        failure = self._failures.setdefault(
+            (task, message),
+            Failure(task, message, str(data.get("role") or ""), str(data.get("resolved_action") or ""), kind),
+        )
+        failure.hosts.append(str(data.get("host", "")))
+
+    def _statistics(self, data: dict[str, Any], stdout: str) -> None:
+        """Take in Ansible's own recap and what plays put aside with set_stats."""
+        self.stats = {key: data.get(key) or {} for key in ("failures", "dark", "changed", "ok")}
+        self.custom = data.get("artifact_data") or {}
+        self.recap = stdout.replace("\r", "").strip("\n")
+
+    def _message(self, kind: str, text: str) -> None:
+        """Keep an error or a warning, each once."""
+        text = text.replace("\r", "").strip()
+        if kind == "warning":
+            self.warnings[text] = None
+        elif text:
+            self.errors.append(text[:_LONGEST])
+            del self.errors[:-5]
+
+
+def failure_message(result: dict[str, Any]) -> str:
+    """Return what a failed result has to say, '' when it says nothing."""
+    items = [item for item in result.get("results") or [] if isinstance(item, dict)]
+    parts = [failure_message(item) for item in items if item.get("failed") or item.get("unreachable")]
+    if any(parts):
+        return "\n".join(dict.fromkeys(part for part in parts if part))[:_LONGEST]
+    message = str(result.get("msg") or result.get("censored") or "").removeprefix("Task failed: ").strip()
+    if message.rstrip(".") in _EMPTY_WORDS or message.startswith("MODULE FAILURE"):
+        streams = ("stderr", "module_stderr", "stdout", "module_stdout")
+        output = next((str(result[name]) for name in streams if str(result.get(name) or "").strip()), "")
+        message = "\n".join([message, *output.strip().splitlines()[-10:]]).strip()
+    return message.replace("\r", "")[:_LONGEST]
+
+
+def _task_name(data: dict[str, Any]) -> str:
+    """Return a task's name with its role in front, without the collection's name."""
+    name, role = str(data.get("task") or data.get("name") or ""), str(data.get("role") or "")
+    if role and name.startswith(f"{role} : "):
+        name = name.removeprefix(f"{role} : ")
+    role = role.removeprefix("busbar.cluster.")
+    if name.startswith("Validating arguments against arg spec"):
+        name = "check the options"
+    return f"{role} : {name}" if role else name

@@ -1,0 +1,154 @@
+"""`busbar provision`: what is run, and what comes back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar import playbook_run, provision_command
+from busbar.errors import UsageError
+from busbar.run_events import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from busbar.playbook_run import Playbook
+    from busbar.run_events import Run
+
+
+def failure(role: str = "slurm", action: str = "ansible.builtin.command") -> Failure:
+    return Failure("task", "message", role, action, "failed", ["gpu1"])
+
+
+@pytest.mark.parametrize(
+    ("returned", "failures", "verdict", "expected"),
+    [
+        (0, [], None, 0),
+        (2, [failure()], None, 1),
+        (4, [failure()], None, 1),
+        (4, [], None, 1),
+        (1, [], None, 2),
+        (5, [], None, 2),
+        (2, [failure("busbar.cluster.preflight")], None, 2),
+        (2, [failure(action="ansible.builtin.validate_argument_spec")], None, 2),
+        (2, [failure("preflight"), failure()], None, 1),
+        (0, [], "PASS", 0),
+        (2, [failure("nccl_validation")], "FAIL", 1),
+        (2, [failure("nccl_validation")], "INCONCLUSIVE", 3),
+        (2, [failure("nccl_validation")], "PASS", 1),
+        (2, [failure("nccl_validation")], None, 1),
+        (2, [failure("nccl_validation"), failure()], "INCONCLUSIVE", 1),
+        (0, [], "INCONCLUSIVE", 3),
+        (0, [], "nonsense", 3),
+    ],
+)
+def test_exit_code(returned: int, failures: list[Failure], verdict: str | None, expected: int) -> None:
+    assert provision_command.exit_code(returned, failures, verdict) == expected
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    provision_command.register(parser.add_subparsers())
+    return parser.parse_args(arguments)
+
+
+def test_options_are_handed_on_in_order() -> None:
+    args = parse(["provision", "slurm", "--limit", "gpu1", "-CD", "-vv", "-e", "a=1", "--extra-vars=b=2", "-f5"])
+    assert args.playbook == "slurm"
+    assert args.options == ["--limit", "gpu1", "-C", "-D", "-v", "-v", "-e", "a=1", "--extra-vars", "b=2", "-f", "5"]
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(["validate", "--no-such-option"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["provision", "-i", "/does/not/exist"],
+        ["provision", "--sandbox", "-i", "x"],
+        ["provision", "--name", "x"],
+        ["provision", "no_such_playbook", "-i", "a,"],
+        ["provision", "../playbooks/preflight", "-i", "a,"],
+    ],
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    args = parse(arguments)
+    with pytest.raises(UsageError):
+        args.run(args)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with an inventory."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").write_text("all: {hosts: {node1: }}\n")
+    return tmp_path
+
+
+def run_with(monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: tuple[str, float] | None) -> int:
+    """Run a command whose playbook only writes a report of a text and an age in seconds; returns the exit code."""
+
+    def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+        assert playbook.inventory == [str(site / "inventory")]
+        assert log.parent == site / "logs"
+        run.tasks = 1
+        if report is not None:
+            place = site / "reports" / "now" / "report.json"
+            place.parent.mkdir(parents=True)
+            place.write_text(report[0])
+            os.utime(place, (time.time() - report[1],) * 2)
+        return 0, False
+
+    monkeypatch.setattr(provision_command, "run_playbook", fake)
+    monkeypatch.setattr(provision_command, "_playbook_path", lambda name: site / f"{name}.yml")
+    args = parse([command, "-i", str(site / "inventory")])
+    return int(args.run(args))
+
+
+@pytest.mark.parametrize(
+    ("command", "report", "expected"),
+    [
+        ("validate", (json.dumps({"verdict": "PASS"}), 0), 0),
+        ("validate", (json.dumps({"verdict": "FAIL"}), 0), 1),
+        ("validate", (json.dumps({"verdict": "INCONCLUSIVE"}), 0), 3),
+        ("validate", ("{", 0), 3),
+        ("validate", (json.dumps({"verdict": "PASS"}), 3600), 3),
+        ("validate", None, 3),
+        ("provision", None, 0),
+        ("provision", (json.dumps({"verdict": "FAIL"}), 3600), 0),
+        ("provision", (json.dumps({"verdict": "FAIL"}), 0), 1),
+    ],
+)
+def test_only_a_report_of_this_run_counts(
+    monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: tuple[str, float] | None, expected: int
+) -> None:
+    assert run_with(monkeypatch, site, command, report) == expected
+
+
+def test_the_first_line_names_inventory_and_log(
+    monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_with(monkeypatch, site, "provision", None)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert str(site / "inventory") in first
+    assert str(site / "logs") in first
+
+
+def test_a_log_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    first, second = (playbook_run.open_log(tmp_path / "logs", "provision") for _ in range(2))
+    assert first != second
+    assert first.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_kept_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(UsageError, match="logs"):
+        playbook_run.open_log(tmp_path / "logs", "provision")

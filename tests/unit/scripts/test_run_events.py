@@ -1,0 +1,116 @@
+"""What a run has done, told from events."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from busbar.run_display import PlainDisplay, duration, summary
+from busbar.run_events import Run, failure_message
+
+RECAP = "PLAY RECAP ***\r\nctl : ok=1 changed=1 failed=0\r\n"
+
+
+class Clock:
+    """A clock that goes one second further each time it is read."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Return the next second."""
+        self.now += 1
+        return self.now
+
+
+def result(kind: str, host: str, res: dict[str, Any] | None = None, **data: object) -> dict[str, Any]:
+    return {"event": kind, "event_data": {"host": host, "task": "Install", "role": "slurm", "res": res or {}, **data}}
+
+
+def start(name: str = "Install", role: str = "busbar.cluster.slurm") -> dict[str, Any]:
+    return {"event": "playbook_on_task_start", "pid": 7, "event_data": {"task": f"{role} : {name}", "role": role}}
+
+
+def stats(**hosts: dict[str, int]) -> dict[str, Any]:
+    return {"event": "playbook_on_stats", "stdout": RECAP, "event_data": {**hosts, "artifact_data": {"x": 1}}}
+
+
+def follow(*events: dict[str, Any]) -> tuple[Run, list[str]]:
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    for event in events:
+        run.handle(event)
+    return run, stream.getvalue().splitlines()
+
+
+def test_one_line_per_task_with_all_results() -> None:
+    play = {"event": "playbook_on_play_start", "event_data": {"name": "Slurm", "pattern": "all"}}
+    run, lines = follow(
+        play,
+        start(),
+        result("runner_on_ok", "ctl"),
+        result("runner_on_ok", "gpu1", {"changed": True}),
+        result("runner_on_skipped", "gpu2"),
+        start("Start"),
+        result("runner_on_failed", "ctl", {"msg": "x"}, ignore_errors=True),
+        stats(),
+    )
+    assert lines == [
+        "PLAY Slurm (3 hosts)",
+        "   1.0 s  slurm : Install  ok=1 changed=1 skipped=1",
+        "   1.0 s  slurm : Start  ignored=1",
+    ]
+    assert (run.tasks, run.pid, run.failures, run.custom) == (2, 7, [], {"x": 1})
+    assert run.recap.splitlines() == ["PLAY RECAP ***", "ctl : ok=1 changed=1 failed=0"]
+
+
+def test_equal_failures_are_one_with_all_hosts() -> None:
+    events = [result("runner_on_failed", f"gpu{number}", {"msg": "disk full"}) for number in (1, 2, 3)]
+    run, _ = follow(start(), *events, result("runner_on_unreachable", "gpu4", {"msg": "timed out"}))
+    assert [(found.kind, found.message, found.hosts) for found in run.failures] == [
+        ("failed", "disk full", ["gpu1", "gpu2", "gpu3"]),
+        ("unreachable", "timed out", ["gpu4"]),
+    ]
+    assert [line for line in summary(run) if "FAILED" in line] == ["FAILED gpu[1-3]: slurm : Install"]
+
+
+def test_a_failure_that_was_recovered_from_does_not_count() -> None:
+    failed = result("runner_on_failed", "gpu1", {"msg": "x"})
+    assert follow(start(), failed, stats(failures={}, dark={}))[0].failures == []
+    assert len(follow(start(), failed, stats(failures={"gpu1": 1}))[0].failures) == 1
+
+
+def test_errors_without_a_task_are_told() -> None:
+    run, _ = follow({"event": "error", "stdout": "[ERROR]: no such playbook\r\n"})
+    assert "[ERROR]: no such playbook" in summary(run)
+
+
+@pytest.mark.parametrize(
+    ("res", "expected"),
+    [
+        ({"msg": "Task failed: Incorrect sudo password"}, "Incorrect sudo password"),
+        ({"msg": "non-zero return code", "stderr": "no such file\n"}, "non-zero return code\nno such file"),
+        (
+            {"msg": "MODULE FAILURE: See stdout/stderr", "module_stderr": "Boom"},
+            "MODULE FAILURE: See stdout/stderr\nBoom",
+        ),
+        ({"censored": "hidden"}, "hidden"),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "a"}],
+            },
+            "a",
+        ),
+        ({}, ""),
+    ],
+)
+def test_failure_message(res: dict[str, Any], expected: str) -> None:
+    assert failure_message(res) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.44, "0.4 s"), (12.4, "12 s"), (59.7, "1 min 00 s"), (185, "3 min 05 s")]
+)
+def test_duration(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected

@@ -22,8 +22,8 @@ options:
       - A host without it, or one that was left out of the run, is passed over.
     type: str
     required: true
-  catalogue:
-    description: The known hardware by name.
+  site:
+    description: C(catalogue), the known hardware by name, and the declared C(users) and C(groups).
     type: dict
     required: true
   limits:
@@ -35,7 +35,7 @@ options:
 EXAMPLES = r"""
 - name: Show what is wrong
   ansible.builtin.debug:
-    msg: "{{ ansible_play_hosts | busbar.cluster.preflight_problems(hostvars, 'node', hardware_catalogue, limits) }}"
+    msg: "{{ ansible_play_hosts | busbar.cluster.preflight_problems(hostvars, 'node', site, limits) }}"
 """
 
 RETURN = r"""
@@ -49,7 +49,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.preflight_nodes import node_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight_accounts import conflict_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight_nodes import node_problems  # noqa: TID252
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ def preflight_problems(
     hosts: list[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     answer: str,
-    catalogue: Mapping[str, Any],
+    site: Mapping[str, Any],
     limits: Mapping[str, Any],
 ) -> list[Problem]:
     """Return the problems of all nodes.
@@ -75,7 +76,10 @@ def preflight_problems(
             variables = hostvars[host]
             found = variables.get(answer)
             if found and not found.get("unreachable"):
-                problems += node_problems(host, found, catalogue.get(variables.get("hardware") or ""), limits)
+                hardware = site["catalogue"].get(variables.get("hardware") or "")
+                problems += node_problems(host, found, hardware, limits)
+                if found.get("reached"):
+                    problems += conflict_problems(host, site["users"], site["groups"], found["node"])
     except (KeyError, TypeError, ValueError) as exc:
         message = f"preflight_problems: {type(exc).__name__}: {exc}"
         raise AnsibleFilterError(message) from exc

@@ -43,6 +43,16 @@ options:
     type: list
     elements: dict
     default: []
+  users:
+    description: User accounts as declared.
+    type: list
+    elements: dict
+    default: []
+  groups:
+    description: User groups as declared.
+    type: list
+    elements: dict
+    default: []
   secrets_dir:
     description: Directory of the secrets.
     type: str
@@ -73,7 +83,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ..module_utils.preflight_inventory import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight_inventory import (  # noqa: TID252
     GroupValue,
     HostEntry,
     hardware_choice_problems,
@@ -105,6 +116,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             self.get_option("controllers"), self.get_option("databases"), self.get_option("logins"), compute
         )
         problems += partition_problems(self.get_option("partitions"), groups, compute)
+        problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["parse_cpu_list", "parse_cpuinfo", "parse_memory_mb", "parse_os_release", "select_ids", "topology"]
+__all__ = ["parse_cpu_list", "parse_cpuinfo", "parse_memory_mb", "parse_os_release", "topology"]
 
 _ASSIGNMENT = re.compile(r"^([A-Z][A-Z0-9_]*)=(.*)$")
 
@@ -91,11 +91,3 @@ def topology(processors: list[tuple[str, str]]) -> dict[str, int]:
         "threads_per_core": max(1, len(processors) // cores),
         "cpus": len(processors),
     }
-
-
-def select_ids(known: dict[str, int], asked: dict[str, int | None] | None) -> dict[str, int]:
-    """Return the entries of `known` (name to id) that bear a name or an id of `asked`; all when `asked` is None."""
-    if asked is None:
-        return known
-    ids = set(asked.values())
-    return {name: number for name, number in known.items() if name in asked or number in ids}

@@ -22,12 +22,16 @@ options:
     type: list
     elements: str
     default: [/]
-  users:
-    description: Names and uids to look for, as C({name: uid}); all local users when not given.
-    type: dict
-  groups:
-    description: Names and gids to look for, as C({name: gid}); all local groups when not given.
-    type: dict
+  names:
+    description: Names of users and groups to look for.
+    type: list
+    elements: str
+    default: []
+  numbers:
+    description: Numbers of users and groups to look for.
+    type: list
+    elements: int
+    default: []
   leave_out_unreachable:
     description:
       - Whether a node that cannot be reached is unreachable for Ansible too, so that the run goes on without it.
@@ -40,7 +44,8 @@ EXAMPLES = r"""
 - name: Look at the node
   busbar.cluster.node_info:
     paths: [/, /var]
-    users: {alice: 2001}
+    names: [alice]
+    numbers: [2001]
   register: node
 """
 
@@ -78,26 +83,23 @@ node:
     cpus: {description: Processors on line., type: int}
     memory_mb: {description: Memory in MiB., type: int}
     free_mb: {description: Free disk in MiB for each path., type: dict}
-    users: {description: Number of each user., type: dict}
+    users: {description: Number of each user that was asked for., type: dict}
     groups: {description: Number of each group., type: dict}
 """
 
-import grp
 import os
 import platform
-import pwd
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.node_info import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.node_info import (  # noqa: TID252
     parse_cpu_list,
     parse_cpuinfo,
     parse_memory_mb,
     parse_os_release,
-    select_ids,
     topology,
 )
 
@@ -136,40 +138,14 @@ def free_mb(path: str) -> int:
     return status.f_bavail * status.f_frsize // MEBIBYTE
 
 
-def known_users(asked: dict[str, int | None] | None) -> dict[str, int]:
-    """Return name and uid of local users, and of those asked for, wherever they are kept."""
-    known = {entry.pw_name: entry.pw_uid for entry in pwd.getpwall()}
-    for name, number in (asked or {}).items():
-        with suppress(KeyError):
-            known[name] = pwd.getpwnam(name).pw_uid
-        if number is not None:
-            with suppress(KeyError, OverflowError):
-                known[pwd.getpwuid(int(number)).pw_name] = int(number)
-    return select_ids(known, asked)
-
-
-def known_groups(asked: dict[str, int | None] | None) -> dict[str, int]:
-    """Return name and gid of local groups, and of those asked for, wherever they are kept."""
-    known = {entry.gr_name: entry.gr_gid for entry in grp.getgrall()}
-    for name, number in (asked or {}).items():
-        with suppress(KeyError):
-            known[name] = grp.getgrnam(name).gr_gid
-        if number is not None:
-            with suppress(KeyError, OverflowError):
-                known[grp.getgrgid(int(number)).gr_name] = int(number)
-    return select_ids(known, asked)
-
-
-def node_info(
-    paths: list[str], users: dict[str, int | None] | None, groups: dict[str, int | None] | None
-) -> dict[str, object]:
+def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[str, object]:
     """Return what the module's documentation promises as `node`.
 
     Raises:
         ValueError: when /proc has not what it should.
         OSError: when a file system cannot be asked.
     """
-    found = {
+    return {
         "os": parse_os_release(read(Path("/etc/os-release")) or read(Path("/usr/lib/os-release"))),
         "architecture": platform.machine(),
         "python": platform.python_version(),
@@ -177,12 +153,11 @@ def node_info(
         "euid": os.geteuid(),
         "memory_mb": parse_memory_mb(read(Path("/proc/meminfo"))),
         "free_mb": {path: free_mb(path) for path in paths},
-        "users": known_users(users),
-        "groups": known_groups(groups),
+        "users": {name: entry.pw_uid for name, entry in known_users(names, numbers).items()},
+        "groups": {name: entry.gr_gid for name, entry in known_groups(names, numbers).items()},
+        **topology(processors()),
+        "epoch": time.time(),
     }
-    found.update(topology(processors()))
-    found["epoch"] = time.time()
-    return found
 
 
 def main() -> None:
@@ -190,14 +165,14 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "paths": {"type": "list", "elements": "str", "default": ["/"]},
-            "users": {"type": "dict"},
-            "groups": {"type": "dict"},
+            "names": {"type": "list", "elements": "str", "default": []},
+            "numbers": {"type": "list", "elements": "int", "default": []},
             "leave_out_unreachable": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     try:
-        node = node_info(module.params["paths"], module.params["users"], module.params["groups"])
+        node = node_info(module.params["paths"], module.params["names"], module.params["numbers"])
     except (OSError, ValueError) as exc:
         module.fail_json(msg=str(exc))
     module.exit_json(changed=False, reached=True, failure="", message="", node=node)

@@ -32,7 +32,6 @@ _FILES = {
     "ask_become_pass": "--become-password-file",
     "ask_vault_pass": "--vault-password-file",
 }
-_INPUT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
 _VALIDATION_ROLES = frozenset({"nccl_validation", "busbar.cluster.nccl_validation"})
 _INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
 _NO_RUN = frozenset({"-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags"})
@@ -70,9 +69,9 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
         failures: what failed and was not recovered from.
         verdict: the verdict of a validation that this run made, None when it made none.
     """
-    elsewhere = [found for found in failures if found.role not in _VALIDATION_ROLES]
-    if elsewhere and all(_is_input(found) for found in elsewhere):
+    if failures and all(_is_input(found) for found in failures):
         return USAGE
+    elsewhere = [found for found in failures if found.role not in _VALIDATION_ROLES]
     if not failures and returned in _ANSIBLE_USAGE:
         return USAGE
     if verdict is not None and not elsewhere:
@@ -82,8 +81,13 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
 
 
 def _is_input(failure: Failure) -> bool:
-    """Whether a failure is one of the inventory or its variables."""
-    return failure.role in _INPUT_ROLES or failure.action in _INPUT_ACTIONS
+    """Whether a failure is one of the inventory, its variables, or nodes that do not fit them.
+
+    Such tasks are those of the role preflight, and in each role those of its file preflight.yml, which its tasks' names
+    begin with.
+    """
+    preflight = failure.role.endswith("preflight") or " : preflight | " in failure.task
+    return failure.kind == "failed" and (preflight or failure.action in _INPUT_ACTIONS)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -234,7 +238,7 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path] | None:
     newest = max(written, key=lambda path: path.stat().st_mtime)
     try:
         found: Any = json.loads(newest.read_text(encoding="utf-8"))
-        return str(found["verdict"]), newest
+        return str(found["verdict"]), newest.resolve()
     except (OSError, ValueError, KeyError, TypeError):
         return "INCONCLUSIVE", newest
 

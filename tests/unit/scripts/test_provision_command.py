@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from busbar.run_events import Run
 
 
-def failure(role: str = "slurm", action: str = "ansible.builtin.command") -> Failure:
-    return Failure("task", "message", role, action, "failed", ["gpu1"])
+def failure(
+    role: str = "slurm", action: str = "ansible.builtin.command", task: str = "Try", kind: str = "failed"
+) -> Failure:
+    return Failure(task, "message", role, action, kind, ["gpu1"])
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,9 @@ def failure(role: str = "slurm", action: str = "ansible.builtin.command") -> Fai
         (2, [failure("busbar.cluster.preflight")], None, 2),
         (2, [failure(action="ansible.builtin.validate_argument_spec")], None, 2),
         (2, [failure("preflight"), failure()], None, 1),
+        (2, [failure(task="users : preflight | Refuse a number that is taken")], None, 2),
+        (2, [failure("nccl_validation", task="nccl_validation : preflight | Refuse options")], None, 2),
+        (4, [failure("preflight", kind="unreachable")], None, 1),
         (0, [], "PASS", 0),
         (2, [failure("nccl_validation")], "FAIL", 1),
         (2, [failure("nccl_validation")], "INCONCLUSIVE", 3),

@@ -8,7 +8,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.node_info import (
     parse_cpuinfo,
     parse_memory_mb,
     parse_os_release,
-    select_ids,
     topology,
 )
 
@@ -67,16 +66,3 @@ def test_topology(processors: list[tuple[str, str]], expected: tuple[int, int, i
 def test_topology_needs_a_processor() -> None:
     with pytest.raises(ValueError, match="no processor"):
         topology([])
-
-
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [
-        (None, {"root": 0, "mallory": 2001, "alice": 2500, "bob": 2002}),
-        ({"alice": 2001}, {"mallory": 2001, "alice": 2500}),
-        ({"carol": None}, {}),
-        ({}, {}),
-    ],
-)
-def test_select_ids(asked: dict[str, int | None] | None, expected: dict[str, int]) -> None:
-    assert select_ids({"root": 0, "mallory": 2001, "alice": 2500, "bob": 2002}, asked) == expected

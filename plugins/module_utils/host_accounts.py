@@ -1,0 +1,38 @@
+"""Users and groups that a host knows, wherever they are kept."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from contextlib import suppress
+
+__all__ = ["known_groups", "known_users"]
+
+
+def known_users(names: list[str], uids: list[int]) -> dict[str, pwd.struct_passwd]:
+    """Return the users of these names and numbers.
+
+    They are also asked for one by one, so that a directory service that lists nobody is seen too.
+    """
+    known = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_name in names or entry.pw_uid in uids}
+    for name in names:
+        with suppress(KeyError):
+            known.setdefault(name, pwd.getpwnam(name))
+    for uid in uids:
+        with suppress(KeyError, OverflowError):
+            entry = pwd.getpwuid(uid)
+            known.setdefault(entry.pw_name, entry)
+    return known
+
+
+def known_groups(names: list[str], gids: list[int]) -> dict[str, grp.struct_group]:
+    """Return the groups that the host lists, and those of these names and numbers."""
+    known = {entry.gr_name: entry for entry in grp.getgrall()}
+    for name in names:
+        with suppress(KeyError):
+            known.setdefault(name, grp.getgrnam(name))
+    for gid in gids:
+        with suppress(KeyError, OverflowError):
+            entry = grp.getgrgid(gid)
+            known.setdefault(entry.gr_name, entry)
+    return known

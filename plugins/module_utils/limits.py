@@ -1,0 +1,145 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""How high busbw of a collective can go, computed from NVLink and NIC rates.
+
+All rates are GB/s (10^9 bytes per second), one direction. Letters: g GPUs per node, k nodes, n = g k ranks, B the NVLink
+rate of one GPU, W the sum of the NIC rates of one node. A node here is one NVLink domain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = [
+    "ceilings",
+    "effective_nvlink",
+    "hierarchical",
+    "in_network",
+    "inside_ring",
+    "nic_rate",
+    "nvls",
+    "ring",
+]
+
+# Line rate to the rate that NCCL's own tuning counts on: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h,
+# commit 5067397c2676d5aed50042fc39e5c8ee96eb0027 (V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6, B200 18 x 40.1).
+_EFFECTIVE = {150.0: 120.0, 200.0: 164.8, 300.0: 240.0, 450.0: 370.8, 900.0: 721.8}
+# The protocol of NVLink takes about a fifth (NVIDIA/nccl-tests issues 149 and 212).
+_EFFECTIVE_SHARE = 0.8
+_HOPPER_LINE = 450.0
+_BLACKWELL_LINE = 900.0
+# nvlsEfficiency in NCCL's src/graph/tuning.cc, same commit.
+_NVLS_EFFICIENCY = {"hopper": 0.85, "blackwell": 0.74}
+_BITS = 8
+
+
+def nic_rate(nics: list[dict[str, Any]]) -> float:
+    """Return W: the rate of all NICs of a node together; Gb/s divided by 8."""
+    return sum(float(nic["count"]) * float(nic["gbps"]) for nic in nics) / _BITS
+
+
+def effective_nvlink(line: float) -> float:
+    """Return the rate that NCCL reaches on NVLinks of this line rate.
+
+    Source: NCCL src/graph/topo.h (links times SMxx_NVLINK_BW); for other rates 80 % of the line, NVIDIA/nccl-tests#212.
+    """
+    return _EFFECTIVE.get(float(line), _EFFECTIVE_SHARE * float(line))
+
+
+def ring(inside: float, outside: float | None) -> float:
+    """Return the ceiling of a flat ring: busbw <= min(B, W).
+
+    The ring crosses the boundary of each node once in and once out per channel, so 2(n-1)/n x S leaves each node at W.
+    Source: nccl-tests doc/PERFORMANCE.md, commit a0b82b2260cf5152b9f8c061bbf7eaf0ba096432.
+    """
+    return inside if outside is None else min(inside, outside)
+
+
+def inside_ring(line: float) -> float:
+    """Return the ceiling of a ring inside a node: busbw <= effective B.
+
+    Every rank sends 2(n-1)/n x S over its own NVLinks. Source: nccl-tests doc/PERFORMANCE.md.
+    """
+    return effective_nvlink(line)
+
+
+def nvls(line: float, ranks: int) -> float | None:
+    """Return the ceiling of an all-reduce that the NVSwitch adds up, or None where there is no NVLink SHARP.
+
+    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction S (n+1)/n
+    moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of published figures.
+    """
+    if line < _HOPPER_LINE or ranks < 2:  # noqa: PLR2004 - one rank sends nothing
+        return None
+    efficiency = _NVLS_EFFICIENCY["blackwell" if line >= _BLACKWELL_LINE else "hopper"]
+    return efficiency * effective_nvlink(line) * 2 * (ranks - 1) / (ranks + 1)
+
+
+def hierarchical(outside: float, nodes: int, gpus: int) -> float:
+    """Return the ceiling between nodes of any algorithm that adds up inside the node first: W (n-1) k / (n (k-1)).
+
+    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W: a figure of two nodes does not carry over.
+    Source: derived; the conversion is in stas00/ml-engineering network/README.md; NVIDIA/nccl#1576 and nccl-tests#196 on trees.
+    """
+    ranks = nodes * gpus
+    return outside * (ranks - 1) * nodes / (ranks * (nodes - 1))
+
+
+def in_network(outside: float, ranks: int) -> float:
+    """Return the ceiling of sums in the network's switches (SHARP): W x 2(n-1)/n.
+
+    Each node sends S once and receives S once. Source: NVIDIA/nccl#320 (A100, 8 x 200 Gb/s: about 220).
+    """
+    return outside * 2 * (ranks - 1) / ranks
+
+
+def ceilings(profile: dict[str, Any], nodes: int, gpus: int | None = None, collective: str = "all_reduce") -> dict[str, Any]:
+    """Return the ceilings of a collective on nodes of one kind.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        nodes: how many nodes take part.
+        gpus: how many GPUs of each node take part; all of them by default.
+        collective: the program, without "_perf".
+
+    Returns:
+        ``wire`` (what a flat ring can reach, GB/s), ``limit`` (what any algorithm can reach), ``algorithm`` (which one),
+        ``inside`` (the part inside a node or NVLink domain). A rate that the profile does not give is None.
+    """
+    gpu = profile.get("gpu") or {}
+    gpus = gpus or int(gpu.get("count") or 1)
+    domain = int(profile.get("nvlink_domain_nodes") or 1)
+    line = float(gpu.get("nvlink_gbs") or 0)
+    inner_ranks = gpus * min(nodes, domain)
+    inside = _inside(profile, line, inner_ranks)
+    summed = nvls(line, inner_ranks) if collective == "all_reduce" else None
+    if nodes <= domain:
+        limit = max(inside, summed or 0.0) if inside is not None else None
+        return _answer(inside, limit, "NVLS" if summed and limit == summed else "ring", inside)
+    blocks = -(-nodes // domain)
+    outside = nic_rate(profile.get("nics") or []) * domain
+    if inner_ranks == 1:
+        inside = None
+    wire = ring(outside if inside is None else inside, outside)
+    if collective != "all_reduce":
+        return _answer(wire, wire, "ring", inside)
+    across = hierarchical(outside, blocks, inner_ranks)
+    shared = in_network(outside, blocks * inner_ranks) if any(nic.get("rdma") for nic in profile["nics"]) else 0.0
+    best = max(inside, summed or 0.0) if inside is not None else None
+    limit = max(across, shared) if best is None else min(best * 1.05, max(across, shared))
+    return _answer(wire, limit, "SHARP" if shared > across else "tree", inside)
+
+
+def _inside(profile: dict[str, Any], line: float, ranks: int) -> float | None:
+    """Return the ceiling of a ring inside a node; without NVLink what the profile says about the PCIe paths."""
+    if ranks < 2:  # noqa: PLR2004 - one rank sends nothing
+        return None
+    if line > 0:
+        return inside_ring(line)
+    busbw = profile.get("busbw") or {}
+    limit = (busbw.get("intra_node") or {}).get("limit_gbs")
+    return None if limit is None else float(limit)
+
+
+def _answer(wire: float | None, limit: float | None, algorithm: str, inside: float | None) -> dict[str, Any]:
+    return {"wire": wire, "limit": limit, "algorithm": algorithm, "inside": inside}

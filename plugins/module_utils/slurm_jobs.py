@@ -1,0 +1,129 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what Slurm says about nodes and jobs, and chooses who takes part in a test."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ENDED",
+    "choose_nodes",
+    "is_over",
+    "parse_job",
+    "parse_nodes",
+    "parse_queue",
+    "sbatch_arguments",
+    "unusable_reason",
+]
+
+ENDED = frozenset(
+    {
+        "BOOT_FAIL",
+        "CANCELLED",
+        "COMPLETED",
+        "DEADLINE",
+        "FAILED",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "REVOKED",
+        "SPECIAL_EXIT",
+        "TIMEOUT",
+    }
+)
+_BUSY = frozenset({"allocated", "mixed", "completing", "idle", "planned"})
+_FLAGS = "*~#!%$@^-+"
+_QUEUE_FIELDS = 4
+_NODE_FIELDS = 3
+_KEY = re.compile(r"(?:^|\s)([A-Z]\w*(?:[/:]\w+)*)=")
+
+
+def parse_nodes(text: str) -> dict[str, tuple[str, str]]:
+    """Return state and reason of each node from the output of ``sinfo -h -N -o '%N|%T|%E'``."""
+    nodes: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines():
+        fields = line.strip().split("|", _NODE_FIELDS - 1)
+        if len(fields) == _NODE_FIELDS:
+            reason = "" if fields[2] == "none" else fields[2]
+            nodes[fields[0]] = (fields[1], reason)
+    return nodes
+
+
+def unusable_reason(node: str, nodes: dict[str, tuple[str, str]]) -> str:
+    """Return why no job can start on a node, or an empty text."""
+    if node not in nodes:
+        return "not known to Slurm"
+    state, reason = nodes[node]
+    base = state.rstrip(_FLAGS).lower()
+    if base in _BUSY and "*" not in state:
+        return ""
+    words = "does not answer" if "*" in state and base in _BUSY else base
+    return f"{words} ({reason})" if reason else words
+
+
+def choose_nodes(
+    wanted: list[str], candidates: list[str], partners: int, nodes: dict[str, tuple[str, str]]
+) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the nodes that can take part, the idle partners, and the others with the reason why not.
+
+    Args:
+        wanted: the nodes to be tested.
+        candidates: nodes that may be asked to help.
+        partners: how many of them.
+        nodes: as parse_nodes gives them.
+    """
+    reasons = {node: unusable_reason(node, nodes) for node in wanted}
+    idle = [
+        node
+        for node in candidates
+        if node not in reasons and not unusable_reason(node, nodes) and nodes[node][0].rstrip(_FLAGS).lower() == "idle"
+    ]
+    usable = [node for node in wanted if not reasons[node]]
+    return usable, idle[:partners], {node: reason for node, reason in reasons.items() if reason}
+
+
+def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int) -> list[str]:
+    """Return the arguments of sbatch for a test on these very nodes.
+
+    Args:
+        job: name, arguments (a list of texts) and output (a path pattern of sbatch).
+        nodes: the nodes; each of them is taken as a whole.
+        minutes: the job's time limit.
+    """
+    extra = job.get("arguments")
+    return [
+        "--parsable",
+        "--no-requeue",
+        "--exclusive",
+        f"--job-name=busbar-{job['name']}",
+        f"--nodes={len(nodes)}",
+        f"--nodelist={','.join(nodes)}",
+        f"--time={minutes}",
+        f"--output={job['output']}",
+        "--chdir=/",
+        *([str(item) for item in extra] if isinstance(extra, list) else []),
+    ]
+
+
+def parse_queue(text: str) -> dict[str, dict[str, str]]:
+    """Return state, reason and batch host of each job from ``squeue -h -t all -o '%i|%T|%B|%r'``."""
+    jobs = {}
+    for line in text.splitlines():
+        fields = line.strip().split("|", _QUEUE_FIELDS - 1)
+        if len(fields) == _QUEUE_FIELDS:
+            host = "" if fields[2] in {"n/a", "N/A", "(null)"} else fields[2]
+            jobs[fields[0]] = {"state": fields[1], "batch_host": host, "reason": fields[3]}
+    return jobs
+
+
+def parse_job(text: str) -> dict[str, str]:
+    """Return the keys and values of one line of ``scontrol -o show job``."""
+    found = list(_KEY.finditer(text))
+    ends = [match.start() for match in found[1:]] + [len(text)]
+    return {match.group(1): text[match.end() : end].strip() for match, end in zip(found, ends)}
+
+
+def is_over(state: str) -> bool:
+    """Return whether a job of this state will not run any more."""
+    return state.split("+", 1)[0] in ENDED

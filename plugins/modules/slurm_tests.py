@@ -1,0 +1,257 @@
+#!/usr/bin/python
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Module slurm_tests: run batch jobs on chosen nodes and wait for them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_tests
+short_description: Run test jobs on chosen nodes and wait for them
+description:
+  - Waits until the nodes of each test can take a job, submits all tests with C(sbatch), and waits for their end.
+  - A node on which no job can start is left out and named. A job that pends or runs too long is cancelled.
+  - It never fails for what happens to a job. What happened is in the result, to be judged by the caller.
+  - It runs as the user of the task and must run where C(sbatch) works. It changes no configuration.
+version_added: "0.1.0"
+author: The busbar contributors (@busbar)
+options:
+  tests:
+    description: The tests. All jobs are submitted at once.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the test; the job is called C(busbar-NAME).
+        type: str
+        required: true
+      nodes:
+        description: The nodes to be tested. A node that can take no job is left out.
+        type: list
+        elements: str
+        required: true
+      candidates:
+        description: Nodes that may help as partners. Only idle ones are taken.
+        type: list
+        elements: str
+        default: []
+      partners:
+        description: How many partners to take.
+        type: int
+        default: 0
+      minimum:
+        description: Fewest nodes, partners included, with which the test makes sense.
+        type: int
+        default: 1
+      script:
+        description: The batch script.
+        type: str
+        required: true
+      arguments:
+        description: More arguments of C(sbatch).
+        type: list
+        elements: str
+        default: []
+      output:
+        description: Where the job writes its output on its first node; patterns of C(sbatch) are allowed.
+        type: str
+        required: true
+  wait:
+    description: How many seconds to wait for nodes that cannot take a job yet, and for a job to start.
+    type: int
+    default: 60
+  time_limit:
+    description: How many seconds a job may run.
+    type: int
+    default: 600
+  poll:
+    description: Seconds between two questions to the controller.
+    type: float
+    default: 0.5
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is submitted.
+  diff_mode:
+    support: none
+    description: It changes no file.
+"""
+
+EXAMPLES = r"""
+- name: Run a test on two nodes
+  busbar.cluster.slurm_tests:
+    tests:
+      - name: cluster
+        nodes: [gpu1, gpu2]
+        script: "#!/bin/bash\nsrun hostname\n"
+        output: /var/log/busbar-%j.out
+  register: result
+"""
+
+RETURN = r"""
+tests:
+  description:
+    - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason), C(job_id), C(state),
+      C(reason), C(exit_code), C(batch_host), C(output) (a path on the batch host), C(seconds), and C(problem) (why there is no
+      result; empty when the job ended by itself).
+  returned: always
+  type: list
+  elements: dict
+node_reasons:
+  description: What C(sinfo -R) says at the end.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import math
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.slurm_jobs import choose_nodes, is_over, parse_job, parse_nodes, parse_queue, sbatch_arguments
+
+_ANSWER_S = 20
+
+
+class Runner:
+    """Submits tests and follows them."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Take the module's parameters."""
+        self.module = module
+        self.params: dict[str, Any] = module.params
+
+    def ask(self, *command: str, data: str | None = None) -> tuple[int, str, str]:
+        """Run a command of Slurm; returns exit code, output and error. A program that is not there gives 127."""
+        limit = ["timeout", str(_ANSWER_S), *command]
+        code, out, err = self.module.run_command(limit, data=data, binary_data=True, handle_exceptions=True)
+        return code, out, err.strip()
+
+    def wait_for_nodes(self) -> dict[str, tuple[str, str]]:
+        """Return the states of all nodes once those of the tests can take jobs, or when the time is over."""
+        wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
+        until = time.monotonic() + self.params["wait"]
+        while True:
+            code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E")
+            nodes = parse_nodes(out) if code == 0 else {}
+            missing = choose_nodes(wanted, [], 0, nodes)[2]
+            hopeless = all(word.startswith("drain") for word in missing.values())
+            if hopeless or time.monotonic() >= until:
+                return nodes
+            time.sleep(max(1.0, self.params["poll"]))
+
+    def submit(self, test: dict[str, Any], nodes: dict[str, tuple[str, str]]) -> dict[str, Any]:
+        """Submit one test; returns its entry of the result."""
+        usable, partners, left_out = choose_nodes(test["nodes"], test["candidates"], test["partners"], nodes)
+        entry = {
+            "name": test["name"],
+            "nodes": usable,
+            "partners": partners,
+            "left_out": left_out,
+            "job_id": "",
+            "state": "",
+            "reason": "",
+            "exit_code": "",
+            "batch_host": "",
+            "output": "",
+            "seconds": 0.0,
+            "problem": "",
+        }
+        if not nodes:
+            entry["problem"] = "slurmctld does not answer"
+        elif len(usable) + len(partners) < test["minimum"] or not usable:
+            entry["problem"] = f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed"
+        else:
+            minutes = math.ceil((self.params["time_limit"] + 59) / 60)
+            arguments = sbatch_arguments(test, usable + partners, minutes)
+            code, out, err = self.ask("sbatch", *arguments, data=test["script"])
+            if code == 0:
+                entry["job_id"] = out.strip().split(";")[0]
+            else:
+                entry["problem"] = f"sbatch: {err or code}"
+        return entry
+
+    def follow(self, entries: list[dict[str, Any]]) -> None:
+        """Wait for all jobs; cancel what takes too long."""
+        begun = time.monotonic()
+        started: dict[str, float] = {}
+        open_jobs = {entry["job_id"]: entry for entry in entries if entry["job_id"]}
+        while open_jobs:
+            _code, out, _err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(open_jobs), "-o", "%i|%T|%B|%r")
+            now = time.monotonic()
+            queue = parse_queue(out)
+            for job, entry in list(open_jobs.items()):
+                entry.update(queue.get(job, {}))
+                state = entry["state"]
+                if state not in {"", "PENDING"}:
+                    entry["seconds"] = round(now - started.setdefault(job, now), 1)
+                if is_over(state) or not self.in_time(entry, now - begun, started.get(job), now):
+                    del open_jobs[job]
+            if open_jobs:
+                time.sleep(self.params["poll"])
+
+    def in_time(self, entry: dict[str, Any], waited: float, started: float | None, now: float) -> bool:
+        """Return whether a job may go on; if not, cancel it and say why."""
+        if started is None and waited > self.params["wait"]:
+            entry["problem"] = f"did not start within {self.params['wait']} s: {entry['reason'] or 'no answer of slurmctld'}"
+        elif started is not None and now - started > self.params["time_limit"]:
+            entry["problem"] = f"did not end within {self.params['time_limit']} s and was cancelled"
+        else:
+            return True
+        self.ask("scancel", entry["job_id"])
+        return False
+
+    def close(self, entry: dict[str, Any]) -> None:
+        """Ask once more how a job ended and where its output lies."""
+        if not entry["job_id"]:
+            return
+        code, out, _err = self.ask("scontrol", "-o", "show", "job", entry["job_id"])
+        job = parse_job(out) if code == 0 else {}
+        entry["exit_code"] = job.get("ExitCode", "")
+        entry["output"] = job.get("StdOut", "")
+        host = job.get("BatchHost", "")
+        entry["batch_host"] = host if host and host != "(null)" else entry["batch_host"]
+        if not entry["problem"]:
+            entry["state"] = job.get("JobState", entry["state"])
+            if entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE"}:
+                entry["problem"] = f"the job ended as {entry['state']} ({entry['reason']})"
+
+
+def main() -> None:
+    """Run the module."""
+    test = {
+        "name": {"type": "str", "required": True},
+        "nodes": {"type": "list", "elements": "str", "required": True},
+        "candidates": {"type": "list", "elements": "str", "default": []},
+        "partners": {"type": "int", "default": 0},
+        "minimum": {"type": "int", "default": 1},
+        "script": {"type": "str", "required": True},
+        "arguments": {"type": "list", "elements": "str", "default": []},
+        "output": {"type": "str", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "tests": {"type": "list", "elements": "dict", "required": True, "options": test},
+            "wait": {"type": "int", "default": 60},
+            "time_limit": {"type": "int", "default": 600},
+            "poll": {"type": "float", "default": 0.5},
+        },
+        supports_check_mode=True,
+    )
+    if module.check_mode:
+        module.exit_json(changed=False, tests=[], node_reasons=[])
+    runner = Runner(module)
+    nodes = runner.wait_for_nodes()
+    entries = [runner.submit(item, nodes) for item in module.params["tests"]]
+    runner.follow(entries)
+    for entry in entries:
+        runner.close(entry)
+    _code, out, _err = runner.ask("sinfo", "-R", "-h", "-o", "%n %E (%u, %H)")
+    module.exit_json(changed=False, tests=entries, node_reasons=out.splitlines()[:1000])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""The sandbox itself: it stands beside others, survives a killed run, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.sandbox.cluster import containers
+from busbar.sandbox.state import load, sandbox_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Cluster
+
+
+def podman(*arguments: str) -> str:
+    return subprocess.run(["podman", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def traces(name: str) -> list[str]:
+    """Everything on this machine that carries the name of a sandbox."""
+    network = [line for line in podman("network", "ls", "--format", "{{.Name}}").split() if line == f"busbar-{name}"]
+    folder = [str(path) for path in sandbox_path(name).parent.glob(f"*{name}*")]
+    return [*containers(name), *network, *folder]
+
+
+@pytest.fixture
+def second(sandbox: Cluster) -> Iterator[str]:
+    """The name of another sandbox, removed at the end."""
+    name = f"{sandbox.name}-b"
+    yield name
+    sandbox.busbar("sandbox", "down", "--name", name)
+
+
+def test_two_stand_side_by_side_and_one_goes_without_a_trace(sandbox: Cluster, second: str) -> None:
+    before = set(containers(sandbox.name))
+    made = sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1", "--gpus", "1")
+    assert made.returncode == 0, made.stderr
+    assert load(second).subnet != load(sandbox.name).subnet
+    shown = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "nvidia-smi", "-L")
+    assert shown.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
+    gone = sandbox.busbar("sandbox", "down", "--name", second)
+    assert gone.returncode == 0, gone.stderr
+    assert traces(second) == []
+    assert set(containers(sandbox.name)) == before
+
+
+def test_nodes_start_bare_and_cannot_touch_the_host(sandbox: Cluster, second: str) -> None:
+    sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1")
+    script = "for program in slurmd munged chronyd mariadbd; do command -v $program; done; command -v sudo"
+    ran = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "sh", "-c", script)
+    assert ran.stdout == "/usr/bin/sudo\n"
+    # `exec` enters with the host's rights; what systemd starts on the node has the node's.
+    unit = "systemd-run --quiet --wait --pipe date -s 2001-01-01"
+    clock = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "sh", "-c", unit)
+    assert "not permitted" in clock.stderr
+    unit = "systemd-run --quiet --wait --pipe sh -c 'echo 1 >/proc/sys/vm/swappiness'"
+    kernel = sandbox.busbar("sandbox", "exec", "--name", second, "gpu1", "--", "sh", "-c", unit)
+    assert "Read-only" in kernel.stderr
+    keys = {
+        sandbox.busbar(
+            "sandbox", "exec", "--name", second, node, "--", "cat", "/etc/ssh/ssh_host_ed25519_key.pub"
+        ).stdout
+        for node in ("ctl", "login", "gpu1")
+    }
+    assert len(keys) == 3
+
+
+@pytest.mark.parametrize("patience", [0.5, 1.5])
+def test_what_a_killed_run_left_is_put_right_by_the_next(sandbox: Cluster, second: str, patience: float) -> None:
+    command = ["busbar", "sandbox", "up", "--name", second, "--compute", "1"]
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    time.sleep(patience)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    made = sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1")
+    assert made.returncode == 0, made.stderr
+    ping = sandbox.busbar("sandbox", "ssh", "--name", second, "gpu1", "--", "sudo", "-n", "hostname")
+    assert ping.stdout == "gpu1\n", ping.stderr
+    assert sandbox.busbar("sandbox", "down", "--name", second).returncode == 0
+    assert traces(second) == []
+
+
+def test_faults_are_real_and_heal(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    faults("throttle", "gpu1", "100mbit")
+    faults("stop", "gpu2", "ssh")
+    faults("pull", "login")
+    status = sandbox.busbar("sandbox", "status", "--name", sandbox.name, "--format", "json")
+    shown = json.loads(status.stdout)
+    assert status.returncode == 1
+    assert {node["node"]: node["state"] for node in shown["nodes"]}["login"] == "exited"
+    assert [fault["kind"] for fault in shown["faults"]] == ["throttle", "stop", "pull"]
+    assert sandbox.exec("gpu2", "systemctl is-active ssh", check=False).stdout.strip() == "inactive"
+    sandbox.fault("heal")
+    assert sandbox.busbar("sandbox", "status", "--name", sandbox.name).returncode == 0
+    assert sandbox.exec("gpu2", "systemctl is-active ssh").stdout.strip() == "active"
+    assert sandbox.exec("login", "hostname").stdout.strip() == "login"
+
+
+def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
+    refused = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", "1")
+    assert refused.returncode == 2
+    assert "only --compute can grow" in refused.stderr
+    assert sandbox.busbar("sandbox", "status", "--name", sandbox.name).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fault", "throttle", "gpu1", "fast"), "for instance 1gbit"),
+        (("fault", "stop", "gpu1", "no-such"), "no service 'no-such'"),
+        (("fault", "pull", "gpu99"), "no node 'gpu99'"),
+        (("exec", "nowhere", "--", "true"), "no node 'nowhere'"),
+    ],
+)
+def test_bad_input_is_one_clear_line(sandbox: Cluster, arguments: tuple[str, ...], words: str) -> None:
+    action, *rest = arguments
+    refused = sandbox.busbar("sandbox", action, "--name", sandbox.name, *rest)
+    assert refused.returncode == 2
+    assert words in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1

@@ -1,0 +1,89 @@
+"""The whole site: idempotent, true in check mode, silent about secrets, safe with --limit, healed after a dead node."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+
+def changes(output: str) -> dict[str, int]:
+    return {host: counts["changed"] for host, counts in recap(output).items()}
+
+
+def secrets(sandbox: Cluster) -> list[str]:
+    """The first line of every secret that is one line of text, and the inner lines of keys."""
+    found = []
+    for path in (sandbox.state / "secrets").rglob("*"):
+        if path.is_file() and not path.name.endswith((".pub", "known_hosts")):
+            lines = [line for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line]
+            found += [line for line in lines if len(line) > 15 and not line.startswith("-----") and " " not in line]
+    return found
+
+
+def test_second_run_changes_nothing_and_says_pass(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(changes(done.stdout).values()) == {0}, done.stdout
+    assert "PASS" in done.stdout
+    assert str(sandbox.inventory) in done.stdout.splitlines()[0]
+
+
+def test_check_mode_on_a_finished_site_sees_nothing_to_do_and_shows_no_secret(sandbox: Cluster) -> None:
+    done = sandbox.playbook("site.yml", "--check", "--diff", "-vv")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert set(changes(done.stdout).values()) == {0}, done.stdout[-3000:]
+    known = secrets(sandbox)
+    assert len(known) >= 3
+    logs = [path for path in sandbox.state.rglob("*.log") if path.is_file()]
+    assert logs
+    for text in [done.stdout, done.stderr, *(path.read_text(encoding="utf-8") for path in logs)]:
+        for secret in known:
+            assert secret not in text
+
+
+def test_secrets_are_private(sandbox: Cluster) -> None:
+    folder = sandbox.state / "secrets"
+    assert folder.stat().st_mode & 0o077 == 0
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.endswith((".pub", "known_hosts")):
+            assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_node_that_dies_in_mid_run_leaves_the_others_provisioned_and_is_healed_by_the_next(sandbox: Cluster) -> None:
+    entry = ["-e", '{"hosts_extra_entries": [{"address": "192.0.2.7", "names": ["tape.example"]}]}']
+    command = ["ansible-playbook", "-i", str(sandbox.inventory), str(TOP / "playbooks" / "base.yml"), *entry]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=TOP, env=plain_environment())
+    assert child.stdout is not None
+    head = child.stdout.readline()
+    while "TASK [" not in head:
+        head = child.stdout.readline()
+    sandbox.fault("pull", "gpu2")
+    output = child.stdout.read()
+    assert child.wait() != 0
+    counts = recap(output)
+    assert counts["gpu2"]["unreachable"] == 1, output[-2000:]
+    for node in ("ctl", "login", "gpu1"):
+        assert counts[node]["failed"] == 0
+        assert "tape.example" in sandbox.exec(node, "cat /etc/hosts").stdout
+    sandbox.fault("heal")
+    time.sleep(1)
+    healed = sandbox.playbook("base.yml", *entry)
+    assert healed.returncode == 0, healed.stdout[-2000:]
+    assert "tape.example" in sandbox.exec("gpu2", "cat /etc/hosts").stdout
+    restored = sandbox.playbook("base.yml")
+    assert restored.returncode == 0, restored.stdout[-2000:]
+    sandbox.wait_idle()
+
+
+def test_limit_to_one_node_touches_only_that_node(sandbox: Cluster) -> None:
+    done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--limit", "gpu1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(changes(done.stdout)) == {"gpu1"}
+    assert set(changes(done.stdout).values()) == {0}

@@ -1,0 +1,66 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster_entries
+author: busbar contributors
+short_description: Names and addresses of hosts, from the inventory alone
+description:
+  - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, when that is an IP address.
+  - Further names of a host are its C(hosts_aliases).
+options:
+  _input:
+    description: Hosts of the inventory.
+    type: list
+    elements: str
+    required: true
+  variables:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  domain:
+    description: Domain of the hosts; the first name of each is then its name in this domain.
+    type: str
+    default: ''
+"""
+
+EXAMPLES = r"""
+entries: "{{ groups['all'] | busbar.cluster.cluster_entries(hostvars, domain='cluster.example') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(name), C(address) (empty when the inventory gives none) and C(names) of each host.
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.hosts_table import cluster_entries  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def entries(names: Sequence[str], variables: Mapping[str, Mapping[str, Any]], domain: str = "") -> list[dict[str, Any]]:
+    """Return the names and the address of each host.
+
+    Raises:
+        AnsibleFilterError: when two hosts have one address.
+    """
+    try:
+        return cluster_entries(names, variables, domain)
+    except ValueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.cluster_entries`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"cluster_entries": entries}

@@ -1,0 +1,46 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hosts_file
+author: busbar contributors
+short_description: /etc/hosts with the managed block
+description:
+  - Replaces the block, or adds it at the end.
+  - Takes the names in it out of all other lines, and removes the line of 127.0.1.1.
+options:
+  _input:
+    description: The present text.
+    type: str
+    required: true
+  block:
+    description: Result of P(busbar.cluster.hosts_block#filter).
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+text: "{{ lookup('ansible.builtin.file', '/etc/hosts') | busbar.cluster.hosts_file(block) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The new text.
+  type: str
+"""
+
+from typing import TYPE_CHECKING
+
+from ..module_utils.hosts_table import hosts_file  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FilterModule:
+    """The filter `busbar.cluster.hosts_file`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"hosts_file": hosts_file}

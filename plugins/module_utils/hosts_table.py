@@ -1,0 +1,106 @@
+"""The table of names and addresses in /etc/hosts."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["BEGIN", "END", "cluster_entries", "hosts_block", "hosts_file"]
+
+BEGIN = "# BEGIN busbar: the hosts of the cluster"
+END = "# END busbar"
+_OWN_NAME = "127.0.1.1"
+
+
+def cluster_entries(
+    names: Iterable[str], variables: Mapping[str, Mapping[str, Any]], domain: str = ""
+) -> list[dict[str, Any]]:
+    """Return `name`, `address` ('' when the inventory gives none) and all `names` of each host.
+
+    Args:
+        names: hosts of the inventory.
+        variables: the variables of each; `hosts_address`, else `ansible_host`, else the name is the address, and
+            `hosts_aliases` are further names.
+        domain: when not empty, the first of a host's names is its name in this domain.
+
+    Raises:
+        ValueError: when two hosts have one address.
+    """
+    entries = []
+    holders: dict[str, str] = {}
+    for name in names:
+        known = variables[name]
+        given = str(known.get("hosts_address") or known.get("ansible_host") or name)
+        address = given if _is_address(given) else ""
+        if address and holders.setdefault(address, name) != name:
+            message = (
+                f"{holders[address]} and {name} have one address, {address}: correct ansible_host in the inventory"
+            )
+            raise ValueError(message)
+        aliases = known.get("hosts_aliases") or []
+        full = [f"{name}.{domain}"] if domain and "." not in name else []
+        entries.append({"name": name, "address": address, "names": [*full, name, *aliases]})
+    return entries
+
+
+def hosts_block(entries: Iterable[Mapping[str, Any]], extra: Iterable[Mapping[str, Any]] = ()) -> str:
+    """Return the managed part of /etc/hosts, the same on all hosts.
+
+    Raises:
+        ValueError: when an extra entry has no valid address or no name.
+    """
+    rows = [(entry["address"], entry["names"]) for entry in entries if entry["address"]]
+    for entry in extra:
+        if not _is_address(str(entry.get("address"))) or not entry.get("names"):
+            message = f"hosts_extra: {dict(entry)} needs an IP address and at least one name"
+            raise ValueError(message)
+        rows.append((entry["address"], entry["names"]))
+    lines = [f"{address} {' '.join(names)}" for address, names in rows]
+    return "\n".join([BEGIN, *lines, END]) + "\n"
+
+
+def hosts_file(current: str, block: str) -> str:
+    """Return the text of /etc/hosts with the managed block, which alone says where the cluster's names are.
+
+    Elsewhere those names are taken out, and so is Debian's line that leads a host's own name to itself: with it, a
+    daemon would listen on, and tell others, a loopback address.
+    """
+    ours = {name for line in block.splitlines() for name in _fields(line)[1:]}
+    kept = []
+    inside = False
+    for line in current.splitlines():
+        if line.startswith("# BEGIN busbar"):
+            inside = True
+        elif inside:
+            inside = line != END
+        else:
+            kept += _without(line, ours)
+    text = "\n".join(kept).rstrip()
+    return f"{text}\n\n{block}" if text else block
+
+
+def _without(line: str, names: set[str]) -> list[str]:
+    fields = _fields(line)
+    if not fields:
+        return [line]
+    if fields[0] == _OWN_NAME:
+        return []
+    left = [name for name in fields[1:] if name not in names]
+    if len(left) == len(fields) - 1:
+        return [line]
+    return [" ".join([fields[0], *left])] if left else []
+
+
+def _fields(line: str) -> list[str]:
+    return line.partition("#")[0].split()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,257 @@
+"""Bad input and faults: one clear error with hosts, place and remedy, before any node is changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import secrets
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pexpect
+import pytest
+import yaml
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+MARK = "/root/untouched"
+
+
+@dataclasses.dataclass
+class Site:
+    """A copy of the sandbox's inventory that a test may spoil."""
+
+    cluster: Cluster
+    folder: Path
+
+    def change(self, what: Callable[[dict[str, Any]], None]) -> None:
+        """Change the groups below `all`."""
+        path = self.folder / "inventory" / "hosts.yml"
+        hosts = yaml.safe_load(path.read_text())
+        what(hosts["all"]["children"])
+        path.write_text(yaml.safe_dump(hosts))
+
+    def secret(self, name: str, content: str | None, mode: int) -> Path:
+        """Put a secret in its place; a directory when there is no content."""
+        path = self.folder / "secrets" / name
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_text(content)
+        path.chmod(mode)
+        return path
+
+    def provision(self, playbook: str = "site", **variables: object) -> subprocess.CompletedProcess[str]:
+        """Provision the site; the caller judges the exit code."""
+        extra = ["-e", json.dumps(variables)] if variables else []
+        return self.cluster.busbar("provision", playbook, "-i", str(self.folder / "inventory"), *extra)
+
+    def refusal(self, **variables: object) -> str:
+        """Provision the whole site, which must be refused; returns the text of the one error."""
+        done = self.provision("site", **variables)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+        assert re.findall(r"^PLAY (?!RECAP).*", done.stdout, re.MULTILINE) == [
+            next(line for line in done.stdout.splitlines() if line.startswith("PLAY "))
+        ], "nothing may follow the preflight"
+        assert done.stdout.count("FAILED ") == 1
+        text = done.stdout[done.stdout.index("FAILED ") : done.stdout.index("Slowest tasks:")]
+        assert "remedy: " in text
+        return text
+
+
+@pytest.fixture
+def site(sandbox: Cluster, tmp_path: Path) -> Site:
+    """The sandbox with an inventory and secrets of its own."""
+    shutil.copytree(sandbox.inventory, tmp_path / "inventory", symlinks=True)
+    return Site(sandbox, tmp_path)
+
+
+def test_a_sound_site_passes(site: Site) -> None:
+    done = site.provision("preflight")
+    assert done.returncode == 0, done.stdout
+    assert {host: counts["failed"] for host, counts in recap(done.stdout).items()} == dict.fromkeys(
+        ["ctl", "login", *site.cluster.compute], 0
+    )
+
+
+def test_unknown_hardware(site: Site) -> None:
+    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
+    text = site.refusal()
+    assert re.search(r"gpu\[1-\d\]: hardware: unknown hardware 'dgx_x1'\n +remedy: use one of: .*dgx_h100", text)
+
+
+def test_compute_node_without_hardware(site: Site) -> None:
+    site.change(lambda groups: groups["sandbox_gpu"]["vars"].clear())
+    assert "hardware: is a compute node without hardware" in site.refusal()
+
+
+def test_two_hosts_with_one_address(site: Site) -> None:
+    def change(groups: dict[str, Any]) -> None:
+        hosts = groups["sandbox_gpu"]["hosts"]
+        hosts["gpu2"]["ansible_host"] = hosts["gpu1"]["ansible_host"]
+
+    site.change(change)
+    assert "gpu[1-2]: ansible_host: have one address, " in site.refusal()
+
+
+def test_host_in_two_hardware_groups(site: Site) -> None:
+    site.change(lambda groups: groups.update(others={"hosts": {"gpu2": {}}, "vars": {"hardware": "dgx_h100"}}))
+    text = site.refusal()
+    assert "gpu2: hardware: is in several hardware groups: others says dgx_h100, sandbox_gpu says sandbox_gpu" in text
+    assert "gpu1" not in text
+
+
+def test_host_in_two_hardware_groups_by_group_vars(site: Site) -> None:
+    site.change(lambda groups: groups.update(others={"hosts": {"gpu2": {}}}))
+    (site.folder / "inventory" / "group_vars" / "others.yml").write_text("---\nhardware: dgx_h100\n")
+    assert "gpu2: hardware: is in several hardware groups: others says dgx_h100" in site.refusal()
+
+
+@pytest.mark.parametrize(("group", "word"), [("slurm_controller", "controller"), ("slurm_database", "database")])
+def test_missing_controller_or_database(site: Site, group: str, word: str) -> None:
+    site.change(lambda groups: groups.update({group: {}}) if group == "slurm_database" else _without_controller(groups))
+    assert f"{group}: has no host, so the cluster has no {word}" in site.refusal()
+
+
+def _without_controller(groups: dict[str, Any]) -> None:
+    groups["slurm_database"]["hosts"] = groups["slurm_controller"].pop("hosts")
+
+
+def test_partition_that_names_no_node(site: Site) -> None:
+    text = site.refusal(slurm_partitions=[{"name": "big", "groups": ["slurm_login"]}])
+    assert "slurm_partitions[big]: names no compute node" in text
+
+
+def test_duplicate_uid(site: Site) -> None:
+    users = [{"name": name, "uid": 2001, "group": "research"} for name in ("alice", "bob")]
+    text = site.refusal(users_accounts=users)
+    assert "uid 2001 is declared for both alice and bob" in text
+
+
+def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
+    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
+    text = site.refusal(slurm_partitions=[{"name": "big", "nodes": "gpu99"}])
+    assert "unknown hardware" in text
+    assert "gpu99: slurm_partitions[big]" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "problem"),
+    [
+        (None, 0o700, "is not a regular file"),
+        ("short", 0o600, "has 5 characters"),
+        (secrets.token_hex(512), 0o644, "can be used by others (mode 0644)"),
+    ],
+)
+def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, problem: str) -> None:
+    path = site.secret("munge.key", content, mode)
+    text = site.refusal()
+    assert f"{path}: {problem}" in text
+    assert content is None or len(content) < 10 or content not in text
+
+
+def _add_ghost(groups: dict[str, Any]) -> None:
+    """Add a node whose address nobody has."""
+    address = groups["slurm_controller"]["hosts"]["ctl"]["ansible_host"].rpartition(".")[0] + ".250"
+    groups["sandbox_gpu"]["hosts"]["ghost"] = {"ansible_host": address}
+
+
+def test_unreachable_host(site: Site) -> None:
+    site.change(_add_ghost)
+    assert "ghost: ansible_host: cannot be reached: " in site.refusal(ansible_ssh_timeout=3)
+
+
+def test_unreachable_host_may_be_left_out(site: Site) -> None:
+    site.change(_add_ghost)
+    done = site.provision("preflight", preflight_allow_unreachable=True, ansible_ssh_timeout=3)
+    counts = recap(done.stdout)
+    assert counts["ghost"]["unreachable"] == 1
+    assert counts["gpu1"]["ok"] > 0
+    assert "UNREACHABLE ghost" in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+@pytest.fixture
+def sudo_password(sandbox: Cluster) -> Iterator[str]:
+    """Let sudo on gpu2 ask for a password for as long as the test lasts."""
+    word = secrets.token_hex(8)
+    rule = "/etc/sudoers.d/admin"
+    sandbox.exec("gpu2", f"cp -p {rule} {MARK}; sed -i 's/NOPASSWD: //' {rule}; echo 'admin:{word}' | chpasswd")
+    yield word
+    sandbox.exec("gpu2", f"mv {MARK} {rule}; usermod -p '*' admin")
+
+
+def ask(site: Site, word: str, playbook: str) -> tuple[int, str]:
+    """Provision with -K on a terminal, and answer with a password; returns exit code and output."""
+    arguments = ["provision", playbook, "-K", "-i", str(site.folder / "inventory")]
+    child = pexpect.spawn(
+        "busbar",
+        arguments,
+        cwd=str(TOP),
+        env=plain_environment(),
+        encoding="utf-8",
+        timeout=120,
+        dimensions=(50, 200),
+    )
+    child.expect("sudo password: ")
+    child.sendline(word)
+    child.expect(pexpect.EOF)
+    child.close()
+    return int(child.exitstatus), str(child.before)
+
+
+@pytest.mark.parametrize("given", ["right", "wrong"])
+def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
+    word = sudo_password if given == "right" else "not-the-password"
+    code, output = ask(site, word, "preflight" if given == "right" else "site")
+    if given == "right":
+        assert code == 0, output
+    else:
+        assert code == 2, output
+        assert re.search(r"gpu2: become: sudo fails: .*password", output)
+        assert "remedy: give the right sudo password" in output
+        assert "changed=1" not in output
+    (log,) = (site.folder / "logs").iterdir()
+    assert word not in output + log.read_text()
+
+
+def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
+    assert sudo_password
+    assert "gpu2: become: sudo fails: Missing sudo password" in site.refusal()
+
+
+def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None:
+    text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"cores_per_socket": 4096, "memory_mb": 999999999}})
+    assert re.search(r"gpu\[1-\d\]: hardware: 4096 CPUs declared, the host has \d+", text)
+    assert re.search(r"gpu\[1-\d\]: hardware: memory_mb 999999999 declared, the host has \d+", text)
+
+
+def test_number_that_another_name_has(site: Site) -> None:
+    site.cluster.exec("gpu1", "useradd -o -u 2002 mallory")
+    try:
+        text = site.refusal()
+    finally:
+        site.cluster.exec("gpu1", "userdel mallory")
+    assert "gpu1: users_accounts, users_groups: uid 2002 of user bob is taken by mallory" in text
+
+
+def test_too_little_disk_and_an_unsupported_system(site: Site) -> None:
+    text = site.refusal(preflight_free_mb={"/": 10**12}, preflight_systems={"solaris": ["11"]})
+    assert re.search(r"disk /: \d+ MiB free, 1000000000000 needed", text)
+    assert "operating system: Debian GNU/Linux" in text
+    assert "remedy: install one of: solaris 11" in text
+
+
+def test_limit_asks_only_the_hosts_named(site: Site) -> None:
+    done = site.cluster.busbar("provision", "preflight", "-i", str(site.folder / "inventory"), "--limit", "gpu1")
+    assert done.returncode == 0, done.stdout
+    assert list(recap(done.stdout)) == ["gpu1"]

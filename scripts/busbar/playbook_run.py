@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import re
@@ -81,6 +82,8 @@ def environment() -> dict[str, str]:
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_SHOW_CUSTOM_STATS": "0",
+        # Half an inventory is worse than none.
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
         # Runner would switch it off.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -96,9 +99,11 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
 
     def count(pattern: str) -> int:
         try:
-            if not known:
-                known.append(_inventory(playbook))
-            return len(known[0].get_hosts(pattern))
+            # Ansible's own process says the same; once is enough.
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                if not known:
+                    known.append(_inventory(playbook))
+                return len(known[0].get_hosts(pattern))
         except Exception:  # noqa: BLE001 - the figure is for show only; the run itself tells what is wrong
             return 0
 

@@ -136,6 +136,9 @@ def _run(args: argparse.Namespace) -> int:
     if interrupted:
         print(f"busbar {args.command}: interrupted; run it again to finish", file=sys.stderr)
         return INTERRUPTED
+    if returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
+        message = "nothing was done: the inventory has no host for this playbook"
+        raise UsageError(message)
     return exit_code(returned, run.failures, verdict)
 
 

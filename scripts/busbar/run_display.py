@@ -143,8 +143,9 @@ def summary(run: Run) -> list[str]:
             f"{failure.kind.upper()} {hosts}: {failure.task}" if hosts else f"{failure.kind.upper()} {failure.task}",
         ]
         lines += [f"    {line}" for line in failure.message.splitlines()]
-    if run.errors and not run.failures:
-        lines += ["", *run.errors]
+    said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
+    if said:
+        lines += ["", *said]
     if run.warnings:
         lines.append("")
         lines += list(run.warnings)[:WARNINGS]

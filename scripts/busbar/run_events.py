@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,8 @@ _RESULTS = {
 }
 _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
 _LONGEST = 4000
+_MOST_ERRORS = 20
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 @dataclasses.dataclass
@@ -101,6 +104,7 @@ class Run:
         self.tasks = 0
         self.seconds: dict[str, float] = {}
         self.errors: list[str] = []
+        self.prelude: list[str] = []
         self.warnings: dict[str, None] = {}
         self.pid: int | None = None
         self.recap = ""
@@ -140,7 +144,7 @@ class Run:
         elif kind == "playbook_on_stats":
             self._end_task()
             self._statistics(data, str(event.get("stdout", "")))
-        elif kind in {"error", "warning"}:
+        elif kind in {"error", "warning", "verbose"}:
             self._message(kind, str(event.get("stdout", "")))
 
     def close(self) -> None:
@@ -194,13 +198,18 @@ class Run:
         self.recap = stdout.replace("\r", "").strip("\n")
 
     def _message(self, kind: str, text: str) -> None:
-        """Keep an error or a warning, each once."""
-        text = text.replace("\r", "").strip()
+        """Keep an error or a warning, each once, and what was said before the first task."""
+        text = _ESCAPES.sub("", text).replace("\r", "").strip()
+        if not text:
+            return
         if kind == "warning":
             self.warnings[text] = None
-        elif text:
+        elif kind == "error":
             self.errors.append(text[:_LONGEST])
-            del self.errors[:-5]
+            del self.errors[:-_MOST_ERRORS]
+        elif not self.tasks:
+            self.prelude.append(text[:_LONGEST])
+            del self.prelude[:-_MOST_ERRORS]
 
 
 def failure_message(result: dict[str, Any]) -> str:

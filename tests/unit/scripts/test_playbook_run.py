@@ -102,3 +102,21 @@ def test_an_interrupt_ends_the_playbook(site: Path) -> None:
         process.communicate(timeout=20)
     assert process.returncode == 130
     assert not list(site.glob("busbar-*"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"), [("all: {hosts: [a", "Completely failed to parse"), ("all: {}", "the inventory has no host")]
+)
+def test_an_inventory_that_is_broken_or_empty_is_bad_input(site: Path, hosts: str, words: str) -> None:
+    (site / "inventory" / "hosts.yml").write_text(hosts)
+    done = subprocess.run(
+        command(site, "play.yml"),
+        cwd=site,
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2 or "UsageError" in done.stderr
+    assert words in done.stdout + done.stderr

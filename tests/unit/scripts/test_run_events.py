@@ -85,6 +85,12 @@ def test_errors_without_a_task_are_told() -> None:
     assert "[ERROR]: no such playbook" in summary(run)
 
 
+def test_what_is_said_before_the_first_task_counts_only_when_none_runs() -> None:
+    said = {"event": "verbose", "stdout": "no hosts matched"}
+    assert "no hosts matched" in summary(follow(said)[0])
+    assert "no hosts matched" not in summary(follow(said, start())[0])
+
+
 @pytest.mark.parametrize(
     ("res", "expected"),
     [

@@ -31,7 +31,8 @@ entries: "{{ groups['all'] | busbar.cluster.cluster_entries(hostvars, domain='cl
 
 RETURN = r"""
 _value:
-  description: C(name), C(address) (empty when the inventory gives none) and C(names) of each host.
+  description:
+    - C(name), C(target) (what Ansible connects to), C(address) (empty when the inventory gives none) and C(names).
   type: list
   elements: dict
 """

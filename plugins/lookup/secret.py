@@ -48,12 +48,15 @@ _raw:
   elements: str
 """
 
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+    check_mode,
+    secrets_directory,
+)
 from ..plugin_utils.secret_store import get_secret  # noqa: TID252 - the collection's name stands in no import
 
 
@@ -68,18 +71,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
-        # Read here and not by the option: a variable of an option reaches the plugin before its template is filled in.
-        directory = Path(self.get_option("directory") or self._value(known, "cluster_secrets_dir", default=""))
-        if not directory.is_absolute():
-            message = f"the secrets' directory {str(directory)!r} is not absolute: set cluster_secrets_dir"
-            raise AnsibleLookupError(message)
-        create = not self._value(known, "ansible_check_mode", default=False)
+        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        create = not check_mode(self._templar, known)
         size, encoding = self.get_option("bytes"), self.get_option("encoding")
         try:
             return [get_secret(directory, term, size, encoding, create=create) for term in terms]
         except ValueError as exc:
             raise AnsibleLookupError(str(exc)) from exc
-
-    def _value(self, variables: dict[str, Any], name: str, *, default: object) -> Any:  # noqa: ANN401 - as Ansible has it
-        """Return the value of a variable with its templates filled in."""
-        return self._templar.template(variables.get(name, default))

@@ -18,7 +18,9 @@ _OWN_NAME = "127.0.1.1"
 def cluster_entries(
     names: Iterable[str], variables: Mapping[str, Mapping[str, Any]], domain: str = ""
 ) -> list[dict[str, Any]]:
-    """Return `name`, `address` ('' when the inventory gives none) and all `names` of each host.
+    """Return `name`, `target`, `address` and `names` of each host.
+
+    The target is what Ansible connects to; the address is '' when the inventory gives none; the names are all names.
 
     Args:
         names: hosts of the inventory.
@@ -42,7 +44,8 @@ def cluster_entries(
             raise ValueError(message)
         aliases = known.get("hosts_aliases") or []
         full = [f"{name}.{domain}"] if domain and "." not in name else []
-        entries.append({"name": name, "address": address, "names": [*full, name, *aliases]})
+        target = str(known.get("ansible_host") or name)
+        entries.append({"name": name, "target": target, "address": address, "names": [*full, name, *aliases]})
     return entries
 
 

@@ -37,11 +37,11 @@ options:
         type: str
         default: "0644"
       owner:
-        description: Name of the owner.
+        description: Name of the owner. Empty leaves it as it is.
         type: str
         default: root
       group:
-        description: Name of the group.
+        description: Name of the group. Empty leaves it as it is.
         type: str
         default: root
       validate:
@@ -129,8 +129,8 @@ def validate(module: AnsibleModule, item: dict[str, Any], temporary: str) -> Non
 def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:
     """Correct mode, owner and group of a file; return whether one of them differed."""
     changed = module.set_mode_if_different(item["path"], item["mode"], changed=False)
-    changed = module.set_owner_if_different(item["path"], item["owner"], changed)
-    return bool(module.set_group_if_different(item["path"], item["group"], changed))
+    changed = module.set_owner_if_different(item["path"], item["owner"] or None, changed)
+    return bool(module.set_group_if_different(item["path"], item["group"] or None, changed))
 
 
 def keep(module: AnsibleModule, item: dict[str, Any], before: str | None, temporary: str | None) -> bool:

@@ -1,0 +1,101 @@
+"""Lookup that signs a host's public key when its certificate has to be renewed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_host_certificate
+author: busbar contributors
+short_description: Certificate of a host's public key
+description:
+  - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
+    principals and it does not end soon.
+  - Otherwise signs a new one with the authority's private key, which never leaves the provisioning host.
+options:
+  _terms:
+    description: Public keys of type ed25519, one line each.
+    required: true
+    type: list
+    elements: str
+  current:
+    description: The present certificate; empty when there is none.
+    type: str
+    default: ''
+  identity:
+    description: What logs call the certificate.
+    type: str
+    required: true
+  principals:
+    description: Names and addresses of the host.
+    type: list
+    elements: str
+    required: true
+  days:
+    description: For how many days a new certificate is valid.
+    type: int
+    default: 730
+  renew_days:
+    description: How many days before its end a certificate is renewed.
+    type: int
+    default: 365
+  directory:
+    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    type: str
+"""
+
+EXAMPLES = r"""
+certificate: >-
+  {{ lookup('busbar.cluster.ssh_host_certificate', public_key, current=present, identity='gpu1',
+            principals=['gpu1', '10.0.0.11']) }}
+"""
+
+RETURN = r"""
+_raw:
+  description: One certificate per term, each one line.
+  type: list
+  elements: str
+"""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ..module_utils.ssh_certificate import (  # noqa: TID252 - the collection's name stands in no import
+    renewal_reason,
+    sign_host_key,
+)
+from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+    check_mode,
+    secrets_directory,
+)
+from ..plugin_utils.ssh_authority import signing_key  # noqa: TID252 - the collection's name stands in no import
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.ssh_host_certificate`."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
+        """Return one certificate per public key.
+
+        Raises:
+            AnsibleLookupError: when a key cannot be used.
+        """
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        try:
+            authority = signing_key(directory, create=not check_mode(self._templar, known))
+            return [self._certificate(term, authority) for term in terms]
+        except ValueError as exc:
+            raise AnsibleLookupError(str(exc)) from exc
+
+    def _certificate(self, public_key: str, authority: str) -> str:
+        """Return the present certificate when it is good, else a new one."""
+        now, principals = int(time.time()), self.get_option("principals")
+        current = str(self.get_option("current"))
+        renew_days = self.get_option("renew_days")
+        if not renewal_reason(current, public_key, authority, principals=principals, now=now, renew_days=renew_days):
+            return current.strip()
+        identity, days = self.get_option("identity"), self.get_option("days")
+        return sign_host_key(public_key, authority, identity=identity, principals=principals, now=now, days=days)

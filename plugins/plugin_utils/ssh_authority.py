@@ -1,0 +1,66 @@
+"""The cluster's certificate authority for SSH, kept as files on the provisioning host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..module_utils.ssh_certificate import (  # noqa: TID252 - the collection's name stands in no import
+    make_authority,
+    public_line,
+)
+from .secret_store import SecretError, read_secret, store_secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["CURRENT", "NEXT", "PREVIOUS", "signing_key", "trusted_lines"]
+
+CURRENT, NEXT, PREVIOUS = "ssh_ca", "ssh_ca_next", "ssh_ca_previous"
+
+
+def signing_key(directory: Path, *, create: bool = True) -> str:
+    """Return the private key that signs; make it first when there is none.
+
+    Any number of processes may ask at once: all get the same key.
+
+    Args:
+        directory: where the secrets are.
+        create: when false a missing key is made up for this call alone and not written.
+
+    Raises:
+        SecretError: when the file cannot be read, written or trusted.
+    """
+    path = directory / CURRENT
+    try:
+        return _key(path)
+    except FileNotFoundError:
+        fresh = make_authority()
+    if not create:
+        return fresh
+    store_secret(path, fresh.strip())
+    return _key(path)
+
+
+def trusted_lines(directory: Path, *, create: bool = True) -> list[str]:
+    """Return the public keys that nodes trust: the one that signs, and during a rotation its successor or predecessor.
+
+    Raises:
+        SecretError: when a file cannot be read, written or trusted.
+    """
+    lines = [public_line(signing_key(directory, create=create))]
+    for name in (NEXT, PREVIOUS):
+        try:
+            lines.append(public_line(_key(directory / name)))
+        except FileNotFoundError:
+            continue
+    return list(dict.fromkeys(lines))
+
+
+def _key(path: Path) -> str:
+    text = read_secret(path, 1)
+    try:
+        public_line(text)
+    except ValueError as exc:
+        message = f"secret {path}: {exc}: restore it from a backup, or remove it and a new authority is made"
+        raise SecretError(message) from exc
+    return text

@@ -43,6 +43,16 @@ options:
     type: list
     elements: dict
     default: []
+  slurm:
+    description:
+      - What else is declared for Slurm, as the options of the role slurm of the same names.
+      - C(config), C(topology), C(accounts), C(users), C(qos), C(state_shared), C(state_directory).
+    type: dict
+    default: {}
+  accounting:
+    description: Whether a cluster must have an accounting database.
+    type: bool
+    default: true
   users:
     description: User accounts as declared.
     type: list
@@ -76,7 +86,7 @@ _raw:
   elements: dict
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
@@ -89,11 +99,15 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
     HostEntry,
     hardware_choice_problems,
     host_problems,
-    partition_problems,
     role_problems,
 )
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
+from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
+from ..module_utils.slurm_problems import slurm_problems  # noqa: TID252
 from ..plugin_utils.secret_files import secret_problems  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 VARIABLE = "hardware"
 
@@ -112,10 +126,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         values, own = self._sources(known["ansible_inventory_sources"])
         problems += host_problems(hosts)
         problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
-        problems += role_problems(
-            self.get_option("controllers"), self.get_option("databases"), self.get_option("logins"), compute
-        )
-        problems += partition_problems(self.get_option("partitions"), groups, compute)
+        problems += self._slurm(known["hostvars"], groups)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -143,6 +154,31 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 )
             )
         return hosts, problems
+
+    def _slurm(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+        """Return the problems of what is declared for Slurm."""
+        roles = {name: self.get_option(name) for name in ("controllers", "databases", "logins")}
+        compute, more = self.get_option("compute"), self.get_option("slurm")
+        problems = []
+        if self.get_option("accounting"):
+            problems += role_problems(roles["controllers"], roles["databases"], roles["logins"], compute)
+        try:
+            return problems + slurm_problems(
+                # Hardware is judged elsewhere, together with the groups that it comes from.
+                nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in compute],
+                catalogue={"": {}},
+                partitions=self.get_option("partitions"),
+                groups=groups,
+                config=more.get("config"),
+                topology=more.get("topology"),
+                accounting={key: more.get(key) or [] for key in ("accounts", "users", "qos")},
+                state_shared=bool(more.get("state_shared")),
+                state_directory=str(more.get("state_directory") or ""),
+                **roles,
+            )
+        except (AnsibleError, KeyError, TypeError, ValueError) as exc:
+            remedy = "correct the variable; every entry needs a name"
+            return [*problems, make_problem([], "slurm_*", f"cannot be worked out: {exc}", remedy)]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
         """Return the groups that set the hardware, and the hosts that set it themselves.

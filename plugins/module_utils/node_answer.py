@@ -18,7 +18,7 @@ _NOISE = re.compile(
     r"^(task failed: |data could not be sent to remote host.*?: |failed to connect to the host via ssh: )+",
     re.IGNORECASE,
 )
-_PLACE = re.compile(r"^(?:ssh: )?connect to host \S+ port \d+: |^\S+@\S+: ")
+_PLACE = re.compile(r"^ssh: (?:connect to host \S+ port \d+: )?|^connect to host \S+ port \d+: |^\S+@\S+: ")
 
 
 def clock_offset(before: float, there: float, after: float) -> float:

@@ -52,7 +52,7 @@ def test_failure_kind(text: str, kind: str) -> None:
         ),
         (
             FAILED + "ssh: Could not resolve hostname gpu9: Name or service not known",
-            "ssh: Could not resolve hostname gpu9: Name or service not known",
+            "Could not resolve hostname gpu9: Name or service not known",
         ),
         ("Task failed: Incorrect sudo password", "Incorrect sudo password"),
         ("Module result deserialization failed\nsudo: a password is required\n", "sudo: a password is required"),

@@ -1,0 +1,61 @@
+"""Filter that writes the lines of a configuration file of Slurm."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_lines
+author: busbar contributors
+short_description: Lines of a configuration file of Slurm
+description: Puts the site's keys in place of the role's own, whatever their case, and writes C(Key=value) lines.
+options:
+  _input:
+    description: The role's own keys.
+    type: dict
+    required: true
+  site:
+    description: The site's keys; null leaves a key out.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+lines: "{{ {'ConstrainCores': true} | busbar.cluster.slurm_lines({'constraincores': false}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The lines.
+  type: list
+  elements: str
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name stands in no import
+    config_lines,
+    merge_config,
+)
+
+
+def slurm_lines(own: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:
+    """Return the lines.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return config_lines(merge_config(own, site))
+    except ValueError as exc:
+        message = f"slurm_lines: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.slurm_lines`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"slurm_lines": slurm_lines}

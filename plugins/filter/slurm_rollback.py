@@ -1,0 +1,39 @@
+"""Filter that returns the files of Slurm as they were before a change."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_rollback
+author: busbar contributors
+short_description: The files of Slurm as they were before a change
+description: Turns the C(diff) of M(busbar.cluster.files) round.
+options:
+  _input:
+    description: The C(diff) of M(busbar.cluster.files).
+    type: list
+    elements: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+files: "{{ written.diff | busbar.cluster.slurm_rollback }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Entries of the option O(busbar.cluster.files#module:files).
+  type: list
+  elements: dict
+"""
+
+from collections.abc import Callable
+
+from ..module_utils.slurm_change import rollback_files  # noqa: TID252 - the collection's name stands in no import
+
+
+class FilterModule:
+    """The filter `busbar.cluster.slurm_rollback`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"slurm_rollback": rollback_files}

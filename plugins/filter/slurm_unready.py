@@ -1,0 +1,43 @@
+"""Filter that names the compute nodes that are not ready for jobs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_unready
+author: busbar contributors
+short_description: Compute nodes that are not ready for jobs
+description: Reads the output of C(sinfo). A node that a person has drained counts as ready.
+options:
+  _input:
+    description: Output of C(sinfo -h -N -o '%N|%T|%u|%E').
+    type: str
+    required: true
+  nodes:
+    description: Nodes that should be ready.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+unready: "{{ result.stdout | busbar.cluster.slurm_unready(['gpu1', 'gpu2']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: One line per node that is not ready, with its state and the reason.
+  type: list
+  elements: str
+"""
+
+from collections.abc import Callable
+
+from ..module_utils.slurm_change import unready_nodes  # noqa: TID252 - the collection's name stands in no import
+
+
+class FilterModule:
+    """The filter `busbar.cluster.slurm_unready`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"slurm_unready": unready_nodes}

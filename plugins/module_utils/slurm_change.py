@@ -1,0 +1,143 @@
+"""What a change of Slurm's configuration asks for, and whether nodes are ready."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["change_action", "changed_keys", "parse_config", "release", "rollback_files", "unready_nodes"]
+
+# `scontrol reconfigure` starts a new slurmctld beside the old one since this release; before, it re-read some keys only.
+FORKING = (23, 11)
+# What even the new kind of reconfigure cannot change: sockets, authentication, where the state lies, and the unit.
+ALWAYS_RESTART = frozenset(
+    {
+        "authalttypes",
+        "authinfo",
+        "authtype",
+        "busbar.conf",
+        "clustername",
+        "credtype",
+        "slurmctldaddr",
+        "slurmctldhost",
+        "slurmctldport",
+        "slurmdport",
+        "slurmuser",
+        "statesavelocation",
+    }
+)
+# What releases before 23.11 read at their start only.
+OLD_RESTART = frozenset({"gres.conf", "grestypes", "nodename", "nodeset", "slurmctldparameters", "topologyplugin"})
+_OLD_RESTART_PATTERN = re.compile(r".*(type|plugins?)")
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_READY = frozenset({"idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powering_up"})
+_DRAINED = frozenset({"drained", "draining"})
+_FLAGS = "*~#!%$@^-+"
+_FIELDS = 4
+
+
+def release(text: str) -> tuple[int, int]:
+    """Return year and month of a Slurm version such as 'slurm-wlm 24.11.5'.
+
+    Raises:
+        ValueError: there is no version in the text.
+    """
+    found = _RELEASE.search(text)
+    if found is None:
+        message = f"no Slurm version in {text!r}"
+        raise ValueError(message)
+    return int(found[1]), int(found[2])
+
+
+def parse_config(text: str) -> dict[str, list[str]]:
+    """Return what follows each key of slurm.conf, keys in lower case, comments left out."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        key, separator, value = line.split("#", 1)[0].strip().partition("=")
+        if separator:
+            found.setdefault(key.strip().lower(), []).append(" ".join(value.split()))
+    return found
+
+
+def changed_keys(before: str, after: str) -> list[str]:
+    """Return the keys, in lower case and sorted, that differ between two texts of slurm.conf."""
+    old, new = parse_config(before), parse_config(after)
+    return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+
+
+def change_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
+    """Return how changed files come into force: 'none', 'reconfigure' or 'restart'.
+
+    Args:
+        changes: one entry per changed file: its path in `before_header`, its text `before` and `after`.
+        version: what `scontrol --version` says; empty when Slurm is not installed yet.
+
+    Raises:
+        ValueError: the version is no version.
+    """
+    action = "none"
+    for change in changes:
+        if change.get("before", "") == change.get("after", ""):
+            continue
+        name = change.get("before_header", "").split(" ")[0].rsplit("/", 1)[-1]
+        if _needs_restart(name, change.get("before", ""), change.get("after", ""), version):
+            return "restart"
+        action = "reconfigure"
+    return action
+
+
+def rollback_files(changes: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the files as they were before the changes, in the form of the module `files`."""
+    return [
+        {
+            "path": change["before_header"],
+            "content": change["before"],
+            "state": "present" if change["before"] else "absent",
+        }
+        for change in changes
+    ]
+
+
+def _needs_restart(name: str, before: str, after: str, version: str) -> bool:
+    """Return whether one changed file needs a new start of slurmctld."""
+    if not version or (name == "slurm.conf" and not before):
+        return True
+    keys = set(changed_keys(before, after)) if name == "slurm.conf" else {name}
+    if keys & ALWAYS_RESTART:
+        return True
+    if release(version) >= FORKING:
+        return False
+    return bool(keys & OLD_RESTART) or any(_OLD_RESTART_PATTERN.fullmatch(key) for key in keys)
+
+
+def unready_nodes(text: str, wanted: Iterable[str]) -> list[str]:
+    """Return one line 'node: state (reason)' per node that cannot run jobs although nobody took it out on purpose.
+
+    Args:
+        text: the output of ``sinfo -h -N -o '%N|%T|%u|%E'``.
+        wanted: names of the nodes that should be ready.
+    """
+    said = {}
+    for line in text.splitlines():
+        fields = line.split("|", _FIELDS - 1)
+        if len(fields) == _FIELDS:
+            said[fields[0].strip()] = [field.strip() for field in fields[1:]]
+    problems = []
+    for name in wanted:
+        if name not in said:
+            problems.append(f"{name}: not known to Slurm")
+        elif not _is_ready(*said[name][:2]):
+            state, _, reason = said[name]
+            problems.append(f"{name}: {state}{f' ({reason})' if reason not in {'', 'none'} else ''}")
+    return problems
+
+
+def _is_ready(state: str, by: str) -> bool:
+    """Return whether a node in this state answers; a node drained by a person is that person's decision."""
+    base = state.rstrip(_FLAGS).lower()
+    if "*" in state:
+        return False
+    return base in _READY or (base in _DRAINED and by not in {"slurm", "64030", "Unknown"})

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def nccl_judge(
+def nccl_judge(  # noqa: PLR0913 - the options of the filter
     runs: list[dict[str, Any]],
     profile: dict[str, Any] | None,
     nodes: int,

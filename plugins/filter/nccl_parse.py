@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def nccl_parse(text: str) -> dict[str, list[dict[str, Any]]]:
+def nccl_parse(text: object) -> dict[str, list[dict[str, Any]]]:
     """Return the runs in an output of nccl-tests."""
     if not isinstance(text, str):
         message = f"nccl_parse wants text, not {type(text).__name__}"

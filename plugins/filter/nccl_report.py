@@ -68,7 +68,7 @@ def nccl_report(
     files = [{"name": "report.json", "content": json.dumps(data, indent=2) + "\n"}]
     files += [
         {"name": test["output"], "content": text + "\n"}
-        for test, text in zip(data["tests"], texts)
+        for test, text in zip(data["tests"], texts, strict=False)
         if test["output"] and text
     ]
     return {"report": data, "lines": summary_lines(data), "files": files}

@@ -20,13 +20,13 @@ PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 
-# A message must be on the way for a millisecond at the floor's rate, or the figure tells of latency and not of bandwidth:
-# on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
+# A message must be on the way for a millisecond at the floor's rate, or the figure tells of latency and not of
+# bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
 _STEADY = 0.10
 _ABOVE = 1.03
 _IMPOSSIBLE = 1.15
-_HALVES_DIFFER = 0.25
+_HALVES_DIFFER = 0.5
 _RING_SHARE = 1.05
 _GB = 1e9
 
@@ -149,8 +149,8 @@ def _floor(profile: dict[str, Any] | None, asked: Asked, collective: str) -> tup
 def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
     """Return the verdict on one or more runs of one test.
 
-    Several runs of one program are repeats. Runs of several programs are judged program by program, each against its own
-    floor, and the worst verdict stands.
+    Several runs of one program are repeats. Runs of several programs are judged program by program, each against its
+    own floor, and the worst verdict stands.
 
     Args:
         runs: as ``nccl_output.parse_text`` gives them.
@@ -158,8 +158,8 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
         asked: what the runs were meant to be.
 
     Returns:
-        ``verdict``, ``reason``, ``measured_busbw`` (GB/s), ``at_size`` (bytes), ``floor``, ``ceiling`` (GB/s), ``source``
-        and ``findings``.
+        ``verdict``, ``reason``, ``measured_busbw`` (GB/s), ``at_size`` (bytes), ``floor``, ``ceiling`` (GB/s),
+        ``source`` and ``findings``.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
@@ -170,7 +170,9 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     verdict = worst([answer.verdict for answer in answers])
     answer = next(answer for answer in answers if answer.verdict == verdict)
     if len(answers) > 1:
-        others = [f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers) if a is not answer]
+        others = [
+            f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers, strict=True) if a is not answer
+        ]
         answer.findings += others
     return asdict(answer)
 
@@ -206,19 +208,21 @@ def _wrong_words(run: dict[str, Any]) -> str:
         if half is not None and (half["wrong"] or 0) > 0
     ]
     if cells and all(float(count).is_integer() for count, _ in cells):
-        return f"the sums are wrong: {cells[0][0]} wrong elements at {cells[0][1]} B, {len(cells)} bad measurement(s)"
+        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} bad measurement(s)"
     return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"
 
 
 def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int, collective: str) -> dict[str, Any]:
     if profile is None:
         return {}
+    scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes)) or {}
+    given = None if scope.get("limit_gbs") is None else float(scope["limit_gbs"])
+    if profile.get("validation_backend") == "mpi":
+        return {"wire": None, "limit": given, "algorithm": "ring"}
     gpus = max(1, ranks // asked.nodes)
     limits = ceilings(profile, asked.nodes, gpus, collective)
-    if not (profile.get("gpu") or {}).get("nvlink_gbs"):
-        given = ((profile.get("busbw") or {}).get(scope_of(profile, asked.nodes)) or {}).get("limit_gbs")
-        if given is not None and (limits["limit"] is None or given > limits["limit"]):
-            limits["limit"] = float(given)
+    if not (profile.get("gpu") or {}).get("nvlink_gbs") and given is not None:
+        limits["limit"] = max(given, limits["limit"] or 0.0)
     return limits
 
 
@@ -241,9 +245,8 @@ def _speed(answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any],
     elif floor is None:
         answer.reason = f"no floor is known for {hardware} on {asked.nodes} node(s): give one"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
-        answer.reason = (
-            f"{measured:g} GB/s cannot be: {hardware} reaches {limits['limit']:.4g} at most; the measurement is at fault"
-        )
+        most = f"{hardware} reaches {limits['limit']:.4g} at most"
+        answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"
     else:
         _compare(answer, runs, measured, size, floor)
         _believable(answer, measured, limits)
@@ -270,9 +273,9 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], measured: float, size
 
 def _halves_differ(answer: _Verdict, run: dict[str, Any], size: int) -> None:
     for row in run["rows"]:
-        pair = [(row[half] or {}).get("busbw") for half in ("out_of_place", "in_place")]
-        if row["size"] == size and all(pair) and abs(pair[0] - pair[1]) > _HALVES_DIFFER * max(pair):
-            answer.findings.append(f"out-of-place {pair[0]:g} and in-place {pair[1]:g} GB/s differ at {_human(size)}")
+        out, inside = (float((row[half] or {}).get("busbw") or 0) for half in ("out_of_place", "in_place"))
+        if row["size"] == size and out and inside and abs(out - inside) > _HALVES_DIFFER * max(out, inside):
+            answer.findings.append(f"out-of-place {out:g} and in-place {inside:g} GB/s differ at {_human(size)}")
             return
 
 
@@ -289,7 +292,9 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
         )
 
 
-def _fabric_findings(answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> None:
+def _fabric_findings(
+    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked
+) -> None:
     """Name what NCCL's own lines tell about a slow way."""
     gpu = (profile or {}).get("gpu") or {}
     nics = [nic for nic in (profile or {}).get("nics") or [] if nic.get("rdma")]

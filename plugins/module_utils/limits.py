@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How high busbw of a collective can go, computed from NVLink and NIC rates.
 
-All rates are GB/s (10^9 bytes per second), one direction. Letters: g GPUs per node, k nodes, n = g k ranks, B the NVLink
-rate of one GPU, W the sum of the NIC rates of one node. A node here is one NVLink domain.
+All rates are GB/s (10^9 bytes per second), one direction. Letters: g GPUs per node, k nodes, n = g k ranks, B the
+NVLink rate of one GPU, W the sum of the NIC rates of one node. A node here is one NVLink domain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ __all__ = [
 ]
 
 # Line rate to the rate that NCCL's own tuning counts on: links x SMxx_NVLINK_BW of NCCL's src/graph/topo.h,
-# commit 5067397c2676d5aed50042fc39e5c8ee96eb0027 (V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6, B200 18 x 40.1).
+# commit 5067397c2676d5aed50042fc39e5c8ee96eb0027: V100 6 x 20, A100 12 x 20, H800 8 x 20.6, H100 18 x 20.6,
+# B200 18 x 40.1.
 _EFFECTIVE = {150.0: 120.0, 200.0: 164.8, 300.0: 240.0, 450.0: 370.8, 900.0: 721.8}
 # The protocol of NVLink takes about a fifth (NVIDIA/nccl-tests issues 149 and 212).
 _EFFECTIVE_SHARE = 0.8
@@ -66,8 +67,9 @@ def inside_ring(line: float) -> float:
 def nvls(line: float, ranks: int) -> float | None:
     """Return the ceiling of an all-reduce that the NVSwitch adds up, or None where there is no NVLink SHARP.
 
-    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction S (n+1)/n
-    moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of published figures.
+    busbw <= B x 2(n-1)/(n+1) times NCCL's nvlsEfficiency (0.85 Hopper, 0.74 Blackwell): per GPU and direction
+    S (n+1)/n moves instead of 2 S (n-1)/n. Source: NVIDIA/nccl-tests#366, NCCL src/graph/tuning.cc; within 4 % of
+    published figures of one node.
     """
     if line < _HOPPER_LINE or ranks < 2:  # noqa: PLR2004 - one rank sends nothing
         return None
@@ -78,8 +80,9 @@ def nvls(line: float, ranks: int) -> float | None:
 def hierarchical(outside: float, nodes: int, gpus: int) -> float:
     """Return the ceiling between nodes of any algorithm that adds up inside the node first: W (n-1) k / (n (k-1)).
 
-    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W: a figure of two nodes does not carry over.
-    Source: derived; the conversion is in stas00/ml-engineering network/README.md; NVIDIA/nccl#1576 and nccl-tests#196 on trees.
+    2(k-1)/k x S must leave every node. Two nodes reach almost 2 W, many nodes W: a figure of two nodes does not carry
+    over. Source: derived; the conversion is in stas00/ml-engineering network/README.md, commit
+    744d01e18b79512572f64a6bbd8b5f4a725203a7; on trees NVIDIA/nccl#1576 and NVIDIA/nccl-tests#196.
     """
     ranks = nodes * gpus
     return outside * (ranks - 1) * nodes / (ranks * (nodes - 1))
@@ -93,7 +96,9 @@ def in_network(outside: float, ranks: int) -> float:
     return outside * 2 * (ranks - 1) / ranks
 
 
-def ceilings(profile: dict[str, Any], nodes: int, gpus: int | None = None, collective: str = "all_reduce") -> dict[str, Any]:
+def ceilings(
+    profile: dict[str, Any], nodes: int, gpus: int | None = None, collective: str = "all_reduce"
+) -> dict[str, Any]:
     """Return the ceilings of a collective on nodes of one kind.
 
     Args:
@@ -103,7 +108,7 @@ def ceilings(profile: dict[str, Any], nodes: int, gpus: int | None = None, colle
         collective: the program, without "_perf".
 
     Returns:
-        ``wire`` (what a flat ring can reach, GB/s), ``limit`` (what any algorithm can reach), ``algorithm`` (which one),
+        ``wire`` (what a flat ring can reach, GB/s), ``limit`` (what any algorithm can reach), ``algorithm`` (which),
         ``inside`` (the part inside a node or NVLink domain). A rate that the profile does not give is None.
     """
     gpu = profile.get("gpu") or {}

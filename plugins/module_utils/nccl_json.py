@@ -11,9 +11,15 @@ from typing import Any
 
 __all__ = ["parse_json"]
 
-_BARE = re.compile(r'(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])', re.IGNORECASE)
+_BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
 _TRUE = frozenset({True, "true", "True", "unchecked"})
-_RESULT_KEYS = (("time", "time_us"), ("cpu_time", "time_us"), ("alg_bw", "algbw"), ("bus_bw", "busbw"), ("nwrong", "wrong"))
+_RESULT_KEYS = (
+    ("time", "time_us"),
+    ("cpu_time", "time_us"),
+    ("alg_bw", "algbw"),
+    ("bus_bw", "busbw"),
+    ("nwrong", "wrong"),
+)
 
 
 def _bare(match: re.Match[str]) -> str:
@@ -145,8 +151,8 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     run["nccl_version"] = _text(str(data["nccl_version"])) if data.get("nccl_version") is not None else None
     run["rows"] = [_row(item, errors) for item in results if isinstance(item, dict)]
     _footer(run, data, errors)
-    for error in data.get("errors") or []:
-        errors.append(str(error)[:300])
+    told = data.get("errors")
+    errors += [str(error)[:300] for error in told] if isinstance(told, list) else []
     if not whole:
         errors.append("the JSON file ends in the middle")
     run["errors"] = errors[:50]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
@@ -17,6 +18,7 @@ _SIX_DIGITS = 2e-5
 # Newer versions print as many digits as fit into six characters.
 _WIDE_ROUNDING = 6e-4
 _ALIGNMENT = 0.02
+_PAGE = 4096
 _MIN_SIZE_FOR_RATIO = 20.0
 
 
@@ -122,7 +124,7 @@ def _average_contradicts(run: Run) -> bool:
     mean = math.fsum(values) / len(values)
     slack = _CELL_ROUNDING + _SIX_DIGITS * abs(average)
     slack += math.fsum(abs(v) for v in values if abs(v) >= 1000) / len(values) * _WIDE_ROUNDING  # noqa: PLR2004 - 4 digits
-    return abs(mean - average) > slack
+    return bool(abs(mean - average) > slack)
 
 
 def _missing_rows(run: Run) -> list[str]:
@@ -145,15 +147,13 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
         high = min(high, reduced)
     factor = start["unit"] == "factor"
     first, last = min(sizes), max(sizes)
-    slack = _ALIGNMENT * last + 4096
+    slack = _ALIGNMENT * last + _PAGE
     following = last * step if factor else last + step
     problems = []
     if step > (1 if factor else 0) and following + slack * (step if factor else 1) < high:
         problems.append(f"the last row is {last} B of {high} B")
     above = first > low * step + slack if factor else first > low + step + slack
-    if step > 1 and above:
-        problems.append(f"the first row is {first} B and not {low} B")
-    elif factor and step > 1 and low >= 4096 and first >= low * step * (1 - _ALIGNMENT):  # noqa: PLR2004 - alignment
+    if (step > 1 and above) or (factor and step > 1 and low >= _PAGE and first >= low * step * (1 - _ALIGNMENT)):
         problems.append(f"the first row is {first} B and not {low} B")
     return problems
 
@@ -161,7 +161,7 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
 def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
     """Compare the steps between the rows with one another."""
     large = [size for size in dict.fromkeys(sizes) if size >= 65536]  # noqa: PLR2004 - far above any alignment
-    pairs = [(a, b) for a, b in zip(large, large[1:]) if b > a]
+    pairs = [(a, b) for a, b in pairwise(large) if b > a]
     if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
         return []
     if start is not None and start["unit"] is not None:
@@ -171,7 +171,7 @@ def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
         by_factor = max(ratios) < min(ratios) * (1 + _ALIGNMENT) or ratios[-1] > 1.4  # noqa: PLR2004 - not a fixed step
     steps = [b / a if by_factor else float(b - a) for a, b in pairs]
     usual = sorted(steps)[len(steps) // 2] if start is None else min(steps)
-    uneven = [pair for pair, step in zip(pairs, steps) if step > usual * 1.5]
+    uneven = [pair for pair, step in zip(pairs, steps, strict=True) if step > usual * 1.5]
     return [f"there is a gap between the rows of {a} B and {b} B" for a, b in uneven[:3]]
 
 
@@ -234,7 +234,7 @@ def _outcome(run: Run, missing: list[str]) -> str:
 
 
 def conclude(run: Run) -> None:
-    """Set outcome, ranks, nodes, devices and checked of a run, name what is missing, and drop the notes under "seen"."""
+    """Set outcome, ranks, nodes, devices and checked of a run; name what is missing; drop the notes under "seen"."""
     seen = run["seen"]
     if not seen["check"] and any((half["wrong"] or 0) != int(half["wrong"] or 0) for half in _halves(run)):
         seen["check"] = "error"
@@ -248,5 +248,7 @@ def conclude(run: Run) -> None:
     if run["outcome"] != "template":
         run["errors"] += missing
     if seen["repeated_ranks"]:
-        run["errors"].append("several processes call themselves rank 0: a program without MPI was started by a launcher")
+        run["errors"].append(
+            "several processes call themselves rank 0: a program without MPI was started by a launcher"
+        )
     del run["seen"]

@@ -27,6 +27,8 @@ MAX_LINE = 65536
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
 _MAX_ERROR_TEXT = 300
+# A line of the frame of a table holds one of these.
+_MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
 
 def new_run() -> Run:
@@ -143,10 +145,9 @@ class _Parser:
             return
         if self._row(line):
             return
-        if "#" in line or "nThread" in line or "Rank" in line or "size" in line or "bytes" in line or " : " in line:
-            if self._heading(line) or self._footer(line):
-                return
-        self._other(line)
+        marked = "#" in line or any(word in line for word in _MARKS)
+        if not (marked and (self._heading(line) or self._footer(line))):
+            self._other(line)
 
     def _row(self, line: str) -> bool:
         match = words.ROW.match(line)
@@ -170,32 +171,37 @@ class _Parser:
         return self._start(line) or self._ranks(line) or self._columns(line)
 
     def _start(self, line: str) -> bool:
-        match = words.STARTING.search(line)
-        if match is not None:
-            name = words.PROGRAM.match(match[2])
-            if match[1] == "starting":
-                if self.run["seen"]["start"] or self._has_table:
-                    self._next_run()
-                self._begin()
-            if name is not None and self.run["program"] is None:
-                self.run["program"] = f"{name[1]}_perf"
-            elif name is not None and match[1] == "starting":
-                self.run["program"] = f"{name[1]}_perf"
-            return True
+        if "Collective test" in line:
+            return self._named(line)
         if "nccl-tests version" in line:
-            if self.run["seen"]["start"] or self._has_table:
-                self._next_run()
-            self._begin()
+            self._first_line()
             return self._version(line)
         match = words.START.search(line)
         if match is None:
             return False
-        if self.run["seen"]["start"] and self._has_table:
-            self._next_run()
-        elif self._has_footer:
+        if self._has_footer or (self.run["seen"]["start"] and self._has_table):
             self._next_run()
         self._begin()
         self.run["seen"]["start"] = {key: match[key] for key in ("threads", "gpus", "min", "max", "step", "unit")}
+        return True
+
+    def _first_line(self) -> None:
+        """Open a run at a line that comes before the nThread line."""
+        if self.run["seen"]["start"] or self._has_table:
+            self._next_run()
+        self._begin()
+
+    def _named(self, line: str) -> bool:
+        """Take the name of the program from "Collective test starting: NAME" or "concluded: NAME"."""
+        match = words.STARTING.search(line)
+        if match is None:
+            return False
+        starting = match[1] == "starting"
+        if starting:
+            self._first_line()
+        name = words.PROGRAM.match(match[2])
+        if name is not None and (starting or self.run["program"] is None):
+            self.run["program"] = f"{name[1]}_perf"
         return True
 
     def _ranks(self, line: str) -> bool:
@@ -243,7 +249,7 @@ class _Parser:
                 self._next_run()
             self._begin()
             count = words.read_cell(match["count"])
-            if count is not None and count.value is not None and count.value == count.value:  # noqa: PLR0124 - not nan
+            if count is not None and count.value is not None and count.value == count.value:
                 self.run["out_of_bounds"] = int(min(count.value, 2**53))
             self.run["seen"]["failed_words"] |= match["word"] == "FAILED"
             return True

@@ -19,7 +19,14 @@ _MIN_HALF = 3
 _BLANK_HALF = 28
 _INTEGER = re.compile(r"-?\d+")
 _DEFAULT_HALF = ["time", "algbw", "busbw", "wrong"]
-_FIELDS = {"time": "time_us", "cputime": "time_us", "algbw": "algbw", "busbw": "busbw", "wrong": "wrong", "error": "wrong"}
+_FIELDS = {
+    "time": "time_us",
+    "cputime": "time_us",
+    "algbw": "algbw",
+    "busbw": "busbw",
+    "wrong": "wrong",
+    "error": "wrong",
+}
 _TWO_HALVES = 2
 
 
@@ -126,7 +133,7 @@ class OpenRow:
             self.broken = True
             return None
         half: dict[str, float | int | None] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
-        for name, cell in zip(self.half_names, cells):
+        for name, cell in zip(self.half_names, cells, strict=False):
             field = _FIELDS.get(name)
             if field is not None:
                 half[field] = self._value(field, cell, problems)

@@ -55,9 +55,7 @@ START = re.compile(
 TESTS_VERSION = re.compile(r"\bnccl-tests version\s+(\S+(?:\s\([0-9a-f]+\))?)")
 LIBRARY_VERSION = re.compile(r"\bNCCL version:?\s+(\d\S*)")
 STARTING = re.compile(r"Collective test (starting|concluded):\s*(\w+)")
-PROGRAMS = (
-    "all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv|alltoall|scatter|gather|sendrecv|hypercube"
-)
+PROGRAMS = "all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv|alltoall|scatter|gather|sendrecv|hypercube"
 PROGRAM = re.compile(rf"(?<![A-Za-z0-9_])({PROGRAMS})_perf(?![A-Za-z0-9])")
 RANK = re.compile(
     r"\bRank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?(?:\s+Pid\s+(?P<pid>\d+))?\s+on\s+(?P<host>\S+)"
@@ -74,7 +72,8 @@ FAILURE = re.compile(
     r"""
       Test\s(?:NCCL|CUDA)\sfailure | Test\sfailure\s\S+:\d+ | Test\stimeout | \b(?:Cuda|NCCL)\sfailure\s\S+:\d+
     | \bsrun:\serror: | \bslurmstepd:\serror:\s\*\*\* | \bsbatch:\serror:
-    | \b(?:mpirun|mpiexec|prterun)\snoticed\sthat | \bprterun\sdetected\sthat | Primary\sjob\s+terminated\snormally,\sbut
+    | \b(?:mpirun|mpiexec|prterun)\snoticed\sthat | \bprterun\sdetected\sthat
+    | Primary\sjob\s+terminated\snormally,\sbut
     | \bSegmentation\sfault\b | \bBus\serror\b | terminate\scalled\safter | \bMPI_ABORT\swas\sinvoked | MPI_Abort\(
     | Invalid\snumber\sof\sGPUs: | invalid\ssizes?\s(?:specified\s)?for\s'
     | \bTraceback\s\(most\srecent | command\snot\sfound | error\swhile\sloading\sshared\slibraries
@@ -140,7 +139,7 @@ def read_cell(token: str) -> Cell | None:
             return None
         digits = glued.group()
         return Cell(token, 0.0 if digits.startswith("0") else float(digits[:_MAX_INT_DIGITS]), whole=False)
-    if token == "N/A" or token.startswith("X"):
+    if match.group() == "N/A" or token.startswith("X"):
         return Cell(token, None, whole=True)
     try:
         return Cell(token, float(token), whole=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
+from .hardware import profile_problems
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of, worst
 from .nccl_output import parse_text
 
@@ -59,7 +60,7 @@ def input_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation, each with its remedy; an empty list when nothing is.
 
     Args:
-        options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (a list or folded),
+        options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
             pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs.
     """
     problems = []
@@ -104,7 +105,8 @@ def _node_problems(options: dict[str, Any]) -> list[str]:
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
         return [f"nccl_validation_nodes: {fold(strange)} is not among the compute nodes ({fold(options['pool'])})"]
-    return []
+    used = sorted({str(options["hardware"].get(node) or "") for node in nodes} & set(options["catalogue"]))
+    return [problem for name in used for problem in profile_problems(name, options["catalogue"][name])]
 
 
 def _gpus(profile: dict[str, Any] | None) -> int:
@@ -143,7 +145,7 @@ def plan(options: dict[str, Any]) -> list[dict[str, Any]]:
     return tests
 
 
-def _test(
+def _test(  # noqa: PLR0913, PLR0917 - what makes a test
     options: dict[str, Any], name: str, stage: str, nodes: list[str], candidates: list[str], partners: int
 ) -> dict[str, Any]:
     ranks = _ranks_per_node(options, nodes + candidates, len(nodes) + partners)
@@ -180,7 +182,9 @@ def _profile(options: dict[str, Any], nodes: list[str]) -> tuple[str, dict[str, 
     return name, profile
 
 
-def _judged(options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None) -> dict[str, Any]:
+def _judged(
+    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
+) -> dict[str, Any]:
     """Return the entry of one test in the report."""
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes)
@@ -235,7 +239,9 @@ def _job_first(
         answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
 
 
-def report(options: dict[str, Any], tests: list[dict[str, Any]], result: dict[str, Any], texts: list[str | None]) -> dict[str, Any]:
+def report(
+    options: dict[str, Any], tests: list[dict[str, Any]], result: dict[str, Any], texts: list[str | None]
+) -> dict[str, Any]:
     """Return the report of a validation.
 
     Args:
@@ -251,10 +257,14 @@ def report(options: dict[str, Any], tests: list[dict[str, Any]], result: dict[st
         ]
         verdict = worst([test["verdict"] for test in judged])
         left_out = {node: reason for test in judged for node, reason in test["left_out"].items()}
-        reason = next((f"{test['name']}: {test['reason']}" for test in judged if test["verdict"] == verdict), "no test ran")
+        reason = next(
+            (f"{test['name']}: {test['reason']}" for test in judged if test["verdict"] == verdict), "no test ran"
+        )
     else:
         judged, left_out, verdict = [], {}, INCONCLUSIVE
-        reason = f"the tests could not be run: {str(result.get('msg') or 'the controller gave no answer').strip()[:500]}"
+        reason = (
+            f"the tests could not be run: {str(result.get('msg') or 'the controller gave no answer').strip()[:500]}"
+        )
     if left_out and verdict == PASS:
         verdict = INCONCLUSIVE
         reason = f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(left_out.items()))}"

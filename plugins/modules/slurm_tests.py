@@ -1,4 +1,3 @@
-#!/usr/bin/python
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
 """Module slurm_tests: run batch jobs on chosen nodes and wait for them."""
@@ -92,9 +91,9 @@ EXAMPLES = r"""
 RETURN = r"""
 tests:
   description:
-    - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason), C(job_id), C(state),
-      C(reason), C(exit_code), C(batch_host), C(output) (a path on the batch host), C(seconds), and C(problem) (why there is no
-      result; empty when the job ended by itself).
+    - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason),
+      C(job_id), C(state), C(reason), C(exit_code), C(batch_host), C(output) (a path on the batch host), C(seconds),
+      and C(problem) (why there is no result; empty when the job ended by itself).
   returned: always
   type: list
   elements: dict
@@ -180,7 +179,9 @@ class Runner:
         started: dict[str, float] = {}
         open_jobs = {entry["job_id"]: entry for entry in entries if entry["job_id"]}
         while open_jobs:
-            _code, out, _err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(open_jobs), "-o", "%i|%T|%B|%r")
+            _code, out, _err = self.ask(
+                "squeue", "-h", "-a", "-t", "all", "-j", ",".join(open_jobs), "-o", "%i|%T|%B|%r"
+            )
             now = time.monotonic()
             queue = parse_queue(out)
             for job, entry in list(open_jobs.items()):
@@ -196,7 +197,9 @@ class Runner:
     def in_time(self, entry: dict[str, Any], waited: float, started: float | None, now: float) -> bool:
         """Return whether a job may go on; if not, cancel it and say why."""
         if started is None and waited > self.params["wait"]:
-            entry["problem"] = f"did not start within {self.params['wait']} s: {entry['reason'] or 'no answer of slurmctld'}"
+            entry["problem"] = (
+                f"did not start within {self.params['wait']} s: {entry['reason'] or 'no answer of slurmctld'}"
+            )
         elif started is not None and now - started > self.params["time_limit"]:
             entry["problem"] = f"did not end within {self.params['time_limit']} s and was cancelled"
         else:

@@ -92,8 +92,9 @@ class Test:
             return
         say("# Collective test starting: all_reduce_perf")
         say(
-            f"# nThread 1 nGpus 1 minBytes {chosen.minbytes} maxBytes {chosen.maxbytes} step: {chosen.stepfactor}(factor) "
-            f"warmup iters: {chosen.warmup_iters} iters: {chosen.iters} agg iters: 1 validation: {chosen.check} graph: 0"
+            f"# nThread 1 nGpus 1 minBytes {chosen.minbytes} maxBytes {chosen.maxbytes} "
+            f"step: {chosen.stepfactor}(factor) warmup iters: {chosen.warmup_iters} iters: {chosen.iters} "
+            f"agg iters: 1 validation: {chosen.check} graph: 0"
         )
         say("#\n# Using devices")
         for rank, (host, pid, device, name) in enumerate(everyone):
@@ -111,47 +112,41 @@ class Test:
         else:
             self.comm.Allreduce([self.mine[:count], MPI.FLOAT], [self.sums[:count], MPI.FLOAT], op=MPI.SUM)
 
-    def repetitions(self, count: int, *, in_place: bool) -> int:
-        """Warm up and return how many repetitions fit into the time, the same on all ranks."""
-        chosen = self.chosen
-        took = 0.0
-        for _ in range(max(1, chosen.warmup_iters)):
-            self.comm.Barrier()
-            start = time.perf_counter()
-            self.once(count, in_place=in_place)
-            took = time.perf_counter() - start
-        fit = chosen.iters if took <= 0 else max(1, min(chosen.iters, int(chosen.seconds / took)))
-        return int(self.comm.bcast(fit, root=0))
-
-    def wrong(self, count: int, *, in_place: bool) -> int:
-        """Sum once more from fresh values and return the number of wrong elements over all ranks."""
-        if in_place:
-            self.sums[:count] = self.mine[:count]
-        else:
-            self.sums[:count] = 0
+    def first(self, count: int, *, in_place: bool) -> tuple[float, int]:
+        """Sum once from fresh values; returns the mean time over the ranks and the wrong elements over all ranks."""
+        self.sums[:count] = self.mine[:count] if in_place else 0
+        self.comm.Barrier()
+        start = time.perf_counter()
         self.once(count, in_place=in_place)
+        took = time.perf_counter() - start
         if self.chosen.wrong_rank == self.rank:
             self.sums[count // 2] += np.float32(1)
-        mine = int(np.count_nonzero(self.sums[:count] != self.base[:count] * self.factor))
-        return int(self.comm.allreduce(mine, op=MPI.SUM))
+        wrong = int(np.count_nonzero(self.sums[:count] != self.base[:count] * self.factor)) if self.chosen.check else 0
+        return self.comm.allreduce(took, op=MPI.SUM) / self.ranks, int(self.comm.allreduce(wrong, op=MPI.SUM))
+
+    def mean(self, count: int, first: float, *, in_place: bool) -> float:
+        """Return the seconds of one sum; a first one that took very long is not repeated."""
+        fit = min(self.chosen.iters, int(self.chosen.seconds / first)) if first > 0 else self.chosen.iters
+        if fit < 1 and first > 2 * self.chosen.seconds:
+            return first
+        self.sums[:count] = 0
+        for _ in range(self.chosen.warmup_iters - 1):
+            self.once(count, in_place=in_place)
+        self.comm.Barrier()
+        start = time.perf_counter()
+        for _ in range(max(1, fit)):
+            self.once(count, in_place=in_place)
+        return self.comm.allreduce(time.perf_counter() - start, op=MPI.SUM) / self.ranks / max(1, fit)
 
     def half(self, count: int, *, in_place: bool) -> str:
         """Measure one half of a row and return its cells."""
-        repetitions = self.repetitions(count, in_place=in_place)
-        self.sums[:count] = 0
-        self.comm.Barrier()
-        start = time.perf_counter()
-        for _ in range(repetitions):
-            self.once(count, in_place=in_place)
-        took = self.comm.allreduce(time.perf_counter() - start, op=MPI.SUM) / self.ranks / repetitions
+        first, wrong = self.first(count, in_place=in_place)
+        took = self.mean(count, first, in_place=in_place)
         algbw = count * 4 / took / 1e9
         busbw = algbw * 2 * (self.ranks - 1) / self.ranks
         self.busbw.append(busbw)
-        checked = "N/A"
-        if self.chosen.check:
-            wrong = self.wrong(count, in_place=in_place)
-            self.bad += wrong > 0
-            checked = str(wrong)
+        self.bad += wrong > 0
+        checked = str(wrong) if self.chosen.check else "N/A"
         return f" {took * 1e6:7.2f} {algbw:7.4f} {busbw:7.4f} {checked:>7s}"
 
     def run(self) -> int:

@@ -1,0 +1,203 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the hardware catalogue: its form, and whether its figures are possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .limits import ceilings, nic_rate, nvls
+
+__all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
+
+SCOPES = ("intra_node", "inter_node", "inter_domain")
+from .limits import ceilings, nic_rate, nvls
+
+_TOLERANCE = 1.05
+# The line rate of PCIe 5 x16, the fastest way between GPUs without NVLink, one direction.
+_PCIE_GBS = 63.0
+_HALF = 0.5
+
+_WHOLE = {"sockets": 1, "cores_per_socket": 1, "threads_per_core": 1, "memory_mb": 1}
+_KEYS = {
+    "description",
+    "gpu",
+    "nics",
+    "busbw",
+    "nvlink_domain_nodes",
+    "validation_backend",
+    *_WHOLE,
+}
+_GPU_TEXT = ("model", "slurm_type", "device_files")
+_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs"}
+_SCOPE_KEYS = {"limit_gbs", "floor_gbs", "best_gbs", "source", "collectives"}
+
+
+def _is_number(value: object, least: float = 0.0) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= least
+
+
+def _is_whole(value: object, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def hardware_problems(catalogue: object) -> list[str]:
+    """Return what is wrong with a hardware catalogue, one sentence per fault; an empty list when nothing is.
+
+    Args:
+        catalogue: profile name to profile, as ``hardware_catalogue`` of the inventory.
+    """
+    if not isinstance(catalogue, dict):
+        return ["the hardware catalogue is not a dictionary of profiles"]
+    return [problem for name in sorted(catalogue, key=str) for problem in profile_problems(str(name), catalogue[name])]
+
+
+def profile_problems(name: str, profile: object) -> list[str]:
+    """Return what is wrong with one profile: first its form, and only when that is right its figures."""
+    if not isinstance(profile, dict):
+        return [f"hardware {name}: is not a dictionary"]
+    problems = _form(profile)
+    if not problems:
+        problems = _physics(profile)
+    return [f"hardware {name}: {problem}" for problem in problems]
+
+
+def _form(profile: dict[str, Any]) -> list[str]:
+    problems = [f"{key}: unknown key" for key in profile if key not in _KEYS]
+    problems += [
+        f"{key}: must be a whole number of {least} or more"
+        for key, least in _WHOLE.items()
+        if not _is_whole(profile.get(key), least)
+    ]
+    if not _is_whole(profile.get("nvlink_domain_nodes", 1), 1):
+        problems.append("nvlink_domain_nodes: must be a whole number of 1 or more")
+    if profile.get("validation_backend", "nccl") not in {"nccl", "mpi"}:
+        problems.append("validation_backend: must be nccl or mpi")
+    return (
+        problems + _gpu_form(profile.get("gpu")) + _nics_form(profile.get("nics")) + _busbw_form(profile.get("busbw"))
+    )
+
+
+def _gpu_form(gpu: object) -> list[str]:
+    if gpu is None:
+        return []
+    if not isinstance(gpu, dict):
+        return ["gpu: is not a dictionary"]
+    problems = [f"gpu.{key}: unknown key" for key in gpu if key not in _GPU_KEYS]
+    problems += [
+        f"gpu.{key}: must be a text" for key in _GPU_TEXT if not isinstance(gpu.get(key), str) or not gpu.get(key)
+    ]
+    problems += [
+        f"gpu.{key}: must be a whole number of 1 or more"
+        for key in ("count", "memory_mb")
+        if not _is_whole(gpu.get(key), 1)
+    ]
+    if not _is_number(gpu.get("nvlink_gbs")):
+        problems.append("gpu.nvlink_gbs: must be GB/s per GPU and direction, 0 for none")
+    return problems
+
+
+def _nics_form(nics: object) -> list[str]:
+    if not isinstance(nics, list) or not nics:
+        return ["nics: must be a list of {count, gbps, rdma} with one entry or more"]
+    problems = []
+    for number, nic in enumerate(nics):
+        if not isinstance(nic, dict) or set(nic) != {"count", "gbps", "rdma"}:
+            problems.append(f"nics[{number}]: must have count, gbps and rdma")
+        elif not _is_whole(nic["count"], 1) or not _is_number(nic["gbps"], 0.001) or not isinstance(nic["rdma"], bool):
+            problems.append(f"nics[{number}]: count and gbps must be numbers above 0, rdma true or false")
+    return problems
+
+
+def _busbw_form(busbw: object) -> list[str]:
+    if not isinstance(busbw, dict):
+        return ["busbw: must be a dictionary of intra_node and inter_node"]
+    problems = [f"busbw.{scope}: unknown scope" for scope in busbw if scope not in SCOPES]
+    for scope in (scope for scope in SCOPES if scope in busbw):
+        problems += _scope_form(f"busbw.{scope}", busbw[scope])
+        collectives = busbw[scope].get("collectives", {}) if isinstance(busbw[scope], dict) else {}
+        if not isinstance(collectives, dict):
+            problems.append(f"busbw.{scope}.collectives: is not a dictionary")
+        else:
+            for name, entry in collectives.items():
+                problems += _scope_form(f"busbw.{scope}.collectives.{name}", entry)
+    return problems
+
+
+def _scope_form(where: str, entry: object) -> list[str]:
+    if not isinstance(entry, dict):
+        return [f"{where}: must have limit_gbs, floor_gbs and source"]
+    problems = [f"{where}.{key}: unknown key" for key in entry if key not in _SCOPE_KEYS]
+    problems += [
+        f"{where}.{key}: must be a number above 0"
+        for key in ("limit_gbs", "floor_gbs")
+        if not _is_number(entry.get(key)) or not entry[key]
+    ]
+    if "best_gbs" in entry and not _is_number(entry["best_gbs"]):
+        problems.append(f"{where}.best_gbs: must be a number")
+    if not isinstance(entry.get("source"), str) or not entry.get("source", "").strip():
+        problems.append(f"{where}.source: every figure needs its source")
+    return problems
+
+
+def _bound(profile: dict[str, Any], scope: str) -> tuple[float | None, float | None]:
+    """Return how high a limit and a floor of a scope can be, GB/s; None where the profile does not tell.
+
+    A floor holds for any number of nodes, so between nodes it cannot be above what a flat ring can carry. The limit may
+    be that of two nodes, where a tree moves less data over the wire.
+    """
+    gpu = profile.get("gpu") or {}
+    gpus, line = int(gpu.get("count") or 1), float(gpu.get("nvlink_gbs") or 0)
+    domain = int(profile.get("nvlink_domain_nodes") or 1)
+    wire = nic_rate(profile["nics"])
+    if scope == "intra_node" or (scope == "inter_node" and domain > 1):
+        ranks = gpus if scope == "intra_node" else gpus * domain
+        most = max(line, nvls(line, ranks) or 0.0) if line > 0 else _PCIE_GBS
+        return most, most
+    inside = max(line, nvls(line, gpus * domain) or 0.0) if line > 0 else None
+    two = ceilings({**profile, "busbw": {}}, 2 * domain)["limit"]
+    wire *= domain
+    floor = wire if inside is None else min(wire, inside)
+    return (max(floor, two) if two is not None else floor), floor
+
+
+def _physics(profile: dict[str, Any]) -> list[str]:
+    problems = []
+    if profile.get("validation_backend") == "mpi":
+        return [
+            f"busbw.{scope}: floor {entry['floor_gbs']:g} is above limit {entry['limit_gbs']:g} GB/s"
+            for scope, entry in profile["busbw"].items()
+            if entry["floor_gbs"] > entry["limit_gbs"]
+        ]
+    for scope, entry in profile["busbw"].items():
+        limit, floor = _bound(profile, scope)
+        for where, item in [(scope, entry), *(entry.get("collectives") or {}).items()]:
+            problems += _impossible(f"busbw.{scope}" if item is entry else f"busbw.{scope}.{where}", item, limit, floor)
+    return problems
+
+
+def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: float | None) -> list[str]:
+    problems = []
+    if entry["floor_gbs"] > entry["limit_gbs"]:
+        problems.append(f"{where}: floor {entry['floor_gbs']:g} is above limit {entry['limit_gbs']:g} GB/s")
+    if floor is not None and entry["floor_gbs"] > floor * _TOLERANCE:
+        problems.append(
+            f"{where}: no hardware reaches the floor {entry['floor_gbs']:g}; the ceiling is {floor:.4g} GB/s"
+        )
+    if limit is not None and entry["limit_gbs"] > limit * _TOLERANCE:
+        problems.append(f"{where}: limit {entry['limit_gbs']:g} is above the computed ceiling {limit:.4g} GB/s")
+    return problems
+
+
+def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
+    """Return floors that would let a node of half speed pass: under half of the best known figure.
+
+    Args:
+        catalogue: one in which hardware_problems finds nothing.
+    """
+    return [
+        f"hardware {name}: busbw.{scope}: floor {entry['floor_gbs']:g} is under half of the best known {entry['best_gbs']:g}"
+        for name, profile in sorted(catalogue.items())
+        for scope, entry in profile["busbw"].items()
+        if entry.get("best_gbs") and entry["floor_gbs"] < _HALF * entry["best_gbs"]
+    ]

@@ -1,0 +1,189 @@
+"""`busbar nccl`: outputs of nccl-tests as data, and a verdict on them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.judge import FAIL, INCONCLUSIVE, PASS, Asked, judge
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines, parse_text
+
+from busbar.errors import UsageError
+from busbar.paths import collection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["read_runs", "register"]
+
+EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_MOST_JSON = 1 << 28
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    """Lines of a file, none longer than what the parser takes at once."""
+    while line := text.readline(MAX_LINE):
+        yield line
+
+
+def read_runs(path: Path) -> dict[str, Any]:
+    """The runs in a file, read as a stream.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(64)
+        encoding = _BOMS.get(start[:2], "utf-8-sig")
+        with path.open(encoding=encoding, errors="replace") as text:
+            if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
+                return parse_text(text.read(_MOST_JSON))
+            return parse_lines(_lines(text))
+    except OSError as exc:
+        message = f"cannot read {path}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def _catalogue(more: Path | None) -> dict[str, Any]:
+    """The hardware catalogue that comes with busbar, with the entries of a site's file over it."""
+    found: dict[str, Any] = {}
+    for path in [collection() / "group_vars" / "all" / "hardware.yml", *([more] if more else [])]:
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as exc:
+            message = f"cannot read the hardware catalogue {path}: {exc.strerror or exc}"
+            raise UsageError(message) from exc
+        except (yaml.YAMLError, UnicodeDecodeError) as exc:
+            message = f"{path} is no YAML: {' '.join(str(exc).split())}"
+            raise UsageError(message) from exc
+        if not isinstance(data, dict):
+            message = f"{path} holds no dictionary of hardware_profiles"
+            raise UsageError(message)
+        for key in ("hardware_profiles", "hardware_profiles_extra"):
+            found = _merged(found, data.get(key) or {})
+    return found
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """Two dictionaries merged to the bottom."""
+    both = dict(below)
+    for key, value in above.items():
+        old = both.get(key)
+        both[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return both
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _print_run(run: dict[str, Any]) -> None:
+    """One run as a table for people."""
+    names = f"{run['program'] or 'unknown program'}, nccl-tests {run['nccl_tests_version'] or '?'}"
+    where = f"{run['ranks'] or '?'} ranks on {run['nodes'] or '?'} node(s)"
+    print(f"{run['outcome']}: {names}, NCCL {run['nccl_version'] or '?'}, {where}")
+    if run["rows"]:
+        print(f"{'size (B)':>14} {'type':>10} {'out-of-place':>24} {'in-place':>24}")
+        print(f"{'':>14} {'':>10} {'time us':>12} {'busbw':>11} {'time us':>12} {'busbw':>11}")
+    for row in run["rows"]:
+        cells = [(row[half] or {}) for half in ("out_of_place", "in_place")]
+        halves = " ".join(f"{_number(c.get('time_us')):>12} {_number(c.get('busbw')):>11}" for c in cells)
+        print(f"{row['size']:>14} {row['type'] or '-':>10} {halves}")
+    checked = "" if run["checked"] or not run["rows"] else " (results not checked)"
+    print(f"out of bounds: {'-' if run['out_of_bounds'] is None else run['out_of_bounds']}{checked}")
+    for error in run["errors"]:
+        print(f"  {error}")
+
+
+def _parse(args: argparse.Namespace) -> int:
+    data = read_runs(args.file)
+    if args.format == "json":
+        json.dump(data, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        for run in data["runs"]:
+            _print_run(run)
+    return 0
+
+
+def _judge(args: argparse.Namespace) -> int:
+    catalogue = _catalogue(args.catalogue)
+    profile = catalogue.get(args.hardware)
+    problems = profile_problems(args.hardware, profile) if profile is not None else []
+    if problems:
+        raise UsageError("; ".join(problems))
+    asked = Asked(
+        nodes=args.nodes,
+        ranks=args.ranks,
+        hardware=args.hardware,
+        floor=args.floor,
+        collective=args.collective,
+        allow_unchecked=args.allow_unchecked,
+        allow_missing_ranks=args.allow_missing_ranks,
+    )
+    answer = judge(read_runs(args.file)["runs"], profile, asked)
+    if profile is None and answer["verdict"] == INCONCLUSIVE and args.floor is None:
+        known = ", ".join(sorted(catalogue))
+        answer["findings"].append(f"unknown hardware {args.hardware!r}; known are {known}")
+        answer["reason"] = f"unknown hardware {args.hardware!r}: {answer['reason']}"
+    if args.format == "json":
+        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        print(f"{answer['verdict']}: {answer['reason']}")
+        for finding in answer["findings"]:
+            print(f"  {finding}")
+        if answer["source"]:
+            print(f"  floor from: {answer['source']}")
+    return EXIT[answer["verdict"]]
+
+
+def _positive(text: str) -> int:
+    """A whole number above 0."""
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if number < 1:
+        message = f"{text!r} is not a whole number above 0"
+        raise argparse.ArgumentTypeError(message)
+    return number
+
+
+def _bandwidth(text: str) -> float:
+    """A bandwidth above 0 in GB/s."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        message = f"{text!r} is not a bandwidth in GB/s"
+        raise argparse.ArgumentTypeError(message)
+    return value
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    top = subparsers.add_parser("nccl", help="read and judge outputs of nccl-tests")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    parse = commands.add_parser("parse", help="an output of nccl-tests as data")
+    parse.set_defaults(run=_parse)
+    judged = commands.add_parser("judge", help="PASS, FAIL or INCONCLUSIVE, with the reason")
+    judged.set_defaults(run=_judge)
+    for command in (parse, judged):
+        command.add_argument("file", metavar="FILE", type=Path, help="the output, or the JSON file that -J wrote")
+        command.add_argument("--format", choices=("json", "table"), default="table")
+    judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
+    judged.add_argument("--nodes", required=True, type=_positive, metavar="N", help="nodes that took part")
+    judged.add_argument("--ranks", type=_positive, metavar="N", help="ranks that took part; by default one per GPU")
+    judged.add_argument("--floor", type=_bandwidth, metavar="GBS", help="floor in GB/s instead of the profile's")
+    judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
+    judged.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with more hardware_profiles")
+    judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
+    judged.add_argument(
+        "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"
+    )

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.validation import plan
+from ..module_utils.validation import plan  # noqa: TID252 - the collection's name stands in no import
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,7 @@ from .limits import ceilings, nic_rate, nvls
 __all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
 
 SCOPES = ("intra_node", "inter_node", "inter_domain")
-from .limits import ceilings, nic_rate, nvls
-
+# A limit may be a published figure just above the model.
 _TOLERANCE = 1.05
 # The line rate of PCIe 5 x16, the fastest way between GPUs without NVLink, one direction.
 _PCIE_GBS = 63.0
@@ -196,7 +195,7 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
         catalogue: one in which hardware_problems finds nothing.
     """
     return [
-        f"hardware {name}: busbw.{scope}: floor {entry['floor_gbs']:g} is under half of the best known {entry['best_gbs']:g}"
+        f"hardware {name}: busbw.{scope}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}"
         for name, profile in sorted(catalogue.items())
         for scope, entry in profile["busbw"].items()
         if entry.get("best_gbs") and entry["floor_gbs"] < _HALF * entry["best_gbs"]

@@ -102,14 +102,14 @@ def _did_not_run(runs: list[dict[str, Any]]) -> str | None:
     return None if runs else "there is no output of nccl-tests"
 
 
-def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int) -> str | None:
+def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int | None) -> str | None:
     """Return who did not take part, or None."""
     if run["ranks"] is None:
         span = ranks_from_ratio(run)
-        if span is not None and not span[0] <= ranks <= span[1]:
+        if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
             return f"{ranks} ranks were asked for, and busbw / algbw belongs to {span[0]} to {span[1]}"
         return None if asked.allow_missing_ranks else "the rank lines are missing, so it is not known who took part"
-    if run["ranks"] != ranks:
+    if ranks is not None and run["ranks"] != ranks:
         return f"{run['ranks']} ranks took part and not {ranks}"
     missing = [host for host in asked.hosts if host not in run["hosts"]]
     if missing:
@@ -180,13 +180,19 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
 def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:
     answer = _Verdict()
     answer.floor, answer.source = _floor(profile, asked, collective)
-    ranks = asked.ranks or asked.nodes * int(((profile or {}).get("gpu") or {}).get("count") or 1)
+    ranks = asked.ranks
+    if ranks is None and profile is not None:
+        ranks = asked.nodes * int((profile.get("gpu") or {}).get("count") or 1)
     limits = _limits(profile, asked, ranks, collective)
     answer.ceiling = _rounded(limits.get("limit"))
     _measure(answer, runs)
     _fabric_findings(answer, runs, profile, asked)
     wrong = [run for run in runs if run["outcome"] == "wrong-results"]
     reason = _did_not_run([run for run in runs if run not in wrong] if wrong else runs)
+    if reason is None and not wrong and profile is None and answer.floor is None:
+        reason = (
+            f"unknown hardware {asked.hardware!r}: no floor" if asked.hardware else "no hardware is given: no floor"
+        )
     if reason is None and not wrong:
         reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
     if wrong:
@@ -212,8 +218,8 @@ def _wrong_words(run: dict[str, Any]) -> str:
     return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"
 
 
-def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int, collective: str) -> dict[str, Any]:
-    if profile is None:
+def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, collective: str) -> dict[str, Any]:
+    if profile is None or ranks is None:
         return {}
     scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes)) or {}
     given = None if scope.get("limit_gbs") is None else float(scope["limit_gbs"])
@@ -234,13 +240,15 @@ def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
         answer.measured_busbw = median([busbw for size, busbw in points if size == answer.at_size])
 
 
-def _speed(answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], asked: Asked, ranks: int) -> None:
+def _speed(
+    answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], asked: Asked, ranks: int | None
+) -> None:
     """Decide whether it is fast enough, steady and believable."""
     hardware = asked.hardware or "this hardware"
     measured, size, floor = answer.measured_busbw, answer.at_size, answer.floor
     if measured is None or size is None:
         answer.reason = "no out-of-place bandwidth was printed"
-    elif ranks < 2:  # noqa: PLR2004 - one rank sends nothing
+    elif (ranks or min(run["ranks"] or 2 for run in runs)) < 2:  # noqa: PLR2004 - one rank sends nothing
         answer.reason = "one rank sends nothing, so there is no bandwidth to judge"
     elif floor is None:
         answer.reason = f"no floor is known for {hardware} on {asked.nodes} node(s): give one"

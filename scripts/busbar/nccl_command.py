@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from busbar.errors import UsageError
 from busbar.paths import collection
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
 __all__ = ["read_runs", "register"]
@@ -120,19 +120,19 @@ def _judge(args: argparse.Namespace) -> int:
     if problems:
         raise UsageError("; ".join(problems))
     asked = Asked(
-        nodes=args.nodes,
-        ranks=args.ranks,
+        nodes=_positive("--nodes", args.nodes),
+        ranks=None if args.ranks is None else _positive("--ranks", args.ranks),
         hardware=args.hardware,
-        floor=args.floor,
+        floor=None if args.floor is None else _bandwidth("--floor", args.floor),
         collective=args.collective,
         allow_unchecked=args.allow_unchecked,
         allow_missing_ranks=args.allow_missing_ranks,
     )
     answer = judge(read_runs(args.file)["runs"], profile, asked)
-    if profile is None and answer["verdict"] == INCONCLUSIVE and args.floor is None:
-        known = ", ".join(sorted(catalogue))
-        answer["findings"].append(f"unknown hardware {args.hardware!r}; known are {known}")
-        answer["reason"] = f"unknown hardware {args.hardware!r}: {answer['reason']}"
+    if profile is None:
+        answer["findings"].append(
+            f"{args.hardware!r} is not in the catalogue, which has {', '.join(sorted(catalogue))}"
+        )
     if args.format == "json":
         json.dump(answer, sys.stdout, indent=1, allow_nan=False)
         print()
@@ -145,24 +145,24 @@ def _judge(args: argparse.Namespace) -> int:
     return EXIT[answer["verdict"]]
 
 
-def _positive(text: str) -> int:
+def _positive(option: str, text: str) -> int:
     """A whole number above 0."""
-    number = int(text) if text.isascii() and text.isdigit() else 0
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - of any cluster
     if number < 1:
-        message = f"{text!r} is not a whole number above 0"
-        raise argparse.ArgumentTypeError(message)
+        message = f"{option}: {text!r} is not a whole number above 0"
+        raise UsageError(message)
     return number
 
 
-def _bandwidth(text: str) -> float:
+def _bandwidth(option: str, text: str) -> float:
     """A bandwidth above 0 in GB/s."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        message = f"{text!r} is not a bandwidth in GB/s"
-        raise argparse.ArgumentTypeError(message)
+        message = f"{option}: {text!r} is not a bandwidth in GB/s"
+        raise UsageError(message)
     return value
 
 
@@ -178,9 +178,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         command.add_argument("file", metavar="FILE", type=Path, help="the output, or the JSON file that -J wrote")
         command.add_argument("--format", choices=("json", "table"), default="table")
     judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
-    judged.add_argument("--nodes", required=True, type=_positive, metavar="N", help="nodes that took part")
-    judged.add_argument("--ranks", type=_positive, metavar="N", help="ranks that took part; by default one per GPU")
-    judged.add_argument("--floor", type=_bandwidth, metavar="GBS", help="floor in GB/s instead of the profile's")
+    judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
+    judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
+    judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
     judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
     judged.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with more hardware_profiles")
     judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")

@@ -147,8 +147,10 @@ def summary(run: Run) -> list[str]:
     if said:
         lines += ["", *said]
     if run.warnings:
-        lines.append("")
-        lines += list(run.warnings)[:WARNINGS]
+        firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
+        lines += ["", *list(firsts)[:WARNINGS]]
+        if len(firsts) > WARNINGS or len(firsts) < len(run.warnings):
+            lines.append("more in the log")
     if run.tasks:
         lines += ["", "Slowest tasks:"]
         lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]

@@ -154,18 +154,19 @@ class Run:
     def _start_task(self, data: dict[str, Any]) -> None:
         """Take in that a task begins."""
         self._end_task()
-        self.tasks += 1
         self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         self._display.task(self.task)
 
     def _end_task(self) -> None:
         """Note how long the task took that ran until now."""
-        if self.task is None:
+        task, self.task = self.task, None
+        # What asks no host, such as a flush of handlers, is no task for a reader.
+        if task is None or not task.counts:
             return
-        seconds = self._clock() - self.task.started
-        self.seconds[self.task.name] = self.seconds.get(self.task.name, 0.0) + seconds
-        self._display.finished(self.task, seconds)
-        self.task = None
+        self.tasks += 1
+        seconds = self._clock() - task.started
+        self.seconds[task.name] = self.seconds.get(task.name, 0.0) + seconds
+        self._display.finished(task, seconds)
 
     def _result(self, result: str, data: dict[str, Any], stdout: str) -> None:
         """Take in how a task ended on a host."""
@@ -175,7 +176,7 @@ class Run:
             self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         if result == "failed" and data.get("ignore_errors"):
             result = "ignored"
-        elif result == "ok" and found.get("changed"):
+        elif result == "ok" and (found.get("changed") or ("censored" in found and "changed: [" in stdout)):
             result = "changed"
         self.task.counts[result] = self.task.counts.get(result, 0) + 1
         if result in {"failed", "unreachable"}:

@@ -64,6 +64,16 @@ def test_one_line_per_task_with_all_results() -> None:
     assert run.recap.splitlines() == ["PLAY RECAP ***", "ctl : ok=1 changed=1 failed=0"]
 
 
+def test_what_asks_no_host_is_no_task() -> None:
+    run, lines = follow(start("Flush"), start("Flush"), stats())
+    assert (run.tasks, lines) == (0, [])
+
+
+def test_a_change_that_is_kept_from_the_log_is_a_change() -> None:
+    hidden = result("runner_on_ok", "ctl", {"censored": "hidden"}) | {"stdout": "changed: [ctl]"}
+    assert follow(start(), hidden, stats())[1] == ["   1.0 s  slurm : Install  changed=1"]
+
+
 def test_equal_failures_are_one_with_all_hosts() -> None:
     events = [result("runner_on_failed", f"gpu{number}", {"msg": "disk full"}) for number in (1, 2, 3)]
     run, _ = follow(start(), *events, result("runner_on_unreachable", "gpu4", {"msg": "timed out"}))
@@ -88,7 +98,7 @@ def test_errors_without_a_task_are_told() -> None:
 def test_what_is_said_before_the_first_task_counts_only_when_none_runs() -> None:
     said = {"event": "verbose", "stdout": "no hosts matched"}
     assert "no hosts matched" in summary(follow(said)[0])
-    assert "no hosts matched" not in summary(follow(said, start())[0])
+    assert "no hosts matched" not in summary(follow(said, start(), result("runner_on_ok", "ctl"), stats())[0])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""Filter that folds host names."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: fold_hosts
+author: busbar contributors
+short_description: Host names folded for reading
+options:
+  _input:
+    description: Host names.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+text: "{{ ['gpu1', 'gpu2', 'ctl'] | busbar.cluster.fold_hosts }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The names in one text, such as C(ctl,gpu[1-2]).
+  type: str
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.problems import fold_hosts  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FilterModule:
+    """The filter `busbar.cluster.fold_hosts`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"fold_hosts": fold_hosts}

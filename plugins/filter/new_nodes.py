@@ -1,0 +1,64 @@
+"""Filter that names the nodes that are new to a running cluster."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: new_nodes
+author: busbar contributors
+short_description: Nodes that are new to a running cluster
+options:
+  _input:
+    description: Compute nodes of the inventory.
+    type: list
+    elements: str
+    required: true
+  shown:
+    description: Output of C(scontrol --oneliner show nodes).
+    type: str
+    required: true
+  asked:
+    description: Nodes that were asked for, as a list or folded; these are taken whether Slurm knows them or not.
+    type: raw
+    default: ""
+"""
+
+EXAMPLES = r"""
+new: "{{ groups['slurm_compute'] | busbar.cluster.new_nodes(shown.stdout) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The nodes to be added.
+  type: list
+  elements: str
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.new_nodes import new_nodes  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = "") -> list[str]:
+    """Return the nodes to be added.
+
+    Raises:
+        AnsibleFilterError: a node that was asked for is no compute node of the inventory.
+    """
+    try:
+        return new_nodes(declared, shown, asked)
+    except ValueError as exc:
+        message = f"new_nodes: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.new_nodes`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"new_nodes": nodes}

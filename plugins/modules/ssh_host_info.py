@@ -47,10 +47,15 @@ key_login:
   description: Whether there is an authorized key for that user.
   returned: always
   type: bool
+version:
+  description: Version of OpenSSH, such as V(9.2); V(0.0) when it cannot be told.
+  returned: always
+  type: str
 """
 
 import os
 import pwd
+import re
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -71,6 +76,12 @@ def connected_user() -> pwd.struct_passwd:
     return pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
 
 
+def openssh_version(text: str) -> str:
+    """Return the version in what `ssh -V` says."""
+    found = re.search(r"OpenSSH_(\d+\.\d+)", text)
+    return found.group(1) if found else "0.0"
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -85,8 +96,10 @@ def main() -> None:
         module.fail_json(msg=f"there is no host key {public}: install the SSH server and run `ssh-keygen -A` there")
     user = connected_user()
     files = [Path(user.pw_dir, ".ssh", "authorized_keys"), Path(module.params["key_directory"], user.pw_name)]
+    _, out, err = module.run_command(["ssh", "-V"])
     module.exit_json(
         changed=False,
+        version=openssh_version(out + err),
         public_key=public.read_text().strip(),
         certificate=certificate.read_text().strip() if certificate.exists() else "",
         user=user.pw_name,

@@ -1,0 +1,196 @@
+"""`busbar ssh`: first contact with the hosts of an inventory."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from busbar.ssh_bootstrap import Outcome, Target
+
+__all__ = ["register"]
+
+PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - the name of a variable
+DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+MAX_JOBS = 512
+DESCRIPTION = """\
+Installs your public key on every host of the inventory where it is missing. Hosts that already know it are left alone;
+for the others the password is asked for once. A host key seen for the first time is recorded and shown; a host that
+shows another key than the recorded one is refused.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("ssh", help="first contact with the hosts of an inventory")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
+    action.add_argument("-i", "--inventory", default="inventory", help="inventory (default: inventory)")
+    action.add_argument("--limit", default="all", metavar="PATTERN", help="hosts, as Ansible's --limit")
+    action.add_argument("--user", help="log in as (default: ansible_user, else you)")
+    action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
+    action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
+    action.add_argument("--known-only", action="store_true", help="refuse hosts whose key is not recorded yet")
+    action.add_argument("--sudo", action="store_true", help="also let the user become root without a password")
+    action.add_argument("--jobs", type=jobs, default=64, metavar="N", help="hosts at once (default: 64)")
+    source = action.add_mutually_exclusive_group()
+    source.add_argument("--ask-password", action="store_true", help=f"ask even when {PASSWORD_VARIABLE} is set")
+    source.add_argument("--password-file", type=Path, metavar="FILE", help="read the password from a file")
+    action.set_defaults(run=run_bootstrap)
+
+
+def jobs(text: str) -> int:
+    """An argparse type: a number of hosts."""
+    value = int(text) if text.isdecimal() else 0
+    if not 0 < value <= MAX_JOBS:
+        msg = f"{text!r} is not a number from 1 to {MAX_JOBS}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def run_bootstrap(args: argparse.Namespace) -> int:
+    """Install the key everywhere; returns 0 when every host is open now, else 1."""
+    from busbar import ssh_bootstrap  # noqa: PLC0415 - loads cryptography, which no other command needs
+
+    public = public_key_file(args.key)
+    private = public.with_suffix("")
+    known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
+    try:
+        known_hosts = ssh_bootstrap.KnownHosts(known.expanduser(), accept_new=not args.known_only)
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"{known}: cannot be read: {exc}"
+        raise UsageError(message) from exc
+    door = ssh_bootstrap.Door(
+        public_key=read_public_key(public),
+        private_key=private if private.is_file() else None,
+        known_hosts=known_hosts,
+        sudo=args.sudo,
+    )
+    targets = read_targets(args.inventory, args.limit, args.user)
+    print(f"inventory {args.inventory}: {fold(target.name for target in targets)}; key {public}", flush=True)
+    outcomes = ssh_bootstrap.bootstrap(targets, door, lambda: password(args), args.jobs)
+    show(outcomes, known_hosts.path)
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def public_key_file(given: Path | None) -> Path:
+    """Return the path of the public key to install.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    home = Path.home() / ".ssh"
+    candidates = [given.expanduser()] if given else [home / name for name in DEFAULT_KEYS]
+    for path in candidates:
+        if path.is_file():
+            return path
+    message = f"{given}: no such file" if given else f"no public key in {home}: make one with `ssh-keygen -t ed25519`"
+    raise UsageError(message)
+
+
+def read_public_key(path: Path) -> str:
+    """Return the public key as one line.
+
+    Raises:
+        UsageError: when the file holds anything else; a private key in particular is never sent anywhere.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"{path}: cannot be read: {exc}"
+        raise UsageError(message) from exc
+    if len(lines) != 1 or not lines[0].startswith(("ssh-", "ecdsa-", "sk-")):
+        message = f"{path}: is not a public key, which is one line that begins with its type; give the .pub file"
+        raise UsageError(message)
+    return lines[0]
+
+
+def read_targets(inventory: str, limit: str, user: str | None) -> list[Target]:
+    """Return the hosts of an inventory that a pattern names.
+
+    Raises:
+        UsageError: when the inventory cannot be read or the pattern names no host.
+    """
+    from ansible.errors import AnsibleError  # noqa: PLC0415 - Ansible takes long to load
+    from ansible.inventory.manager import InventoryManager  # noqa: PLC0415
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
+    from ansible.template import Templar  # noqa: PLC0415
+    from ansible.vars.manager import VariableManager  # noqa: PLC0415
+
+    from busbar.ssh_bootstrap import Target  # noqa: PLC0415
+
+    if not Path(inventory).exists():
+        message = f"inventory {inventory}: no such file or folder"
+        raise UsageError(message)
+
+    def target(name: str, variables: dict[str, Any]) -> Target:
+        def value(key: str, default: object) -> str:
+            return str(Templar(loader=loader, variables=variables).template(variables.get(key, default)))
+
+        login = user or value("ansible_user", getpass.getuser())
+        return Target(name, value("ansible_host", name), int(value("ansible_port", 22)), login)
+
+    loader = DataLoader()
+    try:
+        manager = InventoryManager(loader=loader, sources=[inventory])
+        hosts = manager.get_hosts(limit)
+        variables = VariableManager(loader=loader, inventory=manager)
+        targets = [target(host.name, variables.get_vars(host=host)) for host in hosts]
+    except (AnsibleError, ValueError) as exc:
+        message = f"inventory {inventory}: {exc}"
+        raise UsageError(message) from exc
+    if not targets:
+        message = f"inventory {inventory}: no host matches {limit!r}"
+        raise UsageError(message)
+    return targets
+
+
+def password(args: argparse.Namespace) -> str:
+    """Return the password: from the file, else from the environment, else asked for.
+
+    Raises:
+        UsageError: when there is nobody to ask.
+    """
+    if args.password_file:
+        try:
+            return str(args.password_file.expanduser().read_text()).rstrip("\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            message = f"{args.password_file}: cannot be read: {exc}"
+            raise UsageError(message) from exc
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if given and not args.ask_password:
+        return given
+    if not sys.stdin.isatty():
+        message = f"some hosts want a password: set {PASSWORD_VARIABLE} or give --password-file"
+        raise UsageError(message)
+    return getpass.getpass("Password for the hosts that do not know the key yet: ")
+
+
+def fold(names: Iterable[str]) -> str:
+    """Return host names as one folded list, such as gpu[1-4]."""
+    from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415 - only needed where hosts are shown
+
+    return str(NodeSet.fromlist(list(names)))
+
+
+def show(outcomes: list[Outcome], known_hosts: Path) -> None:
+    """Print the host keys that are new, and one line per group of hosts with the same outcome."""
+    fresh = [outcome for outcome in outcomes if outcome.fingerprint]
+    if fresh:
+        print(f"host keys seen for the first time, recorded in {known_hosts}:")
+        for outcome in fresh:
+            print(f"  {outcome.name} {outcome.fingerprint}")
+    groups: dict[tuple[bool, str, str], list[str]] = {}
+    for outcome in outcomes:
+        groups.setdefault((outcome.ok, outcome.message, outcome.remedy), []).append(outcome.name)
+    for (ok, message, remedy), names in sorted(groups.items(), reverse=True):
+        hint = f" ({remedy})" if remedy else ""
+        print(f"{'ok' if ok else 'FAILED'}: {fold(names)}: {message}{hint}")

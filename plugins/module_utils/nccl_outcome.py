@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +20,10 @@ _SIX_DIGITS = 2e-5
 _WIDE_ROUNDING = 6e-4
 _ALIGNMENT = 0.02
 _PAGE = 4096
+_FAR_ABOVE_ROUNDING = 65536
+_GAP = 1.4
 _MIN_SIZE_FOR_RATIO = 20.0
+_MIN_FOR_CONTRADICTION = 0.3
 
 
 def bus_factor(program: str | None, ranks: int) -> float | None:
@@ -76,9 +80,11 @@ def _ratio_contradicts(run: Run, ranks: int) -> bool:
     if len(seen["groups"]) > 1 or seen["repeated_ranks"] or ranks < 1:
         return False
     pair = _largest_pair(run)
-    if pair is None or pair[0] < 1.0:
+    if pair is None or pair[0] < _MIN_FOR_CONTRADICTION:
         return False
     algbw, busbw = pair
+    if ranks == 1 and busbw > _CELL_ROUNDING and all(row["root"] == -1 for row in run["rows"]):
+        return True
     slack = (_CELL_ROUNDING + _WIDE_ROUNDING * busbw) / algbw * 2
     ratio = busbw / algbw
     if run["program"] is not None:
@@ -147,52 +153,85 @@ def _against_start(sizes: list[int], start: dict[str, str], reduced: int | None)
         high = min(high, reduced)
     factor = start["unit"] == "factor"
     first, last = min(sizes), max(sizes)
-    slack = _ALIGNMENT * last + _PAGE
-    following = last * step if factor else last + step
+    if step <= (1 if factor else 0):
+        return []
     problems = []
-    if step > (1 if factor else 0) and following + slack * (step if factor else 1) < high:
+    if _following(low, last, step, factor=factor) <= high:
         problems.append(f"the last row is {last} B of {high} B")
-    above = first > low * step + slack if factor else first > low + step + slack
-    if (step > 1 and above) or (factor and step > 1 and low >= _PAGE and first >= low * step * (1 - _ALIGNMENT)):
+    # Some programs round the sizes down, the first ones to nothing.
+    slack = _ALIGNMENT * last + _PAGE
+    second = low * step if factor else low + step
+    if first > second + slack or (low >= _PAGE and first >= second * (1 - _ALIGNMENT) and first > low):
         problems.append(f"the first row is {first} B and not {low} B")
     return problems
 
 
+def _following(low: int, last: int, step: int, *, factor: bool) -> int:
+    """Return the size after the last one, before the program rounds it down."""
+    if not factor:
+        return low - (low - last) // step * step + step
+    size = max(1, low)
+    while size < last:
+        size *= step
+    return size * step
+
+
 def _uneven_steps(sizes: list[int], start: dict[str, str] | None) -> list[str]:
     """Compare the steps between the rows with one another."""
-    large = [size for size in dict.fromkeys(sizes) if size >= 65536]  # noqa: PLR2004 - far above any alignment
-    pairs = [(a, b) for a, b in pairwise(large) if b > a]
-    if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
-        return []
+    distinct = [size for size in dict.fromkeys(sizes) if size > 0]
     if start is not None and start["unit"] is not None:
         by_factor = start["unit"] == "factor"
     else:
-        ratios = [b / a for a, b in pairs]
-        by_factor = max(ratios) < min(ratios) * (1 + _ALIGNMENT) or ratios[-1] > 1.4  # noqa: PLR2004 - not a fixed step
+        tail = distinct[-3:]
+        by_factor = len(tail) < 3 or tail[2] - tail[1] > 1.4 * (tail[1] - tail[0])  # noqa: PLR2004 - three sizes
+    # Only far above any rounding do the steps of a rounded sweep compare.
+    if any(b % a if by_factor else (b - a) % max(1, distinct[-1] - distinct[-2]) for a, b in pairwise(distinct)):
+        distinct = [size for size in distinct if size >= _FAR_ABOVE_ROUNDING]
+    pairs = [(a, b) for a, b in pairwise(distinct) if b > a]
+    if len(pairs) < 2:  # noqa: PLR2004 - nothing to compare
+        return []
     steps = [b / a if by_factor else float(b - a) for a, b in pairs]
-    usual = sorted(steps)[len(steps) // 2] if start is None else min(steps)
-    uneven = [pair for pair, step in zip(pairs, steps, strict=True) if step > usual * 1.5]
-    return [f"there is a gap between the rows of {a} B and {b} B" for a, b in uneven[:3]]
+    usual = min(steps)
+    gaps = [pair for pair, step in zip(pairs, steps, strict=True) if step > usual * _GAP]
+    return [f"there is a gap between the rows of {a} B and {b} B" for a, b in gaps[:3]]
 
 
 def _missing_ranks(run: Run) -> list[str]:
     seen = run["seen"]
     lines = seen["rank_lines"]
     start = seen["start"]
-    if not lines or seen["elided"]:
+    if seen["elided"]:
         return []
-    highest = max(lines)
-    if len(lines) != highest + 1:
-        # Where most of them are gone, somebody shortened the text: nothing follows from it about the run.
-        excerpt = start is None or 2 * len(lines) < highest + 1
-        return [] if excerpt else [f"{highest + 1 - len(lines)} of {highest + 1} rank lines are missing"]
-    if start is not None and not seen["repeated_ranks"]:
+    if not lines:
+        return ["the rank lines are missing"] if seen["devices"] and start is not None else []
+    if len(lines) != max(lines) + 1:
+        return _gap_in_ranks(lines)
+    return _too_few_ranks(run, lines, start)
+
+
+def _gap_in_ranks(lines: dict[int, tuple[str, str]]) -> list[str]:
+    """Name the rank lines that are missing; where most are gone somebody shortened the text, and nothing follows."""
+    ranks = max(lines) + 1
+    return [] if 2 * len(lines) < ranks else [f"{ranks - len(lines)} of {ranks} rank lines are missing"]
+
+
+def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str, str] | None) -> list[str]:
+    """Return what tells that the last rank lines are gone, although their numbers have no gap."""
+    if start is not None and not run["seen"]["repeated_ranks"]:
         share = int(start["threads"]) * int(start["gpus"])
         if share > 0 and len(lines) % share:
             return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
+    if _last_host_is_short([lines[rank][0] for rank in sorted(lines)]):
+        return ["the last host has one rank line less than each other host"]
     if _ratio_contradicts(run, len(lines)):
         return [f"{len(lines)} rank lines do not agree with busbw / algbw: rank lines are missing"]
     return []
+
+
+def _last_host_is_short(hosts: list[str]) -> bool:
+    """Return whether all hosts have as many ranks as one another, but the last one has one less."""
+    counts = list(Counter(hosts).values())
+    return len(counts) > 1 and len(set(counts[:-1])) == 1 and counts[-1] == counts[0] - 1
 
 
 def _take_ranks(run: Run) -> None:

@@ -54,6 +54,7 @@ def new_run() -> Run:
             "rank_lines": {},
             "groups": [],
             "repeated_ranks": 0,
+            "devices": False,
             "elided": False,
             "placeholders": False,
             "reduced": None,
@@ -286,18 +287,13 @@ class _Parser:
     def _other(self, line: str) -> None:
         """Look at a line that is no part of the table."""
         seen = self.run["seen"]
+        if "Using devices" in line:
+            seen["devices"] = True
+            return
         if words.ELIDED.match(line):
             seen["elided"] = True
             return
-        if "_perf" in line:
-            names = words.PROGRAM.findall(line)
-            if names:
-                self.program = f"{names[-1]}_perf"
-        if "NCCL version" in line:
-            self._version(line)
-        match = words.REDUCING.search(line)
-        if match is not None:
-            seen["reduced"] = int(match[1][:25])
+        self._hints(line)
         match = words.LIBRARY_ERROR.match(line)
         if match is not None:
             self._error(match[1])
@@ -307,6 +303,18 @@ class _Parser:
             self._error(line)
             if not self._has_footer and len(seen["failures"]) < MAX_ERRORS:
                 seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
+
+    def _hints(self, line: str) -> None:
+        """Take the program, the library's version and a lowered largest size."""
+        if "_perf" in line:
+            names = words.PROGRAM.findall(line)
+            if names:
+                self.program = f"{names[-1]}_perf"
+        if "NCCL version" in line:
+            self._version(line)
+        match = words.REDUCING.search(line)
+        if match is not None:
+            self.run["seen"]["reduced"] = int(match[1][:25])
 
     def finish(self) -> list[Run]:
         """Return the runs."""

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import ipaddress
 import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["boot", "containers", "down", "node_states", "up"]
 
 BOOT_TIMEOUT_S = 90
+REMOVAL_ATTEMPTS = 5
 NVIDIA_MAJOR = 195
 _T = TypeVar("_T")
 FILES = Path(__file__).resolve().parent / "files"
@@ -44,8 +46,8 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     present = containers(sandbox.name)
     missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
     in_parallel(lambda node: create(sandbox, node, public_key), missing)
-    stopped = [node for node in sandbox.nodes if present.get(sandbox.container(node), "created") != "running"]
-    in_parallel(lambda node: boot(sandbox, node), stopped)
+    # All of them: a run that was killed may have left a node that runs but has not finished booting.
+    in_parallel(lambda node: boot(sandbox, node), sandbox.nodes)
     write_known_hosts(sandbox)
     inventory.write_inventory(sandbox, public_key)
     say(f"sandbox {sandbox.name}: {', '.join(sandbox.nodes)} up in {time.monotonic() - began:.0f} s")
@@ -60,9 +62,8 @@ def down(name: str, *, purge: bool = False) -> bool:
     Raises:
         UsageError: podman could not remove something.
     """
-    found = list(containers(name))
-    if found:
-        host.podman("rm", "--force", "--time", "0", "--volumes", *found)
+    found = [*containers(name), *leftover_storage(name)]
+    remove(found)
     network = f"busbar-{name}"
     has_network = host.podman("network", "exists", network, check=False).returncode == 0
     if has_network:
@@ -85,6 +86,13 @@ def containers(name: str) -> dict[str, str]:
     return {item["Names"][0]: item["State"] for item in json.loads(listed.stdout or "[]")}
 
 
+def leftover_storage(name: str) -> list[str]:
+    """Names that podman still holds for containers whose making was cut short; they carry no label."""
+    pattern = re.compile(rf"busbar-{re.escape(name)}-(ctl|login|gpu\d+)")
+    listed = host.podman("ps", "--all", "--external", "--format", "{{.Names}}").stdout.split()
+    return [found for found in listed if pattern.fullmatch(found) and found not in containers(name)]
+
+
 def node_states(sandbox: Sandbox) -> list[dict[str, Any]]:
     """One entry per node: name, address, and state (running, exited, …, missing)."""
     present = containers(sandbox.name)
@@ -102,8 +110,23 @@ def remove_strangers(sandbox: Sandbox) -> None:
     strangers = (set(present) - wanted) | half_made
     if not sandbox.subnet:
         strangers = set(present)
-    if strangers:
-        host.podman("rm", "--force", "--time", "0", "--volumes", *sorted(strangers))
+    strangers |= set(leftover_storage(sandbox.name))
+    remove(sorted(strangers))
+
+
+def remove(names: list[str]) -> None:
+    """Remove containers; patiently, since one whose start was cut short may hold its mounts a moment longer.
+
+    Raises:
+        UsageError: one could not be removed.
+    """
+    for attempt in range(REMOVAL_ATTEMPTS):
+        if not names:
+            return
+        last = attempt == REMOVAL_ATTEMPTS - 1
+        if host.podman("rm", "--force", "--ignore", "--time=0", "--volumes", *names, check=last).returncode == 0:
+            return
+        time.sleep(1)
 
 
 def ensure_network(sandbox: Sandbox) -> None:

@@ -31,11 +31,14 @@ _value:
   type: str
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.slurm_change import change_action  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def slurm_action(changes: Sequence[Mapping[str, str]], version: str) -> str:

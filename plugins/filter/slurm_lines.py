@@ -29,8 +29,7 @@ _value:
   elements: str
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
@@ -38,6 +37,9 @@ from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name 
     config_lines,
     merge_config,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 def slurm_lines(own: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:

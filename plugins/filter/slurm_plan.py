@@ -36,13 +36,12 @@ plan: "{{ groups['slurm_compute'] | busbar.cluster.slurm_plan(hostvars, declared
 RETURN = r"""
 _value:
   description:
-    - C(problems) is a list of problems as M(busbar.cluster.problem_report) takes them; when it is not empty the rest is left out.
+    - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty the rest is left out.
     - C(config), C(nodes), C(partitions), C(gres) and C(topology) are lists of lines.
   type: dict
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
@@ -60,7 +59,10 @@ from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name 
 )
 from ..module_utils.slurm_problems import slurm_problems  # noqa: TID252
 
-Declared = Mapping[str, Any]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    Declared = Mapping[str, Any]
 
 
 def computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:

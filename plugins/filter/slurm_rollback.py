@@ -26,9 +26,12 @@ _value:
   elements: dict
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..module_utils.slurm_change import rollback_files  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class FilterModule:

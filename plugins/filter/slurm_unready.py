@@ -30,9 +30,12 @@ _value:
   elements: str
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ..module_utils.slurm_change import unready_nodes  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class FilterModule:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from .slurm_limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_value
 
-__all__ = ["QUERIES", "declaration_errors", "parse_state", "plan", "tidy"]
+__all__ = ["QUERIES", "declaration_errors", "parse_state", "plan"]
 
 _QOS_KEYS = {"priority": "Priority", "description": "Description", "flags": "Flags", "preempt": "Preempt"}
+# Lists of names; an empty one is set as such, where everything else is taken away by -1.
+_LISTS = frozenset({"Preempt", "QosLevel"})
 _QOS_FORMAT = ["Name", *_QOS_KEYS.values(), *QOS_LIMITS]
 _ASSOC_FORMAT = ["Account", "User", "Partition", "ParentName", "Fairshare", "DefaultQOS", "QOS", *ASSOCIATION_LIMITS]
 # What is asked of sacctmgr, each answer being lines of fields parted by '|'.
@@ -18,7 +19,8 @@ QUERIES: dict[str, list[str]] = {
     "accounts": ["show", "account", "format=Account,Description,Organization"],
     "users": ["show", "user", "format=User,DefaultAccount,AdminLevel"],
     "qos": ["show", "qos", f"format={','.join(_QOS_FORMAT)}"],
-    "associations": ["show", "associations", "cluster={cluster}", f"format={','.join(_ASSOC_FORMAT)}"],
+    # Without the limits of parents: only what is set at an association itself.
+    "associations": ["show", "associations", "cluster={cluster}", "wopl", f"format={','.join(_ASSOC_FORMAT)}"],
 }
 
 Entry = dict[str, Any]
@@ -39,8 +41,8 @@ def parse_state(answers: dict[str, str]) -> State:
     """Return what accounting holds, from the answers to QUERIES.
 
     Returns:
-        ``clusters`` (list), ``accounts`` and ``qos`` (by name), ``users`` (by name) and ``associations`` (by account and
-        user; user '' is the account itself), each with the keys that `plan` compares.
+        ``clusters`` (list), ``accounts``, ``users`` and ``qos`` (by name), and ``associations`` (by account and user;
+        user '' is the account itself), each with the keys that `plan` compares.
     """
     accounts = {
         row["Account"]: {"description": row["Descr"], "organization": row["Org"]}
@@ -74,7 +76,7 @@ def _shown_limits(row: dict[str, str], known: dict[str, str]) -> dict[str, str]:
 def _qos_from(row: dict[str, str]) -> Entry:
     """Return a row of `show qos` in the form that `plan` compares."""
     return {
-        "Description": row["Description"],
+        "Description": row["Description"].lower(),
         "Priority": row["Priority"] or "0",
         "Flags": _names(row["Flags"]),
         "Preempt": _names(row["Preempt"]),
@@ -96,7 +98,7 @@ def _association_from(row: dict[str, str]) -> Entry:
 def _wanted_qos(item: Entry) -> Entry:
     """Return a declared QOS in the form that `plan` compares."""
     return {
-        "Description": str(item.get("description") or item["name"]),
+        "Description": str(item.get("description") or item["name"]).lower(),
         "Priority": str(item.get("priority") or 0),
         "Flags": _names(item.get("flags")),
         "Preempt": _names(item.get("preempt")),
@@ -109,10 +111,9 @@ def _wanted_association(item: Entry, parent: str) -> Entry:
     wanted: Entry = {"Fairshare": str(item.get("fairshare") or 1)}
     if parent:
         wanted["Parent"] = parent
-    if item.get("default_qos"):
-        wanted["DefaultQOS"] = str(item["default_qos"])
-    if item.get("qos"):
-        wanted["QosLevel"] = _names(item["qos"])
+    if item["name"] != "root" or item.get("qos"):
+        wanted["DefaultQOS"] = str(item.get("default_qos") or "").lower()
+        wanted["QosLevel"] = _names(item.get("qos"))
     return {**wanted, **canonical_limits(item.get("limits") or {}, ASSOCIATION_LIMITS)}
 
 
@@ -123,11 +124,10 @@ def _settings(wanted: Entry, held: Entry | None, limits: dict[str, str]) -> list
     for key, value in wanted.items():
         if present.get(key, "") == value or (held is None and value == ""):
             continue
-        words.append(f"{key}={_assignable(value, present.get(key, ''), tres=limits.get(key) == 'tres')}")
-    for key in limits:
-        if key in present and key not in wanted:
-            words.append(f"{key}={_assignable('', present[key], tres=limits[key] == 'tres')}")
-    return words
+        text = value if key in _LISTS else _assignable(value, present.get(key, ""), tres=limits.get(key) == "tres")
+        words.append(f"{key}={text}")
+    gone = {key: kind for key, kind in limits.items() if key in present and key not in wanted}
+    return words + [f"{key}={_assignable('', present[key], tres=kind == 'tres')}" for key, kind in gone.items()]
 
 
 def _assignable(value: str, present: str, *, tres: bool) -> str:
@@ -301,14 +301,9 @@ def _plan_removal(
     commands = [["delete", "user", "where", f"name={name}"] for name in absent(users) if name in state["users"]]
     gone = [item for item in accounts if item.get("state", "present") == "absent" and item["name"] in state["accounts"]]
     commands += [
-        ["delete", "account", "where", f"name={item['name']}", f"cluster={cluster}"] for item in reversed(_by_parent(gone))
+        ["delete", "account", "where", f"name={item['name']}", f"cluster={cluster}"]
+        for item in reversed(_by_parent(gone))
     ]
     return commands + [
         ["delete", "qos", "where", f"name={name.lower()}"] for name in absent(qos) if name.lower() in state["qos"]
     ]
-
-
-def tidy(state: State) -> str:
-    """Return the state as sorted JSON, for a diff."""
-    associations = {"/".join(filter(None, key)): value for key, value in state["associations"].items()}
-    return json.dumps({**state, "associations": associations}, indent=2, sort_keys=True) + "\n"

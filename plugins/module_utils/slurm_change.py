@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["change_action", "changed_keys", "parse_config", "release", "rollback_files", "unready_nodes"]
 
-# `scontrol reconfigure` starts a new slurmctld beside the old one since this release; before, it re-read some keys only.
+# Since this release `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
 FORKING = (23, 11)
 # What even the new kind of reconfigure cannot change: sockets, authentication, where the state lies, and the unit.
 ALWAYS_RESTART = frozenset(

@@ -134,7 +134,8 @@ def profile_of(node: Node, catalogue: Catalogue) -> Profile:
     """
     found = catalogue.get(node["hardware"]) if node["hardware"] else None
     if found is None:
-        message = f"{node['name']}: hardware {node['hardware']!r} is not in the catalogue; known: {', '.join(sorted(catalogue))}"
+        known = ", ".join(sorted(catalogue))
+        message = f"{node['name']}: hardware {node['hardware']!r} is not in the catalogue; known: {known}"
         raise ValueError(message)
     return found
 
@@ -266,7 +267,11 @@ def partition_lines(
 
 
 def topology_lines(topology: Mapping[str, Any]) -> list[str]:
-    """Return the lines of topology.conf: `switches` (name, nodes or switches), or `blocks` (name, nodes) and `block_sizes`.
+    """Return the lines of topology.conf.
+
+    Args:
+        topology: ``switches`` (``name``, ``nodes`` or ``switches``), or ``blocks`` (``name``, ``nodes``) and
+            ``block_sizes``.
 
     Raises:
         ValueError: an entry has neither nodes nor switches.
@@ -278,7 +283,8 @@ def topology_lines(topology: Mapping[str, Any]) -> list[str]:
         if not said:
             message = f"slurm_topology.switches[{switch.get('name')}]: names neither nodes nor switches"
             raise ValueError(message)
-        lines.append(f"SwitchName={switch['name']} {' '.join(config_lines(merge_config(said, switch.get('params') or {})))}")
+        said = merge_config(said, switch.get("params") or {})
+        lines.append(f"SwitchName={switch['name']} {' '.join(config_lines(said))}")
     for block in topology.get("blocks") or []:
         said = merge_config({"Nodes": block["nodes"]}, block.get("params") or {})
         lines.append(f"BlockName={block['name']} {' '.join(config_lines(said))}")

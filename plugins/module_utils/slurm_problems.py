@@ -98,7 +98,8 @@ def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
         problems.append(make_problem([], "slurm_config.SlurmctldParameters", problem, remedy))
     for key, option in (("clustername", "slurm_cluster_name"), ("statesavelocation", "slurm_state_directory")):
         if key in merged:
-            problems.append(make_problem([], f"slurm_config.{key}", f"is an option of its own: {option}", f"set {option}"))
+            problem = f"is an option of its own: {option}"
+            problems.append(make_problem([], f"slurm_config.{key}", problem, f"set {option}"))
     return problems
 
 
@@ -127,7 +128,7 @@ def _accounting_problems(
     accounting: Mapping[str, Sequence[Mapping[str, Any]]], databases: Sequence[str]
 ) -> list[Problem]:
     """Return problems of accounts, users and QOS."""
-    declared = {kind: list(accounting.get(kind) or []) for kind in ("accounts", "users", "qos")}
+    declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
     if any(declared.values()) and not databases:
         problem = "are declared, but no host runs the accounting database"
         remedy = "put a host into the group slurm_database"

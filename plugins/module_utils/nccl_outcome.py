@@ -107,6 +107,8 @@ def missing_parts(run: Run) -> list[str]:
         missing.append(f"{run['seen']['broken_rows']} row(s) are incomplete")
     if run["seen"].get("cut"):
         missing.append("the file ends in the middle")
+    if run["seen"]["named"] and run["seen"]["start"] is None:
+        missing.append("the nThread line is missing")
     missing += _missing_halves(run) + _missing_rows(run) + _missing_ranks(run)
     if _average_contradicts(run):
         missing.append("the printed average does not follow from the rows: rows are missing")

@@ -54,6 +54,7 @@ def new_run() -> Run:
             "rank_lines": {},
             "groups": [],
             "repeated_ranks": 0,
+            "named": False,
             "devices": False,
             "elided": False,
             "placeholders": False,
@@ -113,7 +114,7 @@ class _Parser:
             return
         row, self.row = self.row, None
         seen = self.run["seen"]
-        if any(cell.value is None and cell.text.startswith("X") for cell in row.cells):
+        if any(cell.value is None and "X" in cell.text for cell in row.cells):
             seen["placeholders"] = True
             return
         problems: list[str] = []
@@ -191,6 +192,7 @@ class _Parser:
         if self.run["seen"]["start"] or self._has_table:
             self._next_run()
         self._begin()
+        self.run["seen"]["named"] = True
 
     def _named(self, line: str) -> bool:
         """Take the name of the program from "Collective test starting: NAME" or "concluded: NAME"."""

@@ -59,7 +59,7 @@ PROGRAMS = "all_reduce|all_gather|broadcast|reduce_scatter|reduce|alltoallv|allt
 PROGRAM = re.compile(rf"(?<![A-Za-z0-9_])({PROGRAMS})_perf(?![A-Za-z0-9])")
 RANK = re.compile(
     r"\bRank\s+(?P<rank>\d+)(?:\s+Group\s+(?P<group>\d+))?(?:\s+Pid\s+(?P<pid>\d+))?\s+on\s+(?P<host>\S+)"
-    r"\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<name>.*?)(?=\s*(?:\.\.\.|\#\s+Rank|\d*:?\s*$))"
+    r"\s+device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<name>.*?)(?=\s*(?:\.\.\.|\#\s+Rank|\s*$))"
 )
 HEAD = re.compile(r"^\s*#?\s*(?P<columns>(?:size|bytes)\s+(?:count|N)\s+type\b.*?\b(?:cpu)?time\b.*\bbusbw\b.*)$")
 ROW = re.compile(rf"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{TYPES})(?=\s|$)(?P<rest>.*)$")
@@ -83,7 +83,7 @@ FAILURE = re.compile(
     re.VERBOSE,
 )
 
-_CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|X+(?:\.X*)?")
+_CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|\d*X[\dX.]*")
 _GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z])")
 _MAX_INT_DIGITS = 30
 
@@ -139,7 +139,7 @@ def read_cell(token: str) -> Cell | None:
             return None
         digits = glued.group()
         return Cell(token, 0.0 if digits.startswith("0") else float(digits[:_MAX_INT_DIGITS]), whole=False)
-    if match.group() == "N/A" or token.startswith("X"):
+    if match.group() == "N/A" or "X" in token:
         return Cell(token, None, whole=True)
     try:
         return Cell(token, float(token), whole=True)

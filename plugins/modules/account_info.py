@@ -67,39 +67,18 @@ visudo:
   type: bool
 """
 
-import contextlib
-import grp
 import os
-import pwd
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.accounts import password_digest  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252
 
-
-def known_users(names: list[str], uids: list[int]) -> dict[str, pwd.struct_passwd]:
-    """Return the users of these names and numbers that the host knows."""
-    known = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_name in names or entry.pw_uid in uids}
-    for name in names:
-        with contextlib.suppress(KeyError):
-            known.setdefault(name, pwd.getpwnam(name))
-    for uid in uids:
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwuid(uid)
-            known.setdefault(entry.pw_name, entry)
-    return known
-
-
-def known_groups(gids: list[int]) -> list[grp.struct_group]:
-    """Return the groups that the host lists, and those of these numbers."""
-    known = {entry.gr_name: entry for entry in grp.getgrall()}
-    for gid in gids:
-        with contextlib.suppress(KeyError):
-            entry = grp.getgrgid(gid)
-            known.setdefault(entry.gr_name, entry)
-    return list(known.values())
+if TYPE_CHECKING:
+    import grp
+    import pwd
 
 
 def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
@@ -147,7 +126,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     keys = Path(module.params["key_directory"])
-    groups = known_groups(module.params["gids"])
+    groups = list(known_groups([], module.params["gids"]).values())
     digests = shadow_digests()
     users = known_users(module.params["users"], module.params["uids"])
     module.exit_json(

@@ -58,7 +58,9 @@ class PlainDisplay:
 
     def finished(self, task: TaskState, seconds: float) -> None:
         """Say how the task went."""
-        self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}".rstrip())
+        self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}")
+        for message in task.messages:
+            self.line(f"{'':8}  {message}")
 
 
 class _Elapsed(ProgressColumn):
@@ -123,7 +125,9 @@ class LiveDisplay:
         if task.noteworthy:
             colour = "red" if task.counts.keys() & {"failed", "unreachable"} else "yellow"
             text = f"{duration(seconds):>8}  {task.name}  {_counts(task)}"
-            self._console.print(text, style=colour, markup=False, highlight=False)
+            self._console.print(text, style="" if task.messages else colour, markup=False, highlight=False)
+            for message in task.messages:
+                self.line(f"{'':8}  {message}")
 
 
 def make_display() -> PlainDisplay | LiveDisplay:

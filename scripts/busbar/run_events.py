@@ -34,12 +34,14 @@ class TaskState:
         started: seconds of the monotonic clock.
         hosts: number of hosts it will run on, 0 when not known.
         counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
+        messages: what the play itself has to say (debug), each text once.
     """
 
     name: str
     started: float
     hosts: int = 0
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    messages: dict[str, None] = dataclasses.field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -49,7 +51,7 @@ class TaskState:
     @property
     def noteworthy(self) -> bool:
         """Whether it changed anything or went wrong."""
-        return bool(self.counts.keys() - {"ok", "skipped"})
+        return bool(self.messages or self.counts.keys() - {"ok", "skipped"})
 
 
 @dataclasses.dataclass
@@ -179,9 +181,17 @@ class Run:
         elif result == "ok" and (found.get("changed") or ("censored" in found and "changed: [" in stdout)):
             result = "changed"
         self.task.counts[result] = self.task.counts.get(result, 0) + 1
+        if result == "ok" and data.get("resolved_action") == "ansible.builtin.debug":
+            self._say(found.get("msg"))
         if result in {"failed", "unreachable"}:
             self._failure(result, data, failure_message(found) or stdout[:_LONGEST])
         self._display.host(self.task)
+
+    def _say(self, message: object) -> None:
+        """Keep a message of the play for the display."""
+        lines = message if isinstance(message, list) else str(message or "").splitlines()
+        if self.task is not None and len(self.task.messages) < _MOST_ERRORS:
+            self.task.messages.update(dict.fromkeys(str(line)[:_LONGEST] for line in lines))
 
     def _failure(self, kind: str, data: dict[str, Any], message: str) -> None:
         """Add a host to the failure with the same cause."""

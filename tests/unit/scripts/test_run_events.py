@@ -64,6 +64,13 @@ def test_one_line_per_task_with_all_results() -> None:
     assert run.recap.splitlines() == ["PLAY RECAP ***", "ctl : ok=1 changed=1 failed=0"]
 
 
+def test_messages_of_the_play_are_shown_once() -> None:
+    said = {"msg": ["cluster: PASS", "report: /x"]}
+    events = [result("runner_on_ok", host, said, resolved_action="ansible.builtin.debug") for host in ("gpu1", "gpu2")]
+    lines = follow(start("Say"), *events, stats())[1]
+    assert lines == ["   1.0 s  slurm : Say  ok=2", "          cluster: PASS", "          report: /x"]
+
+
 def test_what_asks_no_host_is_no_task() -> None:
     run, lines = follow(start("Flush"), start("Flush"), stats())
     assert (run.tasks, lines) == (0, [])

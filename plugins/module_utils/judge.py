@@ -20,7 +20,7 @@ PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 
-# A message must be on the way for a millisecond at the floor's rate, or the figure tells of latency and not of
+# A message must be on the way for a millisecond, or a low figure tells of latency and not of
 # bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
 _STEADY = 0.10
@@ -267,7 +267,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], measured: float, size
     if low > 0 and (high - low) / high > _STEADY:
         answer.findings.append(f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s")
     if high < floor:
-        if floor > 0 and size / (floor * _GB) < _SATURATED_S:
+        if high > 0 and size / (high * _GB) < _SATURATED_S:
             answer.reason = f"{said}; the largest message is too small to reach the plateau"
         else:
             answer.verdict, answer.reason = FAIL, f"too slow: {said}"

@@ -1,3 +1,5 @@
+"""Outputs whole, wrapped, cut and wrong."""
+
 from __future__ import annotations
 
 import json
@@ -79,12 +81,29 @@ def _each(text: str, change: str) -> str:
         _each(WHOLE, "    "),
         WHOLE.replace("\n", "\r\n"),
         _each(WHOLE, "\x1b[32m"),
-        WHOLE.replace("-1  ", "-1gpu1:77:77 [0] NCCL INFO Channel 00/0 : 7[3] -> 0[0] [receive] via NET/IB/2/GDRDMA\n   ", 1),
+        WHOLE.replace(
+            "-1  ", "-1gpu1:77:77 [0] NCCL INFO Channel 00/0 : 7[3] -> 0[0] [receive] via NET/IB/2/GDRDMA\n   ", 1
+        ),
         WHOLE.replace("-1  ", "-138dcf168f605:1375:1375 [0] NCCL INFO comm 0x55\nanother line\n  ", 1),
         re.sub(r"      0\n", "      038dcf168f605:1375:1375 [0] NCCL INFO done\n", WHOLE, count=1),
-        "".join(f"gpu1:1:1 [{n}] NCCL INFO noise {n}\n{line}" for n, line in enumerate(WHOLE.splitlines(keepends=True))),
+        "".join(
+            f"gpu1:1:1 [{n}] NCCL INFO noise {n}\n{line}" for n, line in enumerate(WHOLE.splitlines(keepends=True))
+        ),
     ],
-    ids=["srun", "srun padded", "mpirun", "indented mpirun", "compose", "indent", "crlf", "colour", "split", "digits", "glued", "noise"],
+    ids=[
+        "srun",
+        "srun padded",
+        "mpirun",
+        "indented mpirun",
+        "compose",
+        "indent",
+        "crlf",
+        "colour",
+        "split",
+        "digits",
+        "glued",
+        "noise",
+    ],
 )
 def test_what_stands_around_the_table_changes_nothing(text: str) -> None:
     run, plain = one(text), one(WHOLE)
@@ -102,7 +121,10 @@ def test_what_stands_around_the_table_changes_nothing(text: str) -> None:
         (WHOLE[: WHOLE.index("NCCL version")], "hung"),
         (WHOLE[: WHOLE.index("# Out of")], "truncated"),
         (WHOLE[: WHOLE.index("# Out of")] + "gpu1: Test NCCL failure common.cu:393 'unhandled'\n", "crashed"),
-        (WHOLE[: WHOLE.index("NCCL version")] + "slurmstepd: error: *** STEP 1.0 ON gpu1 CANCELLED AT x ***\n", "crashed"),
+        (
+            WHOLE[: WHOLE.index("NCCL version")] + "slurmstepd: error: *** STEP 1.0 ON gpu1 CANCELLED AT x ***\n",
+            "crashed",
+        ),
         (WHOLE.replace("values : 0 OK", "values : 4 FAILED"), "wrong-results"),
         (WHOLE.replace("       0\n", "       3\n", 1), "wrong-results"),
         (re.sub(r"\d{3}\.\d\d ", "XXX.XX ", WHOLE), "template"),
@@ -228,9 +250,14 @@ PARTS.append((WHOLE.index("# Out of"), WHOLE.index("# Avg")))
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     st.sampled_from(PARTS),
-    st.lists(st.tuples(st.integers(0, len(WHOLE)), st.sampled_from(["\x00", "\r\n", "0: ", "gpu1:1:1 NCCL INFO x\n"])), max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, len(WHOLE)), st.sampled_from(["\x00", "\r\n", "0: ", "gpu1:1:1 NCCL INFO x\n"])),
+        max_size=4,
+    ),
 )
-def test_no_output_without_a_row_a_rank_or_its_footer_is_ok(part: tuple[int, int], noise: list[tuple[int, str]]) -> None:
+def test_no_output_without_a_row_a_rank_or_its_footer_is_ok(
+    part: tuple[int, int], noise: list[tuple[int, str]]
+) -> None:
     text = WHOLE[: part[0]] + WHOLE[part[1] :]
     for at, what in noise:
         text = text[:at] + what + text[at:]

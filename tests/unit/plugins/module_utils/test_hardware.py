@@ -1,0 +1,79 @@
+"""The catalogue and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware import hardware_problems, hardware_warnings
+
+CATALOGUE = yaml.safe_load((Path(__file__).parents[4] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+WANTED = set(
+    "dgx1 dgx2 c4140_v100 dgx_a100 hgx_a100 rudra_a100_pcie dgx_h100 hgx_h100 dgx_h200 dgx_b200 gb200_nvl72 gb300 l40s "  # noqa: SIM905
+    "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu".split()
+)
+
+
+def test_the_catalogue_is_sound() -> None:
+    assert set(CATALOGUE) >= WANTED
+    assert hardware_problems(CATALOGUE) == []
+    assert hardware_warnings(CATALOGUE) == []
+
+
+def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value
+    catalogue = {name: copy.deepcopy(CATALOGUE[name])}
+    *way, last = path.split(".")
+    place = catalogue[name]
+    for key in way:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "words"),
+    [
+        ("dgx_h100", "sockets", 0, "hardware dgx_h100: sockets: must be a whole number"),
+        ("dgx_h100", "memory_mb", "2 TB", "memory_mb"),
+        ("dgx_h100", "memory_mb", None, "memory_mb"),
+        ("dgx_h100", "colour", "green", "colour: unknown key"),
+        ("dgx_h100", "gpu.count", True, "gpu.count"),
+        ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type"),
+        ("dgx_h100", "nics", [], "nics"),
+        ("dgx_h100", "nics", [{"count": 1}], "nics[0]"),
+        ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", None, "floor_gbs"),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
+        ("dgx_h100", "busbw.between_planets", {}, "unknown scope"),
+        # Thresholds that somebody publishes and no node can reach.
+        ("dgx_h100", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 800, "source": "x"}, "no hardware reaches"),
+        ("dgx_b200", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 900, "source": "x"}, "no hardware reaches"),
+        ("hgx_a100", "busbw.intra_node", {"limit_gbs": 400, "floor_gbs": 350, "source": "x"}, "no hardware reaches"),
+        (
+            "rtx_3060_desktop",
+            "busbw.inter_node",
+            {"limit_gbs": 1, "floor_gbs": 0.5, "source": "x"},
+            "no hardware reaches",
+        ),
+        ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
+    problems = hardware_problems(changed(name, path, value))
+    assert any(words in problem for problem in problems), problems
+    assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
+
+
+@pytest.mark.parametrize("catalogue", [None, [], "dgx", {"dgx": None}, {"dgx": []}, {3: {}}])
+def test_what_is_no_catalogue_is_refused(catalogue: object) -> None:
+    assert hardware_problems(catalogue)
+
+
+def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
+    assert "under half" in hardware_warnings(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]

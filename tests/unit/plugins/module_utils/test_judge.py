@@ -1,0 +1,137 @@
+"""Verdicts, in the order in which they are reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, worst
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import parse_text
+
+ROOT = Path(__file__).parents[4]
+CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+H100 = CATALOGUE["dgx_h100"]
+WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
+SEED = ROOT.parent / "shared/seeds/001_df0eff65af7a84aa.txt"
+
+
+def scaled(share: float) -> str:
+    """The output with all bandwidths at a share of the figures."""
+
+    def row(match: re.Match[str]) -> str:
+        return re.sub(r"\d+\.\d\d", lambda m: f"{float(m.group()) * share:.2f}", match.group())
+
+    text = re.sub(r"^ *\d+ +\d+ +float.*$", row, WHOLE, flags=re.MULTILINE)
+    return text.replace("334.125", f"{334.125 * share:.6g}")
+
+
+def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of Asked
+    return judge(parse_text(text)["runs"], profile, Asked(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
+
+
+def test_a_good_run_passes_with_all_keys() -> None:
+    found = verdict(WHOLE)
+    assert set(found) == {"verdict", "reason", "measured_busbw", "at_size", "floor", "ceiling", "source", "findings"}
+    assert (found["verdict"], found["measured_busbw"], found["at_size"], found["floor"]) == (
+        PASS,
+        350.0,
+        8 << 30,
+        300.0,
+    )
+    assert found["source"]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "wanted", "words"),
+    [
+        (scaled(0.5), {}, FAIL, "too slow: 175 GB/s at 8 GiB, floor 300"),
+        (scaled(0.5), {"floor": 100.0}, PASS, "floor 100"),
+        (scaled(3), {}, INCONCLUSIVE, "cannot be"),
+        (WHOLE, {"nodes": 3}, INCONCLUSIVE, "16 ranks took part and not 24"),
+        (WHOLE, {"nodes": 4, "ranks": 16}, INCONCLUSIVE, "2 nodes took part and not 4"),
+        (WHOLE, {"hosts": ("gpu1", "gpu3")}, INCONCLUSIVE, "did not take part: gpu3"),
+        (WHOLE[: WHOLE.index("# Out of")], {}, INCONCLUSIVE, "not whole"),
+        (WHOLE[: WHOLE.index("NCCL version")], {}, INCONCLUSIVE, "hung"),
+        ("", {}, INCONCLUSIVE, "no output"),
+        ("srun: error: gpu1: task 0: Killed\n", {}, INCONCLUSIVE, "did not start"),
+        (WHOLE.replace("       0\n", "       3\n", 1), {}, FAIL, "sums are wrong: 3 wrong element"),
+        (WHOLE.replace("values : 0 OK", "values : 4 FAILED"), {"nodes": 9}, FAIL, "4 measurement(s) out of bounds"),
+        (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {}, INCONCLUSIVE, "not checked"),
+        (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {"allow_unchecked": True}, PASS, ""),
+        (
+            re.sub(r"^# +Rank.*\n|^# Using.*\n", "", WHOLE, flags=re.MULTILINE),
+            {},
+            INCONCLUSIVE,
+            "rank lines are missing",
+        ),
+        (
+            re.sub(r"^# +Rank.*\n|^# Using.*\n", "", WHOLE, flags=re.MULTILINE),
+            {"allow_missing_ranks": True},
+            PASS,
+            "",
+        ),
+        (WHOLE + scaled(0.5), {}, INCONCLUSIVE, "not steady around the floor"),
+        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "no floor is known"),
+    ],
+)
+def test_verdicts(text: str, asked: dict[str, Any], wanted: str, words: str) -> None:
+    found = verdict(text, **asked)
+    assert found["verdict"] == wanted, found
+    assert words in found["reason"]
+
+
+def test_unknown_hardware_is_inconclusive_unless_a_floor_is_given() -> None:
+    assert verdict(WHOLE, None, hardware="nope")["verdict"] == INCONCLUSIVE
+    assert "unknown hardware 'nope'" in verdict(WHOLE, None, hardware="nope")["reason"]
+    assert verdict(WHOLE, None, hardware="nope", floor=300.0)["verdict"] == PASS
+
+
+def test_a_message_too_small_for_the_plateau_is_no_fail() -> None:
+    small = WHOLE
+    for power in range(4):
+        small = small.replace(f" {1 << 30 + power} ", f" {1 << 17 + power} ")
+    small = small.replace("minBytes 1073741824 maxBytes 8589934592", "minBytes 131072 maxBytes 1048576")
+    found = verdict(small, floor=400.0)
+    assert (found["verdict"], found["at_size"]) == (INCONCLUSIVE, 1 << 20)
+    assert "too small" in found["reason"]
+
+
+def test_what_is_above_the_wire_is_flagged() -> None:
+    found = verdict(scaled(1.3))
+    assert found["verdict"] == PASS
+    assert any("above what a ring can carry" in finding for finding in found["findings"])
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("NCCL INFO Using network Socket", "InfiniBand not used (NET/Socket)"),
+        ("NCCL INFO Channel 00/0 : 7[3] -> 0[0] [receive] via NET/IB/0", "GPUDirect RDMA off"),
+        ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "wrong number of NICs"),
+        ("NCCL INFO NVLS multicast support is not available on dev 0", "NVLS not in use"),
+    ],
+)
+def test_nccls_own_lines_name_the_cause(line: str, finding: str) -> None:
+    at = WHOLE.index("NCCL version")
+    found = verdict(f"{WHOLE[:at]}gpu1:1:1 [0] {line}\n{WHOLE[at:]}")
+    assert any(finding in said for said in found["findings"]), found
+
+
+def test_the_weakest_verdict_stands() -> None:
+    assert worst([PASS, INCONCLUSIVE, FAIL]) == FAIL
+    assert worst([PASS, INCONCLUSIVE]) == INCONCLUSIVE
+    assert worst([PASS]) == PASS
+    assert worst([]) == INCONCLUSIVE
+
+
+@pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")
+def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
+    found = judge(
+        parse_text(SEED.read_text())["runs"],
+        CATALOGUE["dgx2"],
+        Asked(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
+    )
+    assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)

@@ -1,0 +1,156 @@
+"""Plan and report of a validation."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
+    fold,
+    input_problems,
+    node_list,
+    plan,
+    report,
+    summary_lines,
+)
+
+ROOT = Path(__file__).parents[4]
+CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()
+OPTIONS: dict[str, Any] = {
+    "backend": "mpi",
+    "nodes": ["gpu1", "gpu2"],
+    "partners": 0,
+    "pool": ["gpu1", "gpu2", "gpu3"],
+    "hardware": {"gpu1": "sandbox_gpu", "gpu2": "sandbox_gpu", "gpu3": "dgx_h100"},
+    "catalogue": CATALOGUE,
+    "stages": ["cluster"],
+    "binary": "",
+    "image": "",
+    "mpi_ranks_per_node": 1,
+    "min_bytes": "1M",
+    "max_bytes": "16M",
+    "step_factor": 4,
+    "iterations": 20,
+    "floor_gbs": 0,
+    "allow_unchecked": False,
+    "sbatch_arguments": [],
+    "script": "#!/bin/bash\n",
+    "output": "/var/log/x-%j.out",
+    "cluster": "test",
+    "started": "2026-11-20T00:00:00Z",
+}
+ENTRY: dict[str, Any] = {
+    "name": "cluster",
+    "nodes": ["gpu1", "gpu2"],
+    "partners": [],
+    "left_out": {},
+    "job_id": "7",
+    "state": "COMPLETED",
+    "reason": "None",
+    "exit_code": "0:0",
+    "batch_host": "gpu1",
+    "output": "/var/log/x-7.out",
+    "seconds": 2.0,
+    "problem": "",
+}
+
+
+def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+    chosen = {**OPTIONS, **options}
+    result = {"tests": [{**ENTRY, **(entry or {})}], "node_reasons": []}
+    return report(chosen, plan(chosen), result, [text])
+
+
+def test_lists_of_nodes() -> None:
+    assert node_list("gpu[17-19],a") == ["a", "gpu17", "gpu18", "gpu19"]
+    assert fold(["gpu1", "gpu2"]) == "gpu[1-2]"
+    with pytest.raises(ValueError, match="no list of nodes"):
+        node_list("gpu[1-")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backend": "tcp"}, "nccl_validation_backend"),
+        ({"backend": "nccl"}, "needs nccl_validation_binary"),
+        ({"stages": ["world"]}, "nccl_validation_stages"),
+        ({"min_bytes": "1X"}, "nccl_validation_min_bytes: '1X' is no size"),
+        ({"max_bytes": ""}, "nccl_validation_max_bytes"),
+        ({"min_bytes": "32M"}, "above nccl_validation_max_bytes"),
+        ({"step_factor": 1}, "nccl_validation_step_factor"),
+        ({"iterations": 0}, "nccl_validation_iterations"),
+        ({"nodes": "gpu[1-"}, "nccl_validation_nodes"),
+        ({"nodes": []}, "names no node"),
+        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not among the compute nodes (gpu[1-3])"),
+    ],
+)
+def test_input_problems(change: dict[str, Any], words: str) -> None:
+    problems = input_problems({**OPTIONS, **change})
+    assert any(words in problem for problem in problems), problems
+
+
+def test_an_impossible_floor_is_refused_before_any_job() -> None:
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["dgx_h100"]["busbw"]["inter_node"].update(floor_gbs=800, limit_gbs=900)
+    assert "no hardware reaches" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
+
+
+def test_plan_of_the_whole_and_of_each_node() -> None:
+    tests = plan({**OPTIONS, "stages": ["node", "cluster"], "nodes": "gpu3", "partners": 1})
+    assert [test["name"] for test in tests] == ["node-gpu3", "cluster"]
+    assert [test["ranks_per_node"] for test in tests] == [2, 1]
+    assert tests[1]["job"]["candidates"] == ["gpu1", "gpu2"]
+    assert tests[1]["job"]["minimum"] == 2
+
+
+def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
+    options = {**OPTIONS, "backend": "nccl", "image": "x", "nodes": ["gpu1", "gpu3"]}
+    assert plan(options)[0]["ranks_per_node"] == 2
+    assert "--gpus-per-node=2" in plan(options)[0]["job"]["arguments"]
+
+
+def test_a_good_run() -> None:
+    found = judged()
+    assert (found["schema"], found["verdict"]) == (1, "PASS")
+    assert found["tests"][0]["verdict"] == "PASS"
+    assert found["tests"][0]["floor"] == 0.03
+    assert summary_lines(found)[0].startswith("PASS  cluster on gpu[1-2], 2 ranks: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "options", "verdict", "words"),
+    [
+        (None, {}, {}, "INCONCLUSIVE", "could not be fetched from gpu1"),
+        (MPI, {"problem": "did not end within 5 s and was cancelled"}, {}, "INCONCLUSIVE", "did not end"),
+        (MPI, {"state": "FAILED", "exit_code": "1:0"}, {}, "INCONCLUSIVE", "the job ended as FAILED"),
+        (MPI, {"left_out": {"gpu3": "down"}}, {}, "INCONCLUSIVE", "not tested: gpu3 (down)"),
+        (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part and not 3"),
+        (MPI, {}, {"floor_gbs": 50.0}, "FAIL", "too slow"),
+        (MPI, {}, {"hardware": {}}, "INCONCLUSIVE", "no hardware"),
+        (MPI, {}, {"hardware": {"gpu1": "x", "gpu2": "x"}}, "INCONCLUSIVE", "unknown hardware 'x'"),
+        (MPI, {}, {"hardware": {"gpu1": "dgx_h100", "gpu2": "dgx_h100"}}, "INCONCLUSIVE", "no floor"),
+        (
+            MPI.replace("       0\n", "       1\n", 1).replace("0 OK", "1 FAILED"),
+            {"state": "FAILED"},
+            {},
+            "FAIL",
+            "sums are wrong",
+        ),
+    ],
+)
+def test_what_is_not_a_pass(
+    text: str | None, entry: dict[str, Any], options: dict[str, Any], verdict: str, words: str
+) -> None:
+    found = judged(text, entry, **options)
+    assert found["verdict"] == verdict
+    assert words in found["reason"]
+
+
+def test_tests_that_could_not_be_run_are_inconclusive() -> None:
+    found = report(OPTIONS, plan(OPTIONS), {"unreachable": True, "msg": "no route"}, [])
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "no route" in found["reason"]

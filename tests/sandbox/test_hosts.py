@@ -1,0 +1,90 @@
+"""Names, time and limits, as users and daemons see them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+KERNEL_FILES = "/etc/security/limits.d/80-busbar.conf /etc/sysctl.d/80-busbar.conf"
+
+
+def _nodes(sandbox: Cluster) -> list[str]:
+    return ["ctl", "login", *sandbox.compute]
+
+
+def test_every_node_finds_every_other_by_one_address(sandbox: Cluster) -> None:
+    answers = {
+        node: sandbox.exec(node, f"getent ahostsv4 {' '.join(_nodes(sandbox))} | awk '{{print $1}}' | sort -u").stdout
+        for node in _nodes(sandbox)
+    }
+    assert len(set(answers.values())) == 1
+    assert len(answers["ctl"].split()) == len(_nodes(sandbox))
+
+
+def test_no_name_leads_to_loopback(sandbox: Cluster) -> None:
+    for node in _nodes(sandbox):
+        assert sandbox.exec(node, "hostname").stdout.strip() == node
+        assert "127." not in sandbox.exec(node, f"getent hosts {node}").stdout
+        assert "127.0.1.1" not in sandbox.exec(node, "cat /etc/hosts").stdout
+
+
+def test_a_lost_block_comes_back_and_a_stale_name_goes(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    before = sandbox.exec(node, "cat /etc/hosts").stdout
+    # In place, for in a container the file may be a bind mount.
+    sandbox.exec(
+        node, f"printf '127.0.0.1 localhost\\n::1 localhost\\n127.0.1.1 {node}\\n192.0.2.1 ctl\\n' > /etc/hosts"
+    )
+    done = sandbox.playbook("base.yml", "--limit", node, "--tags", "hosts")
+    assert done.returncode == 0, done.stdout + done.stderr
+    after = sandbox.exec(node, "cat /etc/hosts").stdout
+    assert "192.0.2.1" not in after
+    assert after[after.index("# BEGIN busbar") :] == before[before.index("# BEGIN busbar") :]
+
+
+def test_clients_follow_the_site_source_and_nobody_else(sandbox: Cluster) -> None:
+    address = sandbox.exec("ctl", "getent ahostsv4 ctl | awk 'NR==1 {print $1}'").stdout.strip()
+    for node in ["login", *sandbox.compute]:
+        sandbox.exec(node, "chronyc waitsync 30 0.5 0 1", timeout=40)
+        sources = sandbox.exec(node, "chronyc -n sources | tail -n +3").stdout.splitlines()
+        assert [line.split()[:2] for line in sources] == [["^*", address]]
+
+
+def test_the_site_source_serves_its_own_clock(sandbox: Cluster) -> None:
+    tracking = sandbox.exec("ctl", "chronyc -n tracking").stdout
+    assert "Stratum         : 10" in tracking
+
+
+def test_chrony_runs_and_comes_back_after_a_boot(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    assert sandbox.host(node).service("chrony").is_running
+    assert sandbox.host(node).service("chrony").is_enabled
+
+
+@pytest.fixture
+def kernel_node(sandbox: Cluster) -> Iterator[str]:
+    """A node whose limits and kernel settings a test may write; they are removed in the end."""
+    node = sandbox.compute[0]
+    yield node
+    sandbox.exec(node, f"rm -f {KERNEL_FILES}")
+
+
+def test_limits_and_kernel_settings_are_written_where_asked(sandbox: Cluster, kernel_node: str) -> None:
+    limits = "[{domain: '*', type: soft, item: nofile, value: 8000}]"
+    extra = f"{{hosts_kernel_managed: true, hosts_sysctl_apply: false, hosts_limits: {limits}}}"
+    done = sandbox.playbook("base.yml", "--limit", kernel_node, "--tags", "hosts", "-e", extra)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sandbox.exec(kernel_node, "ulimit -Sn", user="alice").stdout.strip() == "8000"
+    settings = sandbox.exec(kernel_node, "cat /etc/sysctl.d/80-busbar.conf").stdout
+    assert "net.core.rmem_max = 268435456" in settings
+
+
+def test_nothing_of_the_kernel_is_written_in_a_container(sandbox: Cluster) -> None:
+    for node in ("ctl", "login"):
+        assert sandbox.exec(node, f"ls {KERNEL_FILES}", check=False).stdout == ""

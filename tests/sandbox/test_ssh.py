@@ -1,0 +1,254 @@
+"""SSH: from node to node without a question, closed to hosts outside, rotated, and first contact."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
+SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+PASSWORD = "correct horse battery staple"  # noqa: S105 - of a user who lives for one test
+
+
+def _nodes(sandbox: Cluster) -> list[str]:
+    return ["ctl", "login", *sandbox.compute]
+
+
+def _address(sandbox: Cluster, node: str) -> str:
+    return sandbox.exec("ctl", f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
+
+
+def _everybody_reaches_everybody(sandbox: Cluster) -> None:
+    for node in _nodes(sandbox):
+        others = [other for other in _nodes(sandbox) if other != node]
+        script = "; ".join(f"{SSH} {other} hostname" for other in others)
+        assert sandbox.exec(node, script, user="alice").stdout.split() == others
+
+
+def test_a_user_goes_from_node_to_node_without_a_question(sandbox: Cluster) -> None:
+    _everybody_reaches_everybody(sandbox)
+
+
+def test_it_works_by_address_too(sandbox: Cluster) -> None:
+    address = _address(sandbox, "ctl")
+    assert sandbox.exec("login", f"{SSH} {address} whoami", user="bob").stdout.strip() == "bob"
+
+
+def test_no_user_has_a_key_or_a_record_of_hosts(sandbox: Cluster) -> None:
+    for node in _nodes(sandbox):
+        assert sandbox.exec(node, "ls -A ~/.ssh 2>/dev/null", user="alice", check=False).stdout == ""
+
+
+@pytest.mark.parametrize("user", ["root", "admin"])
+def test_who_may_do_everything_needs_a_key(sandbox: Cluster, user: str) -> None:
+    done = sandbox.exec("login", f"{SSH} ctl true", user=user, check=False)
+    assert done.returncode == 255
+    assert "Permission denied" in done.stderr
+
+
+def test_a_user_cannot_become_another_on_the_way(sandbox: Cluster) -> None:
+    done = sandbox.exec("login", f"{SSH} bob@ctl true", user="alice", check=False)
+    assert done.returncode == 255
+    assert "Permission denied" in done.stderr
+
+
+def _from_outside(sandbox: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
+    """Try to log in as alice from this machine, which is in no list of the cluster."""
+    known = sandbox.state / "secrets" / "known_hosts"
+    fixed = ["-F", "none", "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={known}", "-o", "IdentityAgent=none"]
+    command = ["ssh", *fixed, *options, f"alice@{_address(sandbox, 'ctl')}", "true"]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+
+
+def test_a_host_outside_is_refused(sandbox: Cluster) -> None:
+    options = ["-o", "HostbasedAuthentication=yes", "-o", "EnableSSHKeysign=yes", "-o", "IdentityFile=none"]
+    done = _from_outside(sandbox, *options, "-o", "PreferredAuthentications=hostbased,publickey")
+    assert done.returncode == 255
+    assert "Permission denied" in done.stderr
+
+
+def test_a_host_that_shows_a_key_without_certificate_is_refused(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    sandbox.exec(node, f"mv {CERTIFICATE} /root/cert && systemctl restart ssh")
+    try:
+        out = sandbox.exec("login", f"{SSH} {node} true", user="alice", check=False)
+        back = sandbox.exec(node, f"{SSH} login true", user="alice", check=False)
+    finally:
+        sandbox.exec(node, f"mv /root/cert {CERTIFICATE} && systemctl restart ssh")
+    assert "Host key verification failed" in out.stderr
+    assert "Permission denied" in back.stderr
+    _everybody_reaches_everybody(sandbox)
+
+
+def test_keys_kept_outside_the_home_open_the_door(sandbox: Cluster) -> None:
+    done = _from_outside(sandbox, "-i", str(sandbox.state / "ssh" / "id_ed25519"), "-o", "IdentitiesOnly=yes")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_server_is_hardened(sandbox: Cluster) -> None:
+    shown = sandbox.exec("login", "sshd -T -C user=alice,host=x,addr=192.0.2.1").stdout.splitlines()
+    for line in ("permitrootlogin without-password", "passwordauthentication no", "kbdinteractiveauthentication no"):
+        assert line in shown
+    assert "hostbasedauthentication yes" in shown
+    assert "hostbasedauthentication no" in sandbox.exec("login", "sshd -T -C user=root,host=x,addr=192.0.2.1").stdout
+
+
+def test_a_broken_setting_is_never_installed(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    before = sandbox.exec(node, "md5sum /etc/ssh/sshd_config.d/01-busbar.conf").stdout
+    extra = '{"ssh_server_config": {"NoSuchSetting": "yes"}}'
+    done = sandbox.playbook("base.yml", "--limit", node, "--tags", "ssh", "-e", extra)
+    assert done.returncode != 0
+    assert "NoSuchSetting" in done.stdout
+    assert sandbox.exec(node, "md5sum /etc/ssh/sshd_config.d/01-busbar.conf").stdout == before
+
+
+def test_a_second_run_keeps_the_certificates(sandbox: Cluster) -> None:
+    before = [sandbox.exec(node, f"cat {CERTIFICATE}").stdout for node in _nodes(sandbox)]
+    done = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values()), done.stdout
+    assert [sandbox.exec(node, f"cat {CERTIFICATE}").stdout for node in _nodes(sandbox)] == before
+
+
+def test_a_certificate_that_ends_soon_is_renewed(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    before = sandbox.exec(node, f"cat {CERTIFICATE}").stdout
+    days = "{ssh_certificate_days: 900, ssh_certificate_renew_days: 800}"
+    done = sandbox.playbook("base.yml", "--limit", node, "--tags", "ssh", "-e", days)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sandbox.exec(node, f"cat {CERTIFICATE}").stdout != before
+    _everybody_reaches_everybody(sandbox)
+
+
+def test_the_private_key_of_the_authority_stays_on_this_host(sandbox: Cluster) -> None:
+    authority = sandbox.state / "secrets" / "ssh_ca"
+    assert authority.stat().st_mode & 0o077 == 0
+    middle = authority.read_text().splitlines()[2]
+    for node in _nodes(sandbox):
+        assert sandbox.exec(node, f"grep -rlF -- '{middle}' /etc /root /home /tmp", check=False).stdout == ""
+
+
+def test_rotation(sandbox: Cluster) -> None:
+    keys = {node: sandbox.exec(node, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout for node in _nodes(sandbox)}
+    authority = (sandbox.state / "secrets" / "ssh_ca").read_text()
+    done = sandbox.playbook("rotate_ssh.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (sandbox.state / "secrets" / "ssh_ca").read_text() != authority
+    for node, key in keys.items():
+        assert sandbox.exec(node, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout != key
+        assert sandbox.exec(node, "grep -c @cert-authority /etc/ssh/ssh_known_hosts").stdout.strip() == "1"
+        assert sandbox.exec(node, "ls /etc/ssh/*.next*", check=False).stdout == ""
+    _everybody_reaches_everybody(sandbox)
+    again = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert all(counts["changed"] == 0 for counts in recap(again.stdout).values()), again.stdout
+
+
+def test_a_rotation_that_misses_a_host_replaces_nothing(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    authority = (sandbox.state / "secrets" / "ssh_ca").read_text()
+    done = sandbox.playbook("rotate_ssh.yml", "--limit", f"!{node}")
+    assert done.returncode != 0
+    assert f"hosts do not trust the next authority yet: {node}" in " ".join(done.stdout.split())
+    assert (sandbox.state / "secrets" / "ssh_ca").read_text() == authority
+    _everybody_reaches_everybody(sandbox)
+    assert sandbox.playbook("rotate_ssh.yml").returncode == 0
+    assert sorted(path.name for path in (sandbox.state / "secrets").glob("ssh_ca*")) == ["ssh_ca"]
+    _everybody_reaches_everybody(sandbox)
+
+
+@pytest.fixture
+def password_node(sandbox: Cluster) -> Iterator[str]:
+    """A node where a new user can log in by password alone."""
+    node = sandbox.compute[0]
+    drop_in = "/etc/ssh/sshd_config.d/00-test.conf"
+    sandbox.exec(
+        node,
+        f"useradd -m -s /bin/bash -G sudo newadmin && echo 'newadmin:{PASSWORD}' | chpasswd && printf '%s\\n' "
+        # Wrong passwords are punished for a while, which would hit the next try of this test.
+        f"'PerSourcePenalties no' 'Match User newadmin' 'PasswordAuthentication yes' > {drop_in} && "
+        "systemctl restart ssh",
+    )
+    yield node
+    sandbox.exec(
+        node, f"rm -f {drop_in} /etc/sudoers.d/busbar-bootstrap-newadmin; userdel -rf newadmin; systemctl restart ssh"
+    )
+
+
+def _bootstrap(
+    sandbox: Cluster, node: str, folder: Path, *arguments: str, password: str = ""
+) -> subprocess.CompletedProcess[str]:
+    if not (folder / "id").exists():
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "id")], check=True)
+    command = ["busbar", "ssh", "bootstrap", "-i", str(sandbox.inventory), "--limit", node, "--user", "newadmin"]
+    files = ["--key", str(folder / "id.pub"), "--known-hosts", str(folder / "known_hosts")]
+    environment = plain_environment() | ({"BUSBAR_SSH_PASSWORD": password} if password else {})
+    return subprocess.run(
+        [*command, *files, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=TOP,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def test_first_contact(sandbox: Cluster, password_node: str, tmp_path: Path) -> None:
+    nobody = _bootstrap(sandbox, password_node, tmp_path)
+    assert (nobody.returncode, "set BUSBAR_SSH_PASSWORD" in nobody.stderr) == (2, True)
+    wrong = _bootstrap(sandbox, password_node, tmp_path, password="wrong")  # noqa: S106 - it is wrong
+    assert (wrong.returncode, f"FAILED: {password_node}: the password is wrong" in wrong.stdout) == (1, True)
+    (tmp_path / "known_hosts").unlink()
+    first = _bootstrap(sandbox, password_node, tmp_path, "--sudo", password=PASSWORD)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert f"ok: {password_node}: key installed, sudo rule installed" in first.stdout
+    print_of_node = sandbox.exec(password_node, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout.split()[1]
+    assert print_of_node in first.stdout
+    second = _bootstrap(sandbox, password_node, tmp_path, "--sudo")
+    assert f"ok: {password_node}: key was there, sudo rule was there" in second.stdout
+    assert PASSWORD not in first.stdout + first.stderr + second.stdout
+    assert sandbox.exec(password_node, "sudo -n id -u", user="newadmin").stdout.strip() == "0"
+
+
+def test_first_contact_refuses_a_changed_host_key(sandbox: Cluster, password_node: str, tmp_path: Path) -> None:
+    other = sandbox.exec("ctl", "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub").stdout.strip()
+    (tmp_path / "known_hosts").write_text(f"{_address(sandbox, password_node)} {other}\n")
+    done = _bootstrap(sandbox, password_node, tmp_path, password=PASSWORD)
+    assert done.returncode == 1
+    assert f"FAILED: {password_node}: shows another host key than the one recorded" in done.stdout
+    assert sandbox.exec(password_node, "ls /home/newadmin/.ssh", check=False).stdout == ""
+
+
+def test_first_contact_with_a_host_that_is_not_there(tmp_path: Path) -> None:
+    inventory = tmp_path / "hosts.yml"
+    # An address that nobody may use, and a name that cannot exist.
+    inventory.write_text(
+        "all: {hosts: {gone: {ansible_host: 127.0.0.1, ansible_port: 9}, lost: {ansible_host: a.invalid}}}"
+    )
+    (tmp_path / "id.pub").write_text(
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk\n"
+    )
+    options = ["--key", str(tmp_path / "id.pub"), "--known-hosts", str(tmp_path / "known_hosts")]
+    done = subprocess.run(
+        ["busbar", "ssh", "bootstrap", "-i", str(inventory), *options],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=plain_environment() | {"HOME": os.environ.get("HOME", "/root")},
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 1
+    assert "FAILED: gone: refuses the connection (start its SSH server)" in done.stdout
+    assert "FAILED: lost: has a name without an address (set ansible_host in the inventory)" in done.stdout

@@ -1,0 +1,104 @@
+"""Users and groups, as the nodes know them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from conftest import recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+TEMPORARY = {"name": "carol", "uid": 2901, "comment": "Carol", "sudo": ["ALL=(ALL:ALL) NOPASSWD: ALL"]}
+# Made by `openssl passwd -6 -salt busbar secret-of-carol`.
+PASSWORD_HASH = "$6$busbar$Lc7Q0NiCwlSTJQpPfzvk36Rbb49V9QqC7M9yP4yhYprdZKnrVyh8W/uIajYpnyPyDk3rpyEJkkDy5kvf/.7PE."  # noqa: S105
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk carol@laptop"
+
+
+def _declared(sandbox: Cluster) -> list[dict[str, Any]]:
+    accounts = yaml.safe_load((sandbox.inventory / "group_vars/all/zz_sandbox.yml").read_text())["users_accounts"]
+    assert isinstance(accounts, list)
+    return accounts
+
+
+def _run(sandbox: Cluster, node: str, accounts: list[dict[str, Any]], *arguments: str) -> Any:  # noqa: ANN401
+    extra = json.dumps({"users_accounts": accounts})
+    return sandbox.playbook("base.yml", "--limit", node, "--tags", "users", "-e", extra, *arguments)
+
+
+@pytest.fixture
+def carol(sandbox: Cluster) -> Iterator[str]:
+    """A node on which a test may make the user carol; she is removed in the end, home and all."""
+    node = sandbox.compute[0]
+    yield node
+    gone = [*_declared(sandbox), {"name": "carol", "state": "absent", "remove_home": True}]
+    done = _run(sandbox, node, gone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sandbox.exec(node, "id carol; getent group carol; ls /home/carol", check=False).stdout == ""
+    assert sandbox.exec(node, "ls /etc/ssh/authorized_keys.d/carol /etc/sudoers.d/busbar", check=False).stdout == ""
+
+
+def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
+    alice = "uid=2001(alice) gid=2000(research) groups=2000(research)"
+    bob = "uid=2002(bob) gid=2000(research) groups=2000(research)"
+    answers = {sandbox.exec(node, "id alice; id bob").stdout for node in ["ctl", "login", *sandbox.compute]}
+    assert answers == {f"{alice}\n{bob}\n"}
+
+
+def test_a_user_logs_in_to_her_own_home(sandbox: Cluster) -> None:
+    assert sandbox.exec("login", "pwd; touch file && rm file", user="alice").stdout.strip() == "/home/alice"
+
+
+def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str) -> None:
+    full = [*_declared(sandbox), {**TEMPORARY, "password_hash": PASSWORD_HASH, "authorized_keys": [KEY]}]
+    dry = _run(sandbox, carol, full, "--check", "--diff")
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert sandbox.exec(carol, "id carol", check=False).returncode != 0
+    done = _run(sandbox, carol, full, "--diff", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert PASSWORD_HASH not in dry.stdout + done.stdout
+    assert sandbox.exec(carol, "id -u; id -g; id -gn", user="carol").stdout.split() == ["2901", "2901", "carol"]
+    assert sandbox.exec(carol, "sudo -n id -u", user="carol").stdout.strip() == "0"
+    assert PASSWORD_HASH in sandbox.exec(carol, "getent shadow carol").stdout
+    assert sandbox.exec(carol, "cat /etc/ssh/authorized_keys.d/carol").stdout == f"{KEY}\n"
+    again = _run(sandbox, carol, full)
+    assert recap(again.stdout)[carol]["changed"] == 0
+
+
+def test_a_broken_sudo_rule_is_never_installed(sandbox: Cluster, carol: str) -> None:
+    done = _run(sandbox, carol, [*_declared(sandbox), {**TEMPORARY, "sudo": ["this is no rule"]}])
+    assert done.returncode != 0
+    assert "/etc/sudoers.d/busbar was not written" in done.stdout
+    assert sandbox.exec(carol, "ls /etc/sudoers.d/busbar", check=False).returncode != 0
+
+
+@pytest.fixture
+def stranger(sandbox: Cluster) -> Iterator[str]:
+    """A node where somebody else holds the number 2901."""
+    node = sandbox.compute[-1]
+    sandbox.exec(node, "useradd --uid 2901 stranger")
+    yield node
+    sandbox.exec(node, "userdel stranger")
+
+
+def test_a_number_that_is_taken_stops_everything(sandbox: Cluster, stranger: str) -> None:
+    extra = json.dumps({"users_accounts": [*_declared(sandbox), TEMPORARY]})
+    done = sandbox.playbook("base.yml", "--tags", "users", "-e", extra)
+    assert done.returncode != 0
+    assert f"{stranger}: uid 2901 of user carol is taken by stranger" in done.stdout
+    assert "give carol another uid in users_accounts, or renumber stranger there" in " ".join(done.stdout.split())
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+    for node in ["ctl", "login", *sandbox.compute]:
+        assert sandbox.exec(node, "id carol", check=False).returncode != 0
+
+
+def test_a_number_declared_twice_is_refused(sandbox: Cluster) -> None:
+    extra = json.dumps({"users_accounts": [*_declared(sandbox), {**TEMPORARY, "uid": 2001}]})
+    done = sandbox.playbook("base.yml", "--tags", "users", "-e", extra)
+    assert done.returncode != 0
+    assert "uid 2001 is declared for both alice and carol" in done.stdout

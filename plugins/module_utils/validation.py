@@ -136,13 +136,20 @@ def plan(options: dict[str, Any]) -> list[dict[str, Any]]:
         raise ValueError("; ".join(problems))
     nodes = node_list(options["nodes"])
     partners = int(options["partners"])
-    candidates = [node for node in options["pool"] if node not in nodes] if partners else []
+    candidates = _candidates(options, nodes) if partners else []
     tests = []
     if "node" in options["stages"]:
         tests += [_test(options, f"node-{node}", "node", [node], [], 0) for node in nodes]
     if "cluster" in options["stages"]:
         tests.append(_test(options, "cluster", "cluster", nodes, candidates, partners))
     return tests
+
+
+def _candidates(options: dict[str, Any], nodes: list[str]) -> list[str]:
+    """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it."""
+    others = [node for node in options["pool"] if node not in nodes]
+    kinds = {options["hardware"].get(node) for node in nodes}
+    return [node for node in others if options["hardware"].get(node) in kinds] or others
 
 
 def _test(  # noqa: PLR0913, PLR0917 - what makes a test

@@ -104,6 +104,7 @@ def test_plan_of_the_whole_and_of_each_node() -> None:
     assert [test["name"] for test in tests] == ["node-gpu3", "cluster"]
     assert [test["ranks_per_node"] for test in tests] == [2, 1]
     assert tests[1]["job"]["candidates"] == ["gpu1", "gpu2"]
+    assert plan({**OPTIONS, "nodes": "gpu1", "partners": 1})[0]["job"]["candidates"] == ["gpu2"]
     assert tests[1]["job"]["minimum"] == 2
 
 

@@ -1,0 +1,167 @@
+"""The validation: a true all-reduce, judged; faults that are really there; never PASS on a run that was none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from conftest import as_json, recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from conftest import Cluster
+
+
+def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run the playbook and return what it said and the report that it left."""
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *arguments, timeout=300)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
+
+
+def leftovers(sandbox: Cluster) -> str:
+    return "".join(
+        sandbox.exec(node, "ls /var/log/busbar-validation-* 2>/dev/null", check=False).stdout
+        for node in sandbox.compute
+    )
+
+
+def test_a_healthy_cluster_passes_and_leaves_a_report(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    done = sandbox.playbook("validate.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    latest = sandbox.state / "reports" / "latest"
+    report = as_json((latest / "report.json").read_text(encoding="utf-8"))
+    assert (report["schema"], report["verdict"], report["left_out"]) == (1, "PASS", {})
+    assert sorted(report["nodes"]) == sorted(sandbox.compute)
+    test = report["tests"][0]
+    assert (test["verdict"], test["ranks"]) == ("PASS", len(sandbox.compute))
+    assert test["measured_busbw"] > test["floor"]
+    run = test["runs"][0]
+    assert sorted(run["hosts"]) == sorted(sandbox.compute)
+    assert run["checked"]
+    assert "# Out of bounds values : 0 OK" in (latest / test["output"]).read_text(encoding="utf-8")
+    assert leftovers(sandbox) == ""
+
+
+def test_one_line_per_test_is_printed(sandbox: Cluster) -> None:
+    done, report = validate(sandbox, "-e", '{"nccl_validation_stages": ["node", "cluster"]}')
+    assert done.returncode == 0, done.stdout
+    assert [test["name"] for test in report["tests"]] == [
+        *(f"node-{node}" for node in sorted(sandbox.compute)),
+        "cluster",
+    ]
+    for test in report["tests"]:
+        assert f"PASS  {test['name']} on " in done.stdout
+
+
+def test_wrong_sums_fail(sandbox: Cluster) -> None:
+    done, report = validate(sandbox, "-e", "nccl_validation_mpi_wrong_rank=1")
+    assert done.returncode != 0
+    assert report["verdict"] == "FAIL"
+    assert "sums are wrong" in report["reason"]
+    assert report["tests"][0]["runs"][0]["outcome"] == "wrong-results"
+
+
+def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    node = sandbox.compute[0]
+    faults("throttle", node, "10mbit")
+    done, report = validate(sandbox, "-e", "nccl_validation_max_bytes=4M")
+    assert done.returncode != 0
+    assert report["verdict"] == "FAIL", report["reason"]
+    assert "too slow" in report["reason"]
+    assert report["tests"][0]["measured_busbw"] < 0.00125 * 1.5
+    faults("heal")
+    done, report = validate(sandbox)
+    assert report["verdict"] == "PASS", done.stdout
+
+
+def test_only_chosen_nodes_with_a_partner(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    node = sandbox.compute[0]
+    done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "nccl_validation_partners=1")
+    assert done.returncode == 0, done.stdout
+    assert report["nodes"] == [node]
+    assert report["tests"][0]["nodes"] == [node]
+    assert len(report["tests"][0]["partners"]) == 1
+
+
+def test_limit_tests_one_node_alone(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    done, report = validate(sandbox, "--limit", node)
+    assert done.returncode == 0, done.stdout
+    assert report["nodes"] == [node]
+    assert report["tests"][0]["ranks"] == 2
+
+
+def test_a_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason=test")
+    try:
+        done, report = validate(sandbox)
+    finally:
+        sandbox.exec("ctl", f"scontrol update nodename={node} state=resume")
+        sandbox.wait_idle()
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "test" in report["left_out"][node]
+    assert any(node in line for line in report["node_reasons"])
+
+
+def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    job = sandbox.exec(
+        "ctl", f"sbatch --parsable --exclusive -w {node} --chdir=/ -o /dev/null --wrap 'sleep 300'"
+    ).stdout.strip()
+    try:
+        done, report = validate(sandbox, "-e", "nccl_validation_wait=4")
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+        sandbox.wait_idle()
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "did not start within 4 s" in report["reason"]
+    assert sandbox.exec("ctl", "squeue -h -n busbar-cluster").stdout == ""
+
+
+def test_a_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    sandbox.wait_idle()
+    faults("stop", sandbox.compute[0], "slurmd")
+    done, report = validate(sandbox, "-e", "nccl_validation_wait=6", "-e", "nccl_validation_time_limit=8")
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE", report["reason"]
+
+
+def test_a_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    faults("stop", "ctl", "slurmctld")
+    done, report = validate(sandbox, "-e", "nccl_validation_wait=2")
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "slurmctld does not answer" in report["reason"]
+
+
+def test_check_mode_runs_nothing_and_says_so(sandbox: Cluster) -> None:
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    done = sandbox.playbook("validate.yml", "--check", "--diff")
+    assert done.returncode == 0, done.stdout
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    assert "no test is run" in done.stdout
+    assert latest.resolve() == before
+
+
+def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -> None:
+    jobs = sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout
+    for wrong, words in [
+        ("nccl_validation_backend=nccl", "needs nccl_validation_binary"),
+        ("nccl_validation_max_bytes=12Q", "is no size"),
+        ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
+    ]:
+        done = sandbox.playbook("validate.yml", "-e", wrong)
+        assert done.returncode != 0
+        assert words in " ".join(done.stdout.split() + done.stderr.split())
+    assert sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout == jobs

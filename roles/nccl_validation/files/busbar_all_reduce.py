@@ -124,8 +124,11 @@ class Test:
         wrong = int(np.count_nonzero(self.sums[:count] != self.base[:count] * self.factor)) if self.chosen.check else 0
         return self.comm.allreduce(took, op=MPI.SUM) / self.ranks, int(self.comm.allreduce(wrong, op=MPI.SUM))
 
-    def mean(self, count: int, first: float, *, in_place: bool) -> float:
-        """Return the seconds of one sum; a first one that took very long is not repeated."""
+    def usual(self, count: int, first: float, *, in_place: bool) -> float:
+        """Return the seconds of one sum: the median of the repetitions, the mean over the ranks.
+
+        What else the processor does for a moment does not count. A first sum that took very long is not repeated.
+        """
         fit = min(self.chosen.iters, int(self.chosen.seconds / first)) if first > 0 else self.chosen.iters
         if fit < 1 and first > 2 * self.chosen.seconds:
             return first
@@ -133,15 +136,17 @@ class Test:
         for _ in range(self.chosen.warmup_iters - 1):
             self.once(count, in_place=in_place)
         self.comm.Barrier()
-        start = time.perf_counter()
+        times = []
         for _ in range(max(1, fit)):
+            start = time.perf_counter()
             self.once(count, in_place=in_place)
-        return self.comm.allreduce(time.perf_counter() - start, op=MPI.SUM) / self.ranks / max(1, fit)
+            times.append(time.perf_counter() - start)
+        return float(self.comm.allreduce(float(np.median(times)), op=MPI.SUM)) / self.ranks
 
     def half(self, count: int, *, in_place: bool) -> str:
         """Measure one half of a row and return its cells."""
         first, wrong = self.first(count, in_place=in_place)
-        took = self.mean(count, first, in_place=in_place)
+        took = self.usual(count, first, in_place=in_place)
         algbw = count * 4 / took / 1e9
         busbw = algbw * 2 * (self.ranks - 1) / self.ranks
         self.busbw.append(busbw)

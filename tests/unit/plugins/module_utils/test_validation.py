@@ -118,7 +118,7 @@ def test_a_good_run() -> None:
     found = judged()
     assert (found["schema"], found["verdict"]) == (1, "PASS")
     assert found["tests"][0]["verdict"] == "PASS"
-    assert found["tests"][0]["floor"] == 0.03
+    assert found["tests"][0]["floor"] == 0.02
     assert summary_lines(found)[0].startswith("PASS  cluster on gpu[1-2], 2 ranks: ")
 
 

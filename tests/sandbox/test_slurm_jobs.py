@@ -1,0 +1,150 @@
+"""Jobs get what they asked for, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+# Opens every device of a simulated GPU and prints the error: ENXIO has no driver behind it, EPERM is confined.
+OPEN_ALL = (
+    "import glob, errno\n"
+    "for path in sorted(glob.glob('/dev/nvidia[0-9]')):\n"
+    "    try:\n"
+    "        open(path)\n"
+    "    except OSError as exc:\n"
+    "        print(path, errno.errorcode[exc.errno])\n"
+)
+GRANTED, REFUSED = "ENXIO", "EPERM"
+
+
+def srun(sandbox: Cluster, options: str, script: str, user: str = "alice") -> str:
+    """The output of a Python script under srun."""
+    command = f"srun --quiet {options} python3 - <<'EOF'\n{script}EOF"
+    return sandbox.exec("login", command, user=user).stdout
+
+
+def sacct(sandbox: Cluster, job: str, fields: str) -> list[str]:
+    """Fields of a job as accounting knows them."""
+    shown = sandbox.exec("login", f"sacct -X -nP -j {job} -o {fields}", user="alice").stdout.strip()
+    return shown.split("|")
+
+
+def submit(sandbox: Cluster, options: str, command: str, user: str = "alice") -> str:
+    """Submit a job from the login node; its number."""
+    return sandbox.exec("login", f"cd /tmp && sbatch --parsable {options} --wrap '{command}'", user=user).stdout.strip()
+
+
+def wait_for_state(sandbox: Cluster, job: str, wanted: str, timeout: float = 60) -> None:
+    """Wait until accounting says that the job is in a state."""
+    sandbox.wait_until(
+        lambda: sacct(sandbox, job, "State")[0].split(" ")[0] == wanted,
+        f"job {job} is not {wanted}: {sacct(sandbox, job, 'State')}",
+        timeout,
+    )
+
+
+def test_sinfo_shows_the_declared_nodes(sandbox: Cluster) -> None:
+    shown = sandbox.exec("login", "sinfo -hN -o '%N %P %G'", user="alice").stdout.splitlines()
+    assert {line.split()[0] for line in shown} == set(sandbox.compute)
+    assert {line.split(maxsplit=1)[1] for line in shown} == {"batch* gpu:sim:2"}
+
+
+def test_nodes_have_the_declared_size(sandbox: Cluster) -> None:
+    for node in sandbox.compute:
+        shown = sandbox.exec("ctl", f"scontrol show node {node}").stdout
+        assert re.search(r"RealMemory=2048\b", shown)
+        assert f"CPUTot={min(4, int(sandbox.exec(node, 'nproc').stdout))}" in shown
+
+
+def test_login_node_holds_no_configuration_of_its_own(sandbox: Cluster) -> None:
+    assert sandbox.exec("login", "ls /etc/slurm/slurm.conf", check=False).returncode != 0
+    assert sandbox.exec("gpu1", "ls /etc/slurm/slurm.conf", check=False).returncode != 0
+    assert "ClusterName=" in sandbox.exec("login", "cat /run/slurm/conf/slurm.conf").stdout
+
+
+def test_one_gpu_can_be_opened_and_the_other_not(sandbox: Cluster) -> None:
+    results = srun(sandbox, "--gpus-per-node=1", OPEN_ALL).split()
+    assert sorted(results[1::2]) == [GRANTED, REFUSED]
+
+
+def test_both_gpus_can_be_opened_by_who_asked_for_both(sandbox: Cluster) -> None:
+    assert srun(sandbox, "--gpus-per-node=sim:2", OPEN_ALL).split()[1::2] == [GRANTED, GRANTED]
+
+
+def test_no_gpu_without_asking(sandbox: Cluster) -> None:
+    assert srun(sandbox, "", OPEN_ALL).split()[1::2] == [REFUSED, REFUSED]
+
+
+def test_two_jobs_on_one_node_hold_different_gpus(sandbox: Cluster) -> None:
+    script = "import os, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['SLURM_JOB_GPUS'])\ntime.sleep(3)\n"
+    command = " & ".join(
+        f'srun --quiet -w gpu1 --mem=200 --gpus-per-node=1 python3 -c "{script}" >/tmp/gpu-{index}.out'
+        for index in range(2)
+    )
+    sandbox.exec("login", f"{command} & wait", user="alice")
+    held = sandbox.exec("login", "cat /tmp/gpu-0.out /tmp/gpu-1.out; rm /tmp/gpu-?.out", user="alice").stdout.split()
+    assert sorted(held[1::2]) == ["0", "1"]
+
+
+def test_more_gpus_than_there_are_is_refused(sandbox: Cluster) -> None:
+    done = sandbox.exec("login", "srun --gpus-per-node=3 true", user="alice", check=False)
+    assert done.returncode != 0
+    assert "Requested node configuration is not available" in done.stderr
+
+
+def test_a_job_sees_only_its_cores(sandbox: Cluster) -> None:
+    script = "import os\nprint(len(os.sched_getaffinity(0)))\n"
+    assert srun(sandbox, "--cpus-per-task=1", script).strip() == "1"
+
+
+def test_job_over_its_memory_is_killed_alone(sandbox: Cluster) -> None:
+    neighbour = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 20")
+    greedy = submit(sandbox, "-w gpu1 --mem=200 -o /dev/null", 'python3 -c "x = bytes(800 << 20); print(len(x))"')
+    wait_for_state(sandbox, greedy, "OUT_OF_MEMORY")
+    assert sacct(sandbox, neighbour, "State") == ["RUNNING"]
+    sandbox.exec("login", f"scancel {neighbour}", user="alice")
+    wait_for_state(sandbox, neighbour, "CANCELLED")
+
+
+def test_job_without_memory_gets_its_share(sandbox: Cluster) -> None:
+    job = submit(sandbox, "-o /dev/null", "true")
+    shown = sandbox.exec("ctl", f"scontrol show job {job}").stdout
+    cpus = int(re.search(r"CPUTot=(\d+)", sandbox.exec("ctl", "scontrol show node gpu1").stdout)[1])  # type: ignore[index]
+    assert f"mem={2048 // cpus}M" in shown or f"mem={2048 // cpus // 1024}G" in shown
+    wait_for_state(sandbox, job, "COMPLETED")
+
+
+def test_alice_submits_from_login_and_accounting_is_right(sandbox: Cluster) -> None:
+    job = submit(sandbox, "-J accounted -N 1 --gpus-per-node=1 --mem=100 -o /tmp/accounted.%j", "hostname; id -un")
+    wait_for_state(sandbox, job, "COMPLETED")
+    user, account, name, node, state, code, tres = sacct(
+        sandbox, job, "User,Account,JobName,NodeList,State,ExitCode,AllocTRES"
+    )
+    assert (user, account, name, state, code) == ("alice", "research", "accounted", "COMPLETED", "0:0")
+    assert "gres/gpu:sim=1" in tres.split(",")
+    assert sandbox.exec(node, f"cat /tmp/accounted.{job}").stdout.split() == [node, "alice"]
+    sandbox.exec(node, f"rm /tmp/accounted.{job}")
+
+
+def test_failed_job_is_accounted_as_failed(sandbox: Cluster) -> None:
+    job = submit(sandbox, "-o /dev/null", "exit 7")
+    wait_for_state(sandbox, job, "FAILED")
+    assert sacct(sandbox, job, "ExitCode") == ["7:0"]
+
+
+def test_a_step_runs_on_all_nodes_at_once(sandbox: Cluster) -> None:
+    nodes = len(sandbox.compute)
+    shown = sandbox.exec("login", f"srun --quiet -N {nodes} --mem=100 hostname", user="alice").stdout.split()
+    assert sorted(shown) == sorted(sandbox.compute)
+
+
+def test_pmix_is_the_default(sandbox: Cluster) -> None:
+    assert srun(sandbox, "", "import os\nprint('PMIX_RANK' in os.environ)\n").strip() == "True"
+
+
+def test_root_has_no_special_queue(sandbox: Cluster) -> None:
+    done = sandbox.exec("login", "srun -A nobodys true", user="alice", check=False)
+    assert "Invalid account" in done.stderr

@@ -1,0 +1,169 @@
+"""Jobs outlive changes of the configuration and restarts of the daemons."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+from test_slurm_jobs import submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+
+@pytest.fixture
+def running_job(sandbox: Cluster) -> Iterator[str]:
+    """A job that runs on gpu1; taken away at the end."""
+    job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 600")
+    wait_for_state(sandbox, job, "RUNNING")
+    yield job
+    sandbox.exec("ctl", f"scancel --wait {job}", check=False)
+    sandbox.wait_idle()
+
+
+def job_facts(sandbox: Cluster, job: str) -> tuple[str, str, str]:
+    """State, restarts and start time of a job, as slurmctld knows them."""
+    shown = sandbox.exec("ctl", f"scontrol show job -o {job}").stdout.split()
+    facts = dict(word.split("=", 1) for word in shown if "=" in word)
+    return facts["JobState"], facts["Restarts"], facts["StartTime"]
+
+
+def main_pid(sandbox: Cluster, node: str, service: str) -> str:
+    """The main process of a service."""
+    return sandbox.exec(node, f"systemctl show --value -p MainPID {service}").stdout.strip()
+
+
+def is_up(sandbox: Cluster) -> bool:
+    """Whether slurmctld answers."""
+    return "is UP" in sandbox.exec("ctl", "scontrol ping", check=False).stdout
+
+
+def configured(sandbox: Cluster, node: str, key: str) -> str:
+    """A key as the commands on a node see it."""
+    shown = sandbox.exec(node, "scontrol show config").stdout.splitlines()
+    return next(line.split("=", 1)[1].strip() for line in shown if line.split("=")[0].strip() == key)
+
+
+def test_a_change_is_reconfigured_and_jobs_live(sandbox: Cluster, running_job: str) -> None:
+    before = job_facts(sandbox, running_job)
+    old = configured(sandbox, "ctl", "MinJobAge")
+    try:
+        done = sandbox.playbook("slurm.yml", "-e", '{"slurm_config": {"MinJobAge": 421}}', "--limit", "ctl")
+        assert done.returncode == 0, done.stdout
+        assert recap(done.stdout).keys() == {"ctl"}
+        for node in ("ctl", "login", "gpu1"):
+            assert configured(sandbox, node, "MinJobAge") == "421 sec"
+        sandbox.wait_until(
+            lambda: "MinJobAge=421" in sandbox.exec("gpu1", "cat /run/slurm/conf/slurm.conf").stdout, "gpu1 is not told"
+        )
+        assert main_pid(sandbox, "gpu1", "slurmd") != "0"
+        assert "skipping: [ctl]" in done.stdout.split("apply | Restart slurmctld]")[1].split("TASK")[0]
+        assert job_facts(sandbox, running_job) == before
+    finally:
+        assert sandbox.playbook("slurm.yml", "--limit", "ctl").returncode == 0
+    assert configured(sandbox, "ctl", "MinJobAge") == old
+    assert job_facts(sandbox, running_job) == before
+
+
+def test_job_lives_through_a_restart_of_the_controller(sandbox: Cluster, running_job: str) -> None:
+    before = job_facts(sandbox, running_job)
+    sandbox.exec("ctl", "systemctl restart slurmctld")
+    sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
+    assert job_facts(sandbox, running_job) == before
+
+
+def test_job_lives_through_a_restart_of_slurmd(sandbox: Cluster, running_job: str) -> None:
+    before = job_facts(sandbox, running_job)
+    sandbox.exec("gpu1", "systemctl restart slurmd")
+    sandbox.wait_until(lambda: sandbox.node_states()["gpu1"] == "mix", "gpu1 does not come back")
+    assert job_facts(sandbox, running_job) == before
+
+
+def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_job: str) -> None:
+    held = submit(sandbox, "--hold --mem=100 -o /dev/null", "true")
+    before = job_facts(sandbox, running_job)
+    old = main_pid(sandbox, "ctl", "slurmctld")
+    sandbox.exec("ctl", "sync; systemctl kill -s KILL slurmctld")
+    sandbox.wait_until(lambda: is_up(sandbox) and main_pid(sandbox, "ctl", "slurmctld") != old, "slurmctld stays dead")
+    assert job_facts(sandbox, running_job) == before
+    assert job_facts(sandbox, held)[0] == "PENDING"
+    sandbox.exec("login", f"scontrol release {held}", user="alice")
+    wait_for_state(sandbox, held, "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ('{"slurm_config": {"SchedulerTypo": "x"}}', "unrecognized key: SchedulerTypo"),
+        ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the old one is in force again"),
+        ('{"slurm_partitions": [{"name": "p", "nodes": "gpu[7-9]"}]}', "gpu[7-9]"),
+        ('{"slurm_config": {"SlurmctldParameters": ""}}', "enable_configless"),
+        ('{"slurm_users": [{"name": "alice", "accounts": ["nope"]}]}', "account nope, which is not declared"),
+    ],
+)
+def test_bad_configuration_is_refused_and_the_good_one_stays(
+    sandbox: Cluster, running_job: str, config: str, says: str
+) -> None:
+    good = sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
+    done = sandbox.playbook("slurm.yml", "-e", config, "--limit", "ctl")
+    assert done.returncode != 0
+    assert says in " ".join(done.stdout.split())
+    assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == good
+    sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
+    assert job_facts(sandbox, running_job)[0] == "RUNNING"
+
+
+def test_dead_slurmd_comes_back_by_itself(sandbox: Cluster) -> None:
+    old = main_pid(sandbox, "gpu1", "slurmd")
+    sandbox.exec("gpu1", "systemctl kill --kill-whom=main -s KILL slurmd")
+    sandbox.wait_until(
+        lambda: main_pid(sandbox, "gpu1", "slurmd") not in {old, "0"} and sandbox.node_states()["gpu1"] == "idle",
+        "slurmd stays dead",
+    )
+
+
+def test_a_node_that_does_not_answer_is_named(sandbox: Cluster) -> None:
+    sandbox.exec("gpu2", "systemctl stop slurmd")
+    try:
+        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=down reason='pulled for a test'")
+        arguments = ("--tags", "slurm_verify", "-e", "slurm_registration_timeout=2")
+        done = sandbox.playbook("slurm.yml", *arguments)
+        assert done.returncode != 0
+        assert f"1 of {len(sandbox.compute)} compute nodes are not ready: gpu2: down" in " ".join(done.stdout.split())
+        assert "pulled for a test" in done.stdout
+    finally:
+        sandbox.exec("gpu2", "systemctl start slurmd")
+        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=resume", check=False)
+    sandbox.wait_idle()
+
+
+def test_limit_to_one_node_leaves_the_others_alone(sandbox: Cluster, running_job: str) -> None:
+    pids = {node: main_pid(sandbox, node, "slurmd") for node in sandbox.compute}
+    done = sandbox.playbook("slurm.yml", "--limit", "gpu2")
+    assert done.returncode == 0, done.stdout
+    assert recap(done.stdout).keys() == {"gpu2"}
+    assert recap(done.stdout)["gpu2"]["changed"] == 0
+    assert {node: main_pid(sandbox, node, "slurmd") for node in sandbox.compute} == pids
+    assert job_facts(sandbox, running_job)[0] == "RUNNING"
+
+
+@contextlib.contextmanager
+def stopped(sandbox: Cluster, node: str, service: str) -> Iterator[None]:
+    """A service that is stopped for a while."""
+    sandbox.exec(node, f"systemctl stop {service}")
+    try:
+        yield
+    finally:
+        sandbox.exec(node, f"systemctl start {service}")
+
+
+def test_stopped_service_is_started_by_the_next_run(sandbox: Cluster) -> None:
+    with stopped(sandbox, "gpu1", "slurmd"):
+        done = sandbox.playbook("slurm.yml", "--limit", "gpu1")
+        assert done.returncode == 0, done.stdout
+        assert recap(done.stdout)["gpu1"]["changed"] == 1
+    sandbox.wait_idle()

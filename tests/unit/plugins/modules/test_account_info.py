@@ -1,0 +1,47 @@
+"""What the module finds on a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.accounts import password_digest
+from ansible_collections.busbar.cluster.plugins.modules import account_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_names_and_numbers_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    me = pwd.getpwuid(os.getuid())
+    (tmp_path / "alice").touch()
+    args = {"users": ["nobody-of-this-name"], "uids": [me.pw_uid], "gids": [me.pw_gid], "key_directory": str(tmp_path)}
+    with patch_module_args(args), pytest.raises(SystemExit):
+        account_info.main()
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["users"]) == [me.pw_name]
+    assert found["users"][me.pw_name]["home"] == me.pw_dir
+    assert me.pw_gid in found["groups"].values()
+    assert found["key_files"] == ["alice"]
+    assert found["changed"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "digests"),
+    [
+        ("alice:$6$a$b:1:::::\n", {"alice": password_digest("$6$a$b")}),
+        ("alice:!:1:::::\nbob:*:1:::::\ncarol::1:::::\nbroken\n", {}),
+        ("alice:!$6$a$b:1:::::\n", {}),
+    ],
+)
+def test_only_passwords_that_work_have_a_digest(tmp_path: Path, text: str, digests: dict[str, str]) -> None:
+    (tmp_path / "shadow").write_text(text)
+    assert account_info.shadow_digests(tmp_path / "shadow") == digests
+
+
+def test_no_shadow_file_is_no_password(tmp_path: Path) -> None:
+    assert account_info.shadow_digests(tmp_path / "shadow") == {}

@@ -162,7 +162,8 @@ class Runner:
         if not nodes:
             entry["problem"] = "slurmctld does not answer"
         elif len(usable) + len(partners) < test["minimum"] or not usable:
-            entry["problem"] = f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed"
+            why = "".join(f"; {node}: {reason}" for node, reason in sorted(left_out.items())[:8])
+            entry["problem"] = f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
         else:
             minutes = math.ceil((self.params["time_limit"] + 59) / 60)
             arguments = sbatch_arguments(test, usable + partners, minutes)

@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("unified", "installed", "chosen"),
+    ("cgroup", "installed", "chosen"),
     [
-        (False, {"crun", "runc"}, "runc"),
-        (False, {"runc"}, "runc"),
-        (True, {"crun", "runc"}, "crun"),
-        (True, {"runc"}, "runc"),
+        ("v1", {"crun", "runc"}, "runc"),
+        ("v1", {"runc"}, "runc"),
+        ("v2", {"crun", "runc"}, "crun"),
+        ("v2", {"runc"}, "runc"),
     ],
 )
 def test_runtime_follows_the_cgroups_of_the_host(
     tmp_path: Path,
-    unified: bool,
+    cgroup: str,
     installed: set[str],
     chosen: str,
 ) -> None:
-    if unified:
+    if cgroup == "v2":
         (tmp_path / "cgroup.controllers").touch()
     assert host.choose_runtime(tmp_path, lambda name: name if name in installed else None) == chosen
 
 
-@pytest.mark.parametrize(("unified", "installed"), [(False, "crun"), (False, ""), (True, "")])
-def test_missing_runtime_is_named(tmp_path: Path, unified: bool, installed: str) -> None:  # noqa: FBT001
-    if unified:
+@pytest.mark.parametrize(("cgroup", "installed"), [("v1", "crun"), ("v1", ""), ("v2", "")])
+def test_missing_runtime_is_named(tmp_path: Path, cgroup: str, installed: str) -> None:
+    if cgroup == "v2":
         (tmp_path / "cgroup.controllers").touch()
     with pytest.raises(UsageError, match="apt-get install runc"):
         host.choose_runtime(tmp_path, lambda name: name if name == installed else None)

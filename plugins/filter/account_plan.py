@@ -52,6 +52,7 @@ _value:
   description:
     - C(conflicts) are sentences. Nothing may be changed unless that list is empty, and nothing else is planned then.
     - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
+    - C(changes) tells whether any of these is not empty.
     - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.files#module:files).
   type: dict
 """
@@ -72,7 +73,7 @@ Items = Sequence[Mapping[str, Any]]
 
 def plan(
     users: Items, groups: Items, found: Mapping[str, Any], *, key_directory: str, **defaults: object
-) -> dict[str, list[Any]]:
+) -> dict[str, Any]:
     """Return the plan with its conflicts.
 
     Raises:
@@ -84,7 +85,8 @@ def plan(
         if conflicts:
             return {"conflicts": conflicts}
         changes = account_plan(users, groups, found, defaults)
-        return {"conflicts": [], "key_files": key_files(users, found["key_files"], key_directory), **changes}
+        files = key_files(users, found["key_files"], key_directory)
+        return {"conflicts": [], "key_files": files, "changes": any(changes.values()), **changes}
     except (KeyError, TypeError, ValueError) as exc:
         message = f"account_plan: {exc!r}"
         raise AnsibleFilterError(message) from exc

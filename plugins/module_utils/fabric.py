@@ -1,0 +1,144 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""A simulated fabric with faults, against which the culprit search is driven.
+
+A test is as slow as the slowest thing that it uses: its nodes, the connections between all of its nodes, and, when
+they are of more than one switch, the uplinks of these switches. Noise is one normal factor per test.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from .locate import Locator
+
+__all__ = ["Fabric", "Faults", "node_names", "random_faults", "simulate", "switch_names"]
+
+BUSBW = 100.0
+FLOOR = 80.0
+SLOW = 0.5
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What is wrong with a fabric.
+
+    Attributes:
+        slow: nodes that slow down every test they take part in.
+        slow_nic: nodes that do so with others, but not alone.
+        crash: nodes on which every test crashes.
+        links: pairs of nodes that are slow together.
+        uplinks: switches that slow down each test which goes beyond them.
+    """
+
+    slow: frozenset[str] = frozenset()
+    slow_nic: frozenset[str] = frozenset()
+    crash: frozenset[str] = frozenset()
+    links: frozenset[tuple[str, str]] = frozenset()
+    uplinks: frozenset[str] = frozenset()
+
+    def names(self) -> set[str]:
+        """Return each fault by name: a node, a pair as A-B (in order), a switch."""
+        links = {"-".join(sorted(link)) for link in self.links}
+        return links | self.slow | self.slow_nic | self.crash | self.uplinks
+
+
+def node_names(count: int) -> list[str]:
+    """Return node0000, node0001, …"""
+    return [f"node{i:04d}" for i in range(count)]
+
+
+def switch_names(nodes: list[str], size: int) -> dict[str, list[str]]:
+    """Return switch00, switch01, … with so many nodes each."""
+    return {f"switch{i // size:02d}": nodes[i : i + size] for i in range(0, len(nodes), size)}
+
+
+@dataclass
+class Fabric:
+    """A fabric that answers tests.
+
+    Attributes:
+        topology: nodes of each switch.
+        faults: what is wrong.
+        noise: standard deviation as a share of the bandwidth.
+        random: where the noise comes from.
+        speed: what share of the bandwidth a fault leaves.
+    """
+
+    topology: dict[str, list[str]]
+    faults: Faults = Faults()
+    noise: float = 0.0
+    random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - noise, not a secret
+    speed: float = SLOW
+
+    def __post_init__(self) -> None:
+        self._switch_of = {node: switch for switch, nodes in self.topology.items() for node in nodes}
+
+    def run(self, test: tuple[str, ...]) -> dict[str, Any]:
+        """Return the result of a test, as the culprit search takes it."""
+        result: dict[str, Any] = {"nodes": list(test), "busbw": None, "floor": FLOOR, "outcome": "ok"}
+        noise = max(0.0, self.random.gauss(1.0, self.noise))
+        if self.faults.crash.intersection(test):
+            return {**result, "outcome": "crashed"}
+        return {**result, "busbw": BUSBW * noise * (self.speed if self._is_slow(test) else 1.0)}
+
+    def _is_slow(self, test: tuple[str, ...]) -> bool:
+        group = set(test)
+        faults = self.faults
+        if faults.slow & group or (len(test) > 1 and faults.slow_nic & group):
+            return True
+        if any(group.issuperset(link) for link in faults.links):
+            return True
+        if not faults.uplinks:
+            return False
+        switches = {self._switch_of[node] for node in test}
+        return len(switches) > 1 and not switches.isdisjoint(faults.uplinks)
+
+
+def simulate(fabric: Fabric) -> dict[str, Any]:
+    """Drive the culprit search against a fabric.
+
+    Returns:
+        rounds, tests, found, missed, wrongly_blamed (names, as Faults.names says), and unresolved (lists of nodes).
+    """
+    nodes = [node for members in fabric.topology.values() for node in members]
+    locator = Locator(nodes, fabric.topology)
+    rounds = tests = 0
+    while locator.question is not None:
+        rounds += 1
+        tests += len(locator.question.tests)
+        locator.tell([fabric.run(test) for test in locator.question.tests])
+    blamed = _blamed(locator.found, fabric.faults)
+    true = fabric.faults.names()
+    return {
+        "rounds": rounds,
+        "tests": tests,
+        "found": sorted(blamed & true),
+        "missed": sorted(true - blamed),
+        "wrongly_blamed": sorted(blamed - true),
+        "unresolved": [entry["nodes"] for entry in locator.found["unresolved"]],
+    }
+
+
+def _blamed(found: dict[str, list[dict[str, Any]]], faults: Faults) -> set[str]:
+    """Return what the search blames, by name; a boundary between two switches counts as that with the bad uplink."""
+    names = {entry["node"] for entry in found["nodes"]}
+    names |= {"-".join(entry["nodes"]) for entry in found["links"]}
+    for entry in found["boundaries"]:
+        bad = faults.uplinks.intersection(entry["switches"])
+        names |= bad or {" and ".join(entry["switches"]) or " | ".join(side[0] for side in entry["sides"])}
+    return names
+
+
+def random_faults(topology: dict[str, list[str]], count: int, random: Random) -> Faults:
+    """Return some faults of all kinds, at different places: 6 of 10 slow nodes, then crashes, links and uplinks."""
+    nodes = [node for members in topology.values() for node in members]
+    places = random.sample(nodes, min(len(nodes), 2 * count))
+    kinds = random.choices(["slow", "slow_nic", "crash", "link", "uplink"], [3, 3, 2, 1, 1], k=count)
+    switch_of = {node: switch for switch, members in topology.items() for node in members}
+    picked: dict[str, list[Any]] = {kind: [] for kind in ("slow", "slow_nic", "crash", "link", "uplink")}
+    for kind, one, other in zip(kinds, places[::2], places[1::2], strict=False):
+        picked[kind].append({"link": (one, other), "uplink": switch_of[one]}.get(kind, one))
+    return Faults(*(frozenset(picked[kind]) for kind in ("slow", "slow_nic", "crash", "link", "uplink")))

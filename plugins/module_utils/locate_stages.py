@@ -1,0 +1,223 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of the culprit search: pairs, alone, all together, switches, and what is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .locate_blocks import Agenda
+from .locate_evidence import NONE, Question
+from .tournament import League, neighbours, next_games
+
+if TYPE_CHECKING:
+    from .locate_evidence import Context, Outcome, Steps
+
+__all__ = ["alone", "name_nodes", "play", "settle", "together"]
+
+_PASSES = 5
+_PAIR = 2
+_SQUARE = 4
+
+
+def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
+    """Play games that have no common player."""
+    outcomes = yield Question(stage, [league.nodes(game) for game in games])
+    for game, outcome in zip(games, outcomes, strict=True):
+        league.record(game, outcome)
+
+
+def settle(context: Context, league: League) -> Steps:
+    """Play until each node is innocent, guilty, or has no partner left; the last are tested alone."""
+    while doubtful := league.judge():
+        games, stuck = next_games(league, doubtful)
+        if not games:
+            yield from alone(context, league, stuck or doubtful)
+            break
+        yield from play(league, list(games), "confirm")
+    league.judge()
+    suspects = [node for node in league.lost if _may_be_uplink(context, league, node)]
+    if suspects:
+        for node in suspects:
+            del league.lost[node]
+        yield from alone(context, league, suspects)
+    context.out |= league.lost.keys()
+
+
+def _may_be_uplink(context: Context, league: League, node: str) -> bool:
+    """Return whether a node was slow only across switches, with nobody of its switch ever fast across."""
+    switch_of = context.switch_of
+    mine = [other for other in context.nodes if switch_of[other] == switch_of[node]]
+    partners = {other for others in league.failures(node) for other in others}
+    if len(mine) == 1 or not partners or any(switch_of[other] == switch_of[node] for other in partners):
+        return False
+    return not any(
+        seen[-1].passed and any(switch_of[other] != switch_of[node] for other in others)
+        for member in mine
+        for others, seen in league.games.get(member, {}).items()
+    )
+
+
+def alone(context: Context, league: League, nodes: list[str]) -> Steps:
+    """Test nodes alone, again when they fail: then they are guilty. Who passes stays unresolved.
+
+    Two that pass alone and failed together, without a third to tell, are left to be named as a link.
+    """
+    failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
+    asked = list(nodes)
+    for _ in range(_PAIR):
+        if not asked:
+            break
+        outcomes = yield Question("alone", [(node,) for node in asked])
+        for node, outcome in zip(asked, outcomes, strict=True):
+            failed[node].append(outcome)
+        asked = [node for node, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+    league.lost.update({node: failed[node] for node in asked})
+    if len(context.nodes) == 1:
+        return
+    league.judge()
+    rest = [node for node in nodes if league.verdict(node) is None]
+    if not rest or (len(rest) == _PAIR and frozenset({rest[1]}) in league.games.get(rest[0], {})):
+        return
+    rest = [node for node in rest if not _explained(league, node)]
+    if rest:
+        context.out.update(rest)
+        reason = "fine alone, but slow with others, of whom none is known to be good enough to tell"
+        context.found["unresolved"].append({"nodes": rest, "reason": reason})
+
+
+def _explained(league: League, node: str) -> bool:
+    """Return whether all that was slow with a node had a guilty node in it."""
+    return all(seen[-1].passed or others & league.lost.keys() for others, seen in league.games.get(node, {}).items())
+
+
+def together(context: Context, league: League) -> Steps:
+    """Run all innocent nodes together, and find out why when they are slow."""
+    agenda = Agenda(context, league)
+    yield from _slow_pairs(context, league, agenda)
+    for attempt in range(_PASSES):
+        nodes = context.without_bad(context.innocent())
+        if len(nodes) <= _PAIR:
+            return
+        (outcome,) = yield Question("whole", [nodes])
+        if outcome.passed:
+            return
+        if outcome.kind == NONE:
+            continue
+        before = agenda.found
+        yield from _switches(context, league, agenda)
+        if agenda.found == before and (attempt or len(_teams(context)) <= _PAIR or not outcome.marginal):
+            agenda.add(nodes, outcome)
+            yield from agenda.run()
+    reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
+    context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
+
+
+def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
+    """Explain the pairs that were slow without a guilty node: boundaries first, then links."""
+    lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
+    for sides in _cuts(context, league, lost):
+        outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
+        agenda.boundary(*sides, outcomes)
+    for one, other in lost:
+        if context.clean((one, other)):
+            agenda.duel((one, other), _games(league, one, other))
+    yield from agenda.run()
+
+
+def _games(league: League, one: str, other: str) -> list[Outcome]:
+    return league.games[one][frozenset({other})]
+
+
+def _across(pair: tuple[str, ...], sides: tuple[list[str], list[str]]) -> bool:
+    left, right = sides
+    return (pair[0] in left and pair[1] in right) or (pair[1] in left and pair[0] in right)
+
+
+def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list[tuple[list[str], list[str]]]:
+    """Return pairs of sets between which every pair is slow: parts that no fast pair connects, or two switches."""
+    nodes = context.innocent()
+    parts = sorted(_parts(league, nodes), key=len, reverse=True)
+    cuts = [(part, parts[0]) for part in parts[1:] if len(part) > 1]
+    teams = list(_teams(context, nodes).values())
+    cuts += [(one, other) for i, one in enumerate(teams) for other in teams[i + 1 :]]
+    found: list[tuple[list[str], list[str]]] = []
+    known = set(lost)
+    for one, other in cuts:
+        pairs = {(a, b) if a < b else (b, a) for a in one for b in other}
+        if len(pairs) >= _SQUARE and len(one) > 1 and len(other) > 1 and pairs <= known:
+            found.append((one, other))
+            known -= pairs
+    return found
+
+
+def _parts(league: League, nodes: list[str]) -> list[list[str]]:
+    """Return the sets of nodes that fast pairs connect."""
+    parts: list[list[str]] = []
+    left = dict.fromkeys(nodes)
+    while left:
+        part = [next(iter(left))]
+        del left[part[0]]
+        for node in part:
+            for others, seen in league.games.get(node, {}).items():
+                new = [other for other in others if seen[-1].passed and other in left]
+                part += new
+                for other in new:
+                    del left[other]
+        parts.append(part)
+    return parts
+
+
+def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[str]]:
+    """Return the nodes of each switch that can run together."""
+    teams: dict[str, list[str]] = {}
+    for node in nodes or context.without_bad(context.innocent()):
+        teams.setdefault(context.switch_of[node], []).append(node)
+    return teams
+
+
+def _switches(context: Context, league: League, agenda: Agenda) -> Steps:
+    """Test each switch, then pairs of switches; a switch that is slow with two good ones has a bad uplink."""
+    teams = [tuple(team) for team in _teams(context).values()]
+    if len(teams) <= 1:
+        return
+    several = [team for team in teams if len(team) > 1]
+    if several:
+        outcomes = yield Question("switches", several)
+        for team, outcome in zip(several, outcomes, strict=True):
+            if not outcome.passed:
+                agenda.add(team, outcome)
+        yield from agenda.run()
+    if len(teams) > _PAIR:
+        yield from _uplinks(context, agenda)
+
+
+def _uplinks(context: Context, agenda: Agenda) -> Steps:
+    teams = {switch: tuple(team) for switch, team in _teams(context).items()}
+    cup = League(teams, dict.fromkeys(teams, ""), context.needed())
+    yield from play(cup, neighbours(list(teams), cup.group_of), "switches")
+    while doubtful := cup.judge():
+        games, _stuck = next_games(cup, doubtful)
+        if not games:
+            break
+        yield from play(cup, list(games), "switches")
+    for switch, outcomes in cup.lost.items():
+        rest = [node for node in context.nodes if context.switch_of[node] != switch]
+        mine = [node for node in context.nodes if context.switch_of[node] == switch]
+        agenda.boundary(mine, rest, outcomes)
+    for one, other in cup.pairs_lost():
+        agenda.between(teams[one], teams[other])
+    yield from agenda.run()
+
+
+def name_nodes(context: Context, league: League) -> None:
+    """Write down the guilty nodes; who merely gave no result stays unresolved."""
+    for node in sorted(league.lost):
+        outcomes = league.lost[node]
+        partners = sorted({other for outcome in outcomes for other in outcome.nodes if other != node})
+        kinds = sorted({outcome.kind for outcome in outcomes})
+        how = f"{' or '.join(kinds)} {'with ' + ' and with '.join(partners) if partners else 'alone'}"
+        if kinds == [NONE]:
+            context.found["unresolved"].append({"nodes": [node], "reason": f"no result {how.split(' ', 1)[1]}"})
+        else:
+            context.conclude("nodes", {"node": node, "partners": partners, "reason": how}, outcomes)

@@ -21,7 +21,7 @@ def running_job(sandbox: Cluster) -> Iterator[str]:
     job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 600")
     wait_for_state(sandbox, job, "RUNNING")
     yield job
-    sandbox.exec("ctl", f"scancel --wait {job}", check=False)
+    sandbox.exec("ctl", f"scancel {job}", check=False)
     sandbox.wait_idle()
 
 
@@ -60,7 +60,6 @@ def test_a_change_is_reconfigured_and_jobs_live(sandbox: Cluster, running_job: s
         sandbox.wait_until(
             lambda: "MinJobAge=421" in sandbox.exec("gpu1", "cat /run/slurm/conf/slurm.conf").stdout, "gpu1 is not told"
         )
-        assert main_pid(sandbox, "gpu1", "slurmd") != "0"
         assert "skipping: [ctl]" in done.stdout.split("apply | Restart slurmctld]")[1].split("TASK")[0]
         assert job_facts(sandbox, running_job) == before
     finally:
@@ -87,7 +86,11 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
     held = submit(sandbox, "--hold --mem=100 -o /dev/null", "true")
     before = job_facts(sandbox, running_job)
     old = main_pid(sandbox, "ctl", "slurmctld")
-    sandbox.exec("ctl", "sync; systemctl kill -s KILL slurmctld")
+    # slurmctld writes its queue to the disk a few seconds after a change.
+    sandbox.exec("ctl", "touch /tmp/submitted")
+    saved = "find /var/lib/slurm/slurmctld/job_state -newer /tmp/submitted"
+    sandbox.wait_until(lambda: sandbox.exec("ctl", saved).stdout != "", "slurmctld does not save its queue")
+    sandbox.exec("ctl", "rm /tmp/submitted; systemctl kill -s KILL slurmctld")
     sandbox.wait_until(lambda: is_up(sandbox) and main_pid(sandbox, "ctl", "slurmctld") != old, "slurmctld stays dead")
     assert job_facts(sandbox, running_job) == before
     assert job_facts(sandbox, held)[0] == "PENDING"

@@ -1,0 +1,43 @@
+"""A site of Debian 12: Slurm 22.05, which has no sackd and asks for PMIx by another name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import Cluster, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def older(sandbox: Cluster) -> Iterator[Cluster]:
+    """A sandbox of Debian 12 with one compute node, provisioned and validated."""
+    cluster = Cluster(f"{sandbox.name}-12")
+    made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--distribution", "debian12", "--compute", "1")
+    assert made.returncode == 0, made.stderr
+    done = cluster.busbar("provision", "--sandbox", "--name", cluster.name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield cluster
+    gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+def test_a_user_gets_the_gpu_that_was_asked_for(older: Cluster) -> None:
+    assert older.exec("ctl", "slurmctld -V").stdout.startswith("slurm-wlm 22.05")
+    done = older.exec("login", "srun --mpi=pmix --gpus-per-node=1 nvidia-smi -L", user="alice")
+    assert done.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
+
+
+def test_accounting_knows_the_job(older: Cluster) -> None:
+    older.exec("login", "srun --job-name=known true", user="alice")
+    listing = "sacct -nX --name=known -o Account,State%10"
+    older.wait_until(lambda: "COMPLETED" in older.exec("ctl", listing).stdout, "the job is not in the accounting", 30)
+    assert older.exec("ctl", listing).stdout.split() == ["research", "COMPLETED"]
+
+
+def test_second_run_changes_nothing(older: Cluster) -> None:
+    done = older.playbook("slurm.yml")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

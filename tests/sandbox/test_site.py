@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
-from conftest import TOP, plain_environment, recap
-
-if TYPE_CHECKING:
-    from conftest import Cluster
+from conftest import TOP, Cluster, plain_environment, recap
 
 # The header is line 0; the public key, which is no secret, fills the lines before and after this one.
 OPENSSH_SEED_LINE = 4
@@ -50,6 +46,29 @@ def test_check_mode_on_a_finished_site_sees_nothing_to_do_and_shows_no_secret(sa
     for text in [done.stdout, done.stderr, *(path.read_text(encoding="utf-8") for path in logs)]:
         for secret in known:
             assert secret not in text
+
+
+def snapshot(cluster: Cluster, node: str) -> str:
+    """What is installed, and every file under /etc with its content."""
+    listing = "dpkg-query -W; find /etc -xdev -type f -exec sha256sum {} + | sort -k2; systemctl list-unit-files"
+    return cluster.exec(node, listing).stdout
+
+
+def test_check_mode_on_fresh_nodes_tells_what_would_change_and_changes_nothing(sandbox: Cluster) -> None:
+    fresh = Cluster(f"{sandbox.name}-c")
+    try:
+        made = fresh.busbar("sandbox", "up", "--name", fresh.name, "--compute", "1")
+        assert made.returncode == 0, made.stderr
+        nodes = ["ctl", "login", "gpu1"]
+        before = {node: snapshot(fresh, node) for node in nodes}
+        done = fresh.playbook("site.yml", "--check", "--diff")
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+        assert min(changes(done.stdout).values()) > 5, done.stdout[-1000:]
+        assert "slurmctld" in done.stdout
+        assert {node: snapshot(fresh, node) for node in nodes} == before
+        assert not list((fresh.state / "secrets").glob("munge*"))
+    finally:
+        fresh.busbar("sandbox", "down", "--name", fresh.name)
 
 
 def test_secrets_are_private(sandbox: Cluster) -> None:

@@ -46,7 +46,7 @@ class Faults:
 
 
 def node_names(count: int) -> list[str]:
-    """Return node0000, node0001, …"""
+    """Return the names node0000, node0001 and so on."""
     return [f"node{i:04d}" for i in range(count)]
 
 
@@ -74,6 +74,7 @@ class Fabric:
     speed: float = SLOW
 
     def __post_init__(self) -> None:
+        """Look up the switch of each node once."""
         self._switch_of = {node: switch for switch, nodes in self.topology.items() for node in nodes}
 
     def run(self, test: tuple[str, ...]) -> dict[str, Any]:
@@ -133,12 +134,29 @@ def _blamed(found: dict[str, list[dict[str, Any]]], faults: Faults) -> set[str]:
 
 
 def random_faults(topology: dict[str, list[str]], count: int, random: Random) -> Faults:
-    """Return some faults of all kinds, at different places: 6 of 10 slow nodes, then crashes, links and uplinks."""
+    """Return faults of all kinds, none hidden behind another: six of ten slow nodes, then crashes, links and uplinks.
+
+    Args:
+        topology: nodes of each switch; with less than three switches no uplink is made bad.
+        count: how many faults.
+        random: where they come from.
+    """
     nodes = [node for members in topology.values() for node in members]
-    places = random.sample(nodes, min(len(nodes), 2 * count))
-    kinds = random.choices(["slow", "slow_nic", "crash", "link", "uplink"], [3, 3, 2, 1, 1], k=count)
     switch_of = {node: switch for switch, members in topology.items() for node in members}
-    picked: dict[str, list[Any]] = {kind: [] for kind in ("slow", "slow_nic", "crash", "link", "uplink")}
-    for kind, one, other in zip(kinds, places[::2], places[1::2], strict=False):
-        picked[kind].append({"link": (one, other), "uplink": switch_of[one]}.get(kind, one))
-    return Faults(*(frozenset(picked[kind]) for kind in ("slow", "slow_nic", "crash", "link", "uplink")))
+    names = ["slow", "slow_nic", "crash", "link", "uplink"]
+    kinds = random.choices(names, [3, 3, 2, 1, 1 if len(topology) > 2 else 0], k=count)  # noqa: PLR2004 - to tell two
+    picked: dict[str, list[Any]] = {kind: [] for kind in names}
+    free = dict.fromkeys(random.sample(nodes, len(nodes)))
+    for kind in sorted(kinds, key=names.index, reverse=True):
+        one = next(iter(free))
+        if kind == "uplink":
+            picked[kind].append(switch_of[one])
+            for node in topology[switch_of[one]]:
+                free.pop(node, None)
+            continue
+        del free[one]
+        if kind == "link":
+            other = next(iter(free))
+            del free[other]
+        picked[kind].append((one, other) if kind == "link" else one)
+    return Faults(*(frozenset(picked[kind]) for kind in names))

@@ -15,7 +15,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from .locate_evidence import OUTCOMES, RELATIVE, Context
-from .locate_stages import alone, name_nodes, play, settle, together
+from .locate_stages import TOURNAMENT, alone, name_nodes, play, settle, together
 from .tournament import League, neighbours, round_robin
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Locator", "locate"]
 
-TOURNAMENT = 16
 _NO_SWITCH = ""
 
 

@@ -103,11 +103,15 @@ class Context:
         group = frozenset(nodes)
         return not any(left & group and right & group for left, right in self.bad)
 
-    def without_bad(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        """Return the nodes less one side (the smaller) of each known link or boundary among them."""
+    def wholes(self) -> list[tuple[str, ...]]:
+        """Return the innocent nodes less one side of each known link or boundary: less the one end, less the other."""
+        return list(dict.fromkeys(self.without_bad(self.innocent(), other=other) for other in (False, True)))
+
+    def without_bad(self, nodes: Iterable[str], *, other: bool = False) -> tuple[str, ...]:
+        """Return the nodes less one side (the smaller, or of equals the one or the other) of what is slow together."""
         left_over = dict.fromkeys(nodes)
         for sides in self.bad:
-            small, large = sorted(sides, key=len)
+            small, large = sorted(sides[::-1] if other else sides, key=len)
             if large & left_over.keys():
                 for node in small:
                     left_over.pop(node, None)

@@ -4,20 +4,23 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from .locate_blocks import Agenda
 from .locate_evidence import NONE, Question
-from .tournament import League, neighbours, next_games
+from .tournament import League, neighbours, next_games, round_robin
 
 if TYPE_CHECKING:
     from .locate_evidence import Context, Outcome, Steps
 
-__all__ = ["alone", "name_nodes", "play", "settle", "together"]
+__all__ = ["TOURNAMENT", "alone", "name_nodes", "play", "settle", "together"]
 
+TOURNAMENT = 16
 _PASSES = 5
 _PAIR = 2
 _SQUARE = 4
+_FEW = 6
 
 
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
@@ -36,32 +39,36 @@ def settle(context: Context, league: League) -> Steps:
             break
         yield from play(league, list(games), "confirm")
     league.judge()
-    suspects = [node for node in league.lost if _may_be_uplink(context, league, node)]
+    suspects = [node for node in league.lost if league.failures(node) and _may_be_uplink(context, league, node)]
     if suspects:
         for node in suspects:
             del league.lost[node]
+        league.spared.update(suspects)
         yield from alone(context, league, suspects)
     context.out |= league.lost.keys()
 
 
 def _may_be_uplink(context: Context, league: League, node: str) -> bool:
-    """Return whether a node was slow only across switches, with nobody of its switch ever fast across."""
+    """Return whether a bad uplink may be why a node was slow: of its own switch, or of those of its partners."""
     switch_of = context.switch_of
-    mine = [other for other in context.nodes if switch_of[other] == switch_of[node]]
+    mine = switch_of[node]
+    across = {
+        switch_of[member]
+        for member, games in league.games.items()
+        for others, seen in games.items()
+        if seen[-1].passed and any(switch_of[other] != switch_of[member] for other in others)
+    }
     partners = {other for others in league.failures(node) for other in others}
-    if len(mine) == 1 or not partners or any(switch_of[other] == switch_of[node] for other in partners):
+    if any(switch_of[other] == mine for other in partners):
         return False
-    return not any(
-        seen[-1].passed and any(switch_of[other] != switch_of[node] for other in others)
-        for member in mine
-        for others, seen in league.games.get(member, {}).items()
-    )
+    single = sum(switch_of[other] == mine for other in context.nodes) == 1
+    return (mine not in across and not single) or sum(switch_of[other] in across for other in partners) < league.needed
 
 
 def alone(context: Context, league: League, nodes: list[str]) -> Steps:
     """Test nodes alone, again when they fail: then they are guilty. Who passes stays unresolved.
 
-    Two that pass alone and failed together, without a third to tell, are left to be named as a link.
+    Only of a cluster of two that pass alone and fail together, what lies between them is named.
     """
     failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
     asked = list(nodes)
@@ -73,44 +80,49 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
             failed[node].append(outcome)
         asked = [node for node, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
     league.lost.update({node: failed[node] for node in asked})
-    if len(context.nodes) == 1:
-        return
     league.judge()
-    rest = [node for node in nodes if league.verdict(node) is None]
-    if not rest or (len(rest) == _PAIR and frozenset({rest[1]}) in league.games.get(rest[0], {})):
-        return
-    rest = [node for node in rest if not _explained(league, node)]
-    if rest:
-        context.out.update(rest)
-        reason = "fine alone, but slow with others, of whom none is known to be good enough to tell"
-        context.found["unresolved"].append({"nodes": rest, "reason": reason})
+    if len(context.nodes) > _PAIR:
+        rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
+        _leave_open(context, rest, "fine alone, but slow with others, of whom none is known to be good enough to tell")
 
 
-def _explained(league: League, node: str) -> bool:
-    """Return whether all that was slow with a node had a guilty node in it."""
-    return all(seen[-1].passed or others & league.lost.keys() for others, seen in league.games.get(node, {}).items())
+def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
+    if nodes:
+        context.out.update(nodes)
+        context.found["unresolved"].append({"nodes": nodes, "reason": reason})
 
 
 def together(context: Context, league: League) -> Steps:
     """Run all innocent nodes together, and find out why when they are slow."""
     agenda = Agenda(context, league)
     yield from _slow_pairs(context, league, agenda)
-    for attempt in range(_PASSES):
-        nodes = context.without_bad(context.innocent())
+    tested: list[tuple[str, ...]] = []
+    failed = 0
+    while failed < _PASSES:
+        nodes = next((nodes for nodes in context.wholes() if nodes not in tested), ())
         if len(nodes) <= _PAIR:
             return
         (outcome,) = yield Question("whole", [nodes])
         if outcome.passed:
-            return
-        if outcome.kind == NONE:
+            tested.append(nodes)
             continue
-        before = agenda.found
-        yield from _switches(context, league, agenda)
-        if agenda.found == before and (attempt or len(_teams(context)) <= _PAIR or not outcome.marginal):
-            agenda.add(nodes, outcome)
-            yield from agenda.run()
+        failed += 1
+        if outcome.kind != NONE:
+            yield from _explain(context, agenda, outcome, first=failed == 1)
     reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
+
+
+def _explain(context: Context, agenda: Agenda, outcome: Outcome, *, first: bool) -> Steps:
+    """Find out why all together are slow."""
+    before = agenda.found
+    if first:
+        yield from _switches(context, agenda)
+    if agenda.found == before and agenda.items:
+        yield from agenda.run(before + 1)
+    if agenda.found == before and not (first and outcome.marginal):
+        agenda.add(outcome.nodes, outcome)
+        yield from agenda.run()
 
 
 def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
@@ -120,9 +132,10 @@ def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
         outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
         agenda.boundary(*sides, outcomes)
     for one, other in lost:
-        if context.clean((one, other)):
+        near = context.switch_of[one] == context.switch_of[other]
+        if context.clean((one, other)) and (near or len(context.nodes) <= TOURNAMENT):
             agenda.duel((one, other), _games(league, one, other))
-    yield from agenda.run()
+    yield from agenda.run(inf)
 
 
 def _games(league: League, one: str, other: str) -> list[Outcome]:
@@ -176,7 +189,7 @@ def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[s
     return teams
 
 
-def _switches(context: Context, league: League, agenda: Agenda) -> Steps:
+def _switches(context: Context, agenda: Agenda) -> Steps:
     """Test each switch, then pairs of switches; a switch that is slow with two good ones has a bad uplink."""
     teams = [tuple(team) for team in _teams(context).values()]
     if len(teams) <= 1:
@@ -187,7 +200,7 @@ def _switches(context: Context, league: League, agenda: Agenda) -> Steps:
         for team, outcome in zip(several, outcomes, strict=True):
             if not outcome.passed:
                 agenda.add(team, outcome)
-        yield from agenda.run()
+        yield from agenda.run(inf)
     if len(teams) > _PAIR:
         yield from _uplinks(context, agenda)
 
@@ -195,12 +208,14 @@ def _switches(context: Context, league: League, agenda: Agenda) -> Steps:
 def _uplinks(context: Context, agenda: Agenda) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
     cup = League(teams, dict.fromkeys(teams, ""), context.needed())
-    yield from play(cup, neighbours(list(teams), cup.group_of), "switches")
-    while doubtful := cup.judge():
-        games, _stuck = next_games(cup, doubtful)
-        if not games:
-            break
+    rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
+    for games in rounds:
         yield from play(cup, list(games), "switches")
+    while doubtful := cup.judge():
+        more, _stuck = next_games(cup, doubtful)
+        if not more:
+            break
+        yield from play(cup, list(more), "switches")
     for switch, outcomes in cup.lost.items():
         rest = [node for node in context.nodes if context.switch_of[node] != switch]
         mine = [node for node in context.nodes if context.switch_of[node] == switch]

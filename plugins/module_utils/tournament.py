@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
-_MOST_GAMES = 12
+# A full tournament of so many, and so many games more, are enough to know a player.
+_TOURNAMENT = 16
+_MOST_MORE = 8
 
 
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
@@ -32,7 +34,7 @@ def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
 
 
 def neighbours(players: list[str], group_of: dict[str, str]) -> list[tuple[str, ...]]:
-    """Return the players in pairs of one group where possible; one may be a group of three, so that none is left out."""
+    """Return the players in pairs, of one group where possible; the last may join a pair, so that none is left out."""
     groups: dict[str, list[str]] = {}
     for player in players:
         groups.setdefault(group_of[player], []).append(player)
@@ -58,12 +60,16 @@ class League:
         group_of: the switch of each player; partners of the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
         lost: players that are blamed, with the results that show it.
+        spared: players whose failures have another explanation.
+        games: the games of each player, by its partners.
+        passed: players that were fast with somebody.
     """
 
     teams: dict[str, tuple[str, ...]]
     group_of: dict[str, str]
     needed: int = 2
     lost: dict[str, list[Outcome]] = field(default_factory=dict)
+    spared: set[str] = field(default_factory=set)
     games: dict[str, dict[frozenset[str], list[Outcome]]] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
 
@@ -96,7 +102,7 @@ class League:
         failures = self.failures(player)
         if won > 1 or (won and not failures):
             return True
-        if won or 0 in nets or len(failures) < self.needed:
+        if won or 0 in nets or player in self.spared or len(failures) < self.needed:
             return None
         return False
 
@@ -115,20 +121,16 @@ class League:
     def partner(self, player: str, taken: set[str]) -> tuple[str | None, bool]:
         """Return a known-good partner for the next game, and whether one may be free later."""
         games = self.games.get(player, {})
-        if sum(map(len, games.values())) >= _MOST_GAMES:
+        if sum(map(len, games.values())) >= min(len(self.teams), _TOURNAMENT) + _MOST_MORE:
             return None, False
         again = [next(iter(others)) for others, seen in games.items() if len(others) == 1 and _net(seen) >= 0]
         again = [other for other in again if self.good(other)]
         if again:
             free = [other for other in again if other not in taken]
             return (free[0] if free else None), True
-        new = [p for p in self.passed if p != player and self.good(p) and frozenset({p}) not in games]
-        mine = self.group_of[player]
-        free = [p for p in new if p not in taken]
-        if not free:
-            return None, bool(new)
-        order = {p: i for i, p in enumerate(self.teams)}
-        return min(free, key=lambda p: (self.group_of[p] != mine, order[p])), True
+        new = [p for p in self.teams if p != player and self.good(p) and frozenset({p}) not in games]
+        near = [p for p in new if self.group_of[p] == self.group_of[player]]
+        return next((p for p in near or new if p not in taken), None), bool(new)
 
     def pairs_lost(self) -> list[tuple[str, str]]:
         """Return the pairs that were slow together although nobody of them is blamed."""

@@ -1,0 +1,109 @@
+"""Reads reports of validations from their folder, and writes what people and other programs read beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from ..module_utils.report_data import normalised  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.report_junit import junit  # noqa: TID252
+from ..module_utils.report_metrics import metrics  # noqa: TID252
+from ..module_utils.report_page import Parts, page  # noqa: TID252
+
+__all__ = ["FILES", "folders", "history", "read_report", "write_pages"]
+
+FILES = ("junit.xml", "busbar.prom", "report.html")
+_NAME = "report.json"
+_MOST = 50
+_PAGE = Path(__file__).parents[2] / "roles" / "nccl_validation" / "files" / "report"
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """Return the report in a folder, normalised.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no report.
+    """
+    path = folder / _NAME
+    try:
+        return normalised(json.loads(path.read_bytes()))
+    except ValueError as exc:
+        what = f"no JSON: {exc}" if isinstance(exc, (json.JSONDecodeError, UnicodeDecodeError)) else str(exc)
+        message = f"{path}: {what}"
+        raise ValueError(message) from exc
+
+
+def folders(place: Path) -> list[Path]:
+    """Return the folders of all reports, the oldest first; the link to the latest is none of them.
+
+    Raises:
+        OSError: the place cannot be read.
+    """
+    return sorted(
+        path for path in place.iterdir() if path.is_dir() and not path.is_symlink() and (path / _NAME).is_file()
+    )
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """Return the last reports beside the one in a folder; those that cannot be read are passed over."""
+    found = []
+    for path in [path for path in folders(folder.parent) if path.name < folder.name][-_MOST:]:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(read_report(path))
+    return found
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Write report.html, junit.xml and busbar.prom beside report.json, each whole or not at all.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        OSError: a file cannot be read or written.
+        ValueError: report.json is no report.
+    """
+    folder = folder.resolve()
+    report = read_report(folder)
+    _write(folder / "junit.xml", junit(report))
+    _write(folder / "busbar.prom", metrics(report))
+    _write(folder / "report.html", page(report, history(folder), _parts(folder)))
+    return [folder / name for name in FILES]
+
+
+def _parts(folder: Path) -> Parts:
+    texts = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css", "page.js")}
+    try:
+        version = metadata.version("busbar")
+    except metadata.PackageNotFoundError:
+        version = "of a checkout"
+    return Parts(
+        template=texts["page.html.j2"],
+        style=texts["page.css"],
+        script=texts["page.js"],
+        plotly=get_plotlyjs(),
+        version=version,
+        digest=hashlib.sha256((folder / _NAME).read_bytes()).hexdigest(),
+    )
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that all may read, so that a reader sees the old or the new one."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    fresh = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        fresh.chmod(0o644)
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,0 +1,70 @@
+'use strict';
+(() => {
+  const figures = JSON.parse(document.getElementById('figures').textContent);
+  const touch = matchMedia('(pointer: coarse)').matches;
+
+  // Drawn when first seen: a report of thousands of tests opens as fast as one of three.
+  function draw(place) {
+    if (place.dataset.drawn) return;
+    place.dataset.drawn = 'yes';
+    const { data, layout } = figures[Number(place.dataset.figure)];
+    layout.dragmode = touch ? false : 'zoom';
+    Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: false });
+  }
+  const visible = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      visible.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: '300px' });
+  const places = [...document.querySelectorAll('.plot')];
+  places.forEach((place) => visible.observe(place));
+  addEventListener('beforeprint', () => places.filter((place) => place.offsetParent).forEach(draw));
+
+  function reveal() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (target instanceof HTMLDetailsElement) {
+      target.open = true;
+      target.scrollIntoView();
+    }
+  }
+  addEventListener('hashchange', reveal);
+  reveal();
+
+  function compare(one, two, numeric) {
+    if (!numeric) return one.localeCompare(two, 'en', { numeric: true });
+    // What was not measured comes last, whichever way.
+    return Number(one) - Number(two);
+  }
+  function sort(table, column) {
+    const head = table.tHead.rows[0].cells[column];
+    const numeric = head.classList.contains('number');
+    const down = head.getAttribute('aria-sort') === 'ascending';
+    for (const cell of table.tHead.rows[0].cells) cell.removeAttribute('aria-sort');
+    head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
+    const value = (row) => row.cells[column].dataset.value;
+    const rows = [...table.tBodies[0].rows];
+    rows.sort((a, b) => {
+      const [one, two] = [value(a), value(b)];
+      if (one === '' || two === '') return (one === '') - (two === '');
+      return compare(one, two, numeric) * (down ? -1 : 1);
+    });
+    table.tBodies[0].append(...rows);
+  }
+  for (const table of document.querySelectorAll('table.sortable')) {
+    [...table.tHead.rows[0].cells].forEach((cell, column) => {
+      cell.querySelector('button').addEventListener('click', () => sort(table, column));
+    });
+  }
+
+  const filter = document.getElementById('filter');
+  if (filter) {
+    filter.addEventListener('input', () => {
+      const wanted = filter.value.trim().toLowerCase();
+      for (const row of document.getElementById('table').tBodies[0].rows) {
+        row.hidden = !row.textContent.toLowerCase().includes(wanted);
+      }
+    });
+  }
+})();

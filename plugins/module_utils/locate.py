@@ -54,6 +54,7 @@ class Locator:
         self._steps = _search(self._context)
         self.found = self._context.found
         self.rounds = 0
+        self._told = 0
         self.question: Question | None = next(self._steps, None)
 
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:
@@ -65,7 +66,8 @@ class Locator:
         """
         if self.question is None:
             return
-        places = first if first is not None else [self.rounds * 100000 + i for i in range(len(results))]
+        places = first if first is not None else list(range(self._told, self._told + len(results)))
+        self._told += len(results)
         outcomes = self._context.read(self.question.tests, results, places)
         self.rounds += 1
         try:

@@ -59,6 +59,18 @@ class Block:
             return Block(left, right) if left and right else None
         return Block(left) if len(left) > 1 else None
 
+    def carve(self, hot: set[str]) -> tuple[Block | None, list[Block]]:
+        """Return the connections that touch no hot node (None when there are none), and the others."""
+        sides = self.left, self.right
+        cold, warm = ([tuple(n for n in side if (n in hot) is is_hot) for side in sides] for is_hot in (False, True))
+        if self.right:
+            rest = [(warm[0], self.right), (cold[0], warm[1])]
+            part = Block(*cold) if all(cold) else None
+        else:
+            rest = [(warm[0], ()), (cold[0], warm[0])] if len(warm[0]) > 1 else [(cold[0], warm[0])]
+            part = Block(cold[0]) if len(cold[0]) > 1 else None
+        return part, [Block(*pair) for pair in rest if pair[0] and (pair[1] or len(pair[0]) > 1)] if any(warm) else []
+
     def quarters(self, switch_of: dict[str, str]) -> tuple[list[Block], list[Block]]:
         """Return the diagonal quarters, which have no common node, and the others."""
         one, two = _halves(self.left, switch_of)
@@ -102,8 +114,16 @@ class _Unknown(_Item):
         self.blocks = [self.block]
 
     def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
+        """Return the block, or as much of it as has nothing to do with what is known to be slow."""
         del taken
-        return [] if agenda.blocked(self) else [self.block]
+        cold, rest = self.block.carve(agenda.hot())
+        if not rest or cold is None or self.seen:
+            return [] if agenda.blocked([self], self.blocks) else [self.block]
+        if 2 * len(cold.nodes) < len(self.block.nodes) or agenda.blocked([self], [cold]):
+            return []
+        self.block, self.blocks = cold, [cold]
+        agenda.items += [_Unknown(part) for part in rest]
+        return [cold]
 
     def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[_Item]:
         """Drop a block that passes; a failure that may be noise is repeated."""
@@ -321,10 +341,16 @@ class Agenda:
                 elif not block.pair:
                     queue += [_Unknown(part) for parts in block.quarters(self.context.switch_of) for part in parts]
 
-    def blocked(self, item: _Item) -> bool:
-        """Return whether something else that is open lies within the nodes, so that a failure would say little."""
-        nodes = frozenset(node for block in item.blocks for node in block.nodes)
-        return any(block.touches(nodes) for other in self.items if other is not item for block in other.blocks)
+    def hot(self) -> set[str]:
+        """Return the nodes of what is known to be slow and not explained."""
+        known = [item for item in self.items if not isinstance(item, _Unknown)]
+        return {node for item in known for block in item.blocks for node in block.nodes}
+
+    def blocked(self, items: list[_Item], blocks: list[Block]) -> bool:
+        """Return whether something open but the items lies within the blocks, so that a failure would say little."""
+        nodes = frozenset(node for block in blocks for node in block.nodes)
+        others = (other for other in self.items if all(other is not item for item in items))
+        return any(block.touches(nodes) for other in others for block in other.blocks)
 
     def partner(self, node: str, busy: set[str]) -> str | None:
         """Return a known-good node for a game with the node, of the same switch when possible."""

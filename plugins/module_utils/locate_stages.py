@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["TOURNAMENT", "alone", "name_nodes", "play", "settle", "together"]
 
 TOURNAMENT = 16
-_PASSES = 5
+_PASSES = 8
 _PAIR = 2
 _SQUARE = 4
 _FEW = 6
@@ -95,8 +96,10 @@ def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
 def together(context: Context, league: League) -> Steps:
     """Run all innocent nodes together, and find out why when they are slow."""
     agenda = Agenda(context, league)
-    yield from _slow_pairs(context, league, agenda)
+    if len(context.nodes) <= TOURNAMENT:
+        yield from _slow_pairs(context, league, agenda)
     tested: list[tuple[str, ...]] = []
+    causes = deque([_slow_pairs, _switches])
     failed = 0
     while failed < _PASSES:
         nodes = next((nodes for nodes in context.wholes() if nodes not in tested), ())
@@ -108,19 +111,19 @@ def together(context: Context, league: League) -> Steps:
             continue
         failed += 1
         if outcome.kind != NONE:
-            yield from _explain(context, agenda, outcome, first=failed == 1)
+            before = agenda.found
+            while causes and agenda.found == before:
+                yield from causes.popleft()(context, league, agenda)
+            yield from _explain(agenda, outcome, before, again=failed > 1)
     reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
 
 
-def _explain(context: Context, agenda: Agenda, outcome: Outcome, *, first: bool) -> Steps:
-    """Find out why all together are slow."""
-    before = agenda.found
-    if first:
-        yield from _switches(context, agenda)
+def _explain(agenda: Agenda, outcome: Outcome, before: int, *, again: bool) -> Steps:
+    """Find out by splitting why all together are slow, unless that is known; a near miss has to happen again."""
     if agenda.found == before and agenda.items:
         yield from agenda.run(before + 1)
-    if agenda.found == before and not (first and outcome.marginal):
+    if agenda.found == before and (again or not outcome.marginal):
         agenda.add(outcome.nodes, outcome)
         yield from agenda.run()
 
@@ -189,7 +192,7 @@ def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[s
     return teams
 
 
-def _switches(context: Context, agenda: Agenda) -> Steps:
+def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
     """Test each switch, then pairs of switches; a switch that is slow with two good ones has a bad uplink."""
     teams = [tuple(team) for team in _teams(context).values()]
     if len(teams) <= 1:

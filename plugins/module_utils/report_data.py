@@ -14,6 +14,7 @@ VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 HALVES = ("out_of_place", "in_place")
 
 _NUMBERS = ("measured_busbw", "at_size", "floor", "ceiling")
+_PAIR = 2
 _LISTS = ("nodes", "partners", "findings", "tail")
 
 
@@ -168,7 +169,9 @@ def _culprit(value: object) -> dict[str, Any]:
 
 
 def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return who is to blame: those whom the search named or, without a search, nodes that failed a test alone.
+    """Return who is to blame: those whom the search named or, without a search, whom the tests leave no doubt about.
+
+    That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
 
     Args:
         report: as `normalised` gives it.
@@ -178,13 +181,20 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
     """
     if report["culprits"] is not None:
         return list(report["culprits"])
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, str] = {}
+    partners: dict[tuple[str, str], set[str]] = {}
     for test in report["tests"]:
         nodes = everyone(test)
         if test["verdict"] == "FAIL" and len(nodes) == 1:
-            reason = f"{test['name']}: {test['reason']}"
-            found.setdefault(nodes[0], {"kind": "node", "nodes": nodes, "reason": reason})
-    return list(found.values())
+            found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")
+        if len(nodes) == _PAIR:
+            for node, other in (nodes, nodes[::-1]):
+                partners.setdefault((node, test["verdict"]), set()).add(other)
+    for (node, verdict), others in partners.items():
+        good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
+        if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
+            found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
+    return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
 
 
 def everyone(test: dict[str, Any]) -> list[str]:

@@ -7,10 +7,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-
 from .history import node_figures
 from .report_data import VERDICTS, counts, everyone
+from .report_page import folded
 
 __all__ = ["metrics"]
 
@@ -31,13 +30,6 @@ def _sample(name: str, labels: dict[str, object], value: float) -> str:
 def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], float | None]]) -> list[str]:
     lines = [_sample(name, labels, value) for labels, value in samples if value is not None]
     return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *dict.fromkeys(lines)] if lines else []
-
-
-def _folded(nodes: list[str]) -> str:
-    try:
-        return str(NodeSet(",".join(nodes))) if nodes else ""
-    except NodeSetException:
-        return ",".join(nodes)
 
 
 def _seconds(started: str) -> float | None:
@@ -122,7 +114,7 @@ def _labels(test: dict[str, Any]) -> dict[str, object]:
         "stage": test["stage"],
         "collective": test["collective"],
         "hardware": test["hardware"],
-        "nodes": _folded(everyone(test)),
+        "nodes": folded(everyone(test)),
     }
 
 

@@ -19,11 +19,12 @@ from .report_data import counts, culprits, everyone
 from .report_environment import facts_of
 from .report_figures import curve_figure, heat_maps, human_size, trend_figure
 
-__all__ = ["Parts", "page"]
+__all__ = ["Parts", "folded", "page"]
 
 _NONE = "\u2013"
 _OPEN = 6
 _MOST_DETAILS = 400
+_MOST_LISTED = 10
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
 _STAGES = {"cluster": 0, "node": 1, "pair": 2}
 _COLUMNS = (
@@ -75,9 +76,12 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
     scripts = [_unix(text) for text in (parts.plotly, parts.script)]
     figures: list[dict[str, Any]] = []
     compared = drift(report, others)
+    tests = _tests(report, figures)
     # The template is ours, and what is put into it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(parts.template).render(
+    return environment.from_string(
+        parts.template
+    ).render(
         report=report,
         policy=_policy(scripts),
         version=parts.version,
@@ -86,11 +90,11 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
         plotly=Markup(scripts[0]),  # noqa: S704 - a library's file
         script=Markup(scripts[1]),  # noqa: S704 - a file of ours
         when=_when(report["started"]),
-        nodes=_folded(report["nodes"]),
+        nodes=folded(report["nodes"]),
         counts=counts(report),
         culprits=culprits(report),
-        failed=[{**test, "who": _folded(everyone(test))} for test in report["tests"] if test["verdict"] == "FAIL"],
-        flags=[(item["name"], flag) for item in compared for flag in item["flags"]],
+        failed=[test for test in tests["tests"] if test["verdict"] == "FAIL"][:_MOST_LISTED],
+        **_flags(compared),
         columns=_COLUMNS,
         heat_maps=[
             {
@@ -100,7 +104,7 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
             }
             for item in heat_maps(report)
         ],
-        **_tests(report, figures),
+        **tests,
         trend=_kept(figures, trend_figure([item for item in compared if item["subject"] == "test"], report["started"])),
         compared=[_row(item) for item in compared],
         earlier=sum(o["cluster"] == report["cluster"] and o["started"] < report["started"] for o in others),
@@ -139,7 +143,8 @@ def _when(started: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M %Z}".strip()
 
 
-def _folded(nodes: list[str]) -> str:
+def folded(nodes: list[str]) -> str:
+    """Return node names folded, as in ``gpu[17-20]``, or as a list when they are no names of nodes."""
     try:
         return str(NodeSet(",".join(nodes))) if nodes else ""
     except NodeSetException:
@@ -158,6 +163,18 @@ def _cell(text: str, value: float | str | None = None, kind: str = "text") -> di
     return {"text": text, "value": "" if value is None else value, "kind": kind}
 
 
+def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what has drifted, nodes first; a pair is not told of when one of its nodes already is."""
+    nodes = {item["name"] for item in compared if item["subject"] == "node" and item["flags"]}
+    flagged = [
+        item
+        for item in sorted(compared, key=lambda item: item["subject"] != "node")
+        if item["flags"] and (item["subject"] == "node" or not nodes.intersection(item["nodes"]))
+    ]
+    shown = [{"name": item["name"], "flags": item["flags"]} for item in flagged[:_MOST_LISTED]]
+    return {"flags": shown, "more_flags": len(flagged) - len(shown)}
+
+
 def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the table, and the most telling tests with their figures."""
     ordered = sorted(
@@ -167,7 +184,7 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
     rows = {
         number: {
             **test,
-            "who": _folded(everyone(test)),
+            "who": folded(everyone(test)),
             "cells": _cells(test),
             "anchor": f"test-{number}" if number in shown else "",
         }
@@ -177,12 +194,12 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         {**rows[number], "figure": _kept(figures, curve_figure(test)), "facts": _facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
-    return {"tests": list(rows.values()), "details": details}
+    return {"tests": [rows[number] for number, _test in ordered], "details": details}
 
 
 def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
     seconds = test["job"]["seconds"]
-    who = _folded(everyone(test))
+    who = folded(everyone(test))
     return {
         "verdict": _cell(test["verdict"], test["verdict"]),
         "name": _cell(test["name"], test["name"]),
@@ -202,9 +219,9 @@ def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
     limits = [
         ("Hardware", test["hardware"] or "unknown"),
         ("Ranks", str(test["ranks"])),
-        ("Floor", f"{_gbs(test['floor'])} GB/s ({test['source'] or 'no source'})" if test["floor"] else "none"),
-        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] else "none"),
-        ("Partners", _folded(test["partners"])),
+        ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else "none"),
+        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else "none"),
+        ("Partners", folded(test["partners"])),
         ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
         ("Raw output", test["output"] or ""),
     ]

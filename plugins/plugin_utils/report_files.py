@@ -18,7 +18,7 @@ from ..module_utils.report_junit import junit  # noqa: TID252
 from ..module_utils.report_metrics import metrics  # noqa: TID252
 from ..module_utils.report_page import Parts, page  # noqa: TID252
 
-__all__ = ["FILES", "folders", "history", "read_report", "write_pages"]
+__all__ = ["FILES", "folders", "history", "raw_report", "read_report", "write_pages"]
 
 FILES = ("junit.xml", "busbar.prom", "report.html")
 _NAME = "report.json"
@@ -33,12 +33,24 @@ def read_report(folder: Path) -> dict[str, Any]:
         OSError: it cannot be read.
         ValueError: it is no report.
     """
-    path = folder / _NAME
     try:
-        return normalised(json.loads(path.read_bytes()))
+        return normalised(raw_report(folder))
     except ValueError as exc:
-        what = f"no JSON: {exc}" if isinstance(exc, (json.JSONDecodeError, UnicodeDecodeError)) else str(exc)
-        message = f"{path}: {what}"
+        message = f"{folder / _NAME}: {exc}"
+        raise ValueError(message) from exc
+
+
+def raw_report(folder: Path) -> object:
+    """Return what the report.json in a folder holds; numbers that are not finite are None.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no JSON.
+    """
+    try:
+        return json.loads((folder / _NAME).read_bytes(), parse_constant=lambda _word: None)
+    except (ValueError, RecursionError) as exc:
+        message = f"no JSON: {exc}"
         raise ValueError(message) from exc
 
 

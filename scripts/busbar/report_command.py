@@ -1,0 +1,303 @@
+"""`busbar report`: list, show, render and compare the reports of validations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.module_utils.report_data import VERDICTS, counts, culprits, everyone
+from ansible_collections.busbar.cluster.plugins.module_utils.report_figures import human_size
+from ansible_collections.busbar.cluster.plugins.module_utils.report_page import folded
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
+    folders,
+    history,
+    raw_report,
+    read_report,
+    write_pages,
+)
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.sandbox.state import inventory_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+__all__ = ["register"]
+
+LATEST = "latest"
+_STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
+_NARROWEST = 100
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    top = subparsers.add_parser(
+        "report",
+        help="list, show, render and compare reports of validations",
+        description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    listed = commands.add_parser("list", help="all reports, the oldest first")
+    listed.set_defaults(run=_list)
+    shown = commands.add_parser("show", help="one report, with what has drifted")
+    shown.set_defaults(run=_show)
+    rendered = commands.add_parser("render", help="write report.html, junit.xml and busbar.prom of a report again")
+    rendered.set_defaults(run=_render)
+    for command in (shown, rendered):
+        command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
+    compared = commands.add_parser("compare", help="what changed from report A to report B")
+    compared.set_defaults(run=_compare)
+    compared.add_argument("first", metavar="A")
+    compared.add_argument("second", metavar="B")
+    for command in (listed, shown, rendered, compared):
+        _add_place(command)
+    for command in (listed, shown, compared):
+        command.add_argument("--format", choices=("json", "table"), default="table")
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the reports are."""
+    parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
+    parser.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
+    parser.add_argument("--name", help="the sandbox of that name")
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
+
+
+def _place(args: argparse.Namespace) -> Path:
+    """The folder that holds the reports: beside the inventory's directory, unless one is named.
+
+    Raises:
+        UsageError: the options contradict each other, or there is no such folder.
+    """
+    if bool(args.inventory) + bool(args.sandbox) + bool(args.reports) > 1:
+        message = "choose the reports with -i, with --sandbox or with --reports, not with two of them"
+        raise UsageError(message)
+    if args.name and not args.sandbox:
+        message = "--name names a sandbox: say --sandbox too"
+        raise UsageError(message)
+    if args.reports:
+        if not args.reports.is_dir():
+            message = f"no folder {args.reports}"
+            raise UsageError(message)
+        return Path(args.reports)
+    inventory = inventory_of(args.name) if args.sandbox else Path(args.inventory or collection() / "inventory")
+    if not inventory.exists():
+        message = f"no inventory {inventory}: name one with -i, or use --sandbox"
+        raise UsageError(message)
+    inventory = inventory.resolve()
+    place = (inventory if inventory.is_dir() else inventory.parent).parent / "reports"
+    if not place.is_dir():
+        message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
+        raise UsageError(message)
+    return place
+
+
+def _all(place: Path) -> list[Path]:
+    """The folders of all reports, the oldest first.
+
+    Raises:
+        UsageError: the place cannot be read.
+    """
+    try:
+        return folders(place)
+    except OSError as exc:
+        message = f"cannot read {place}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def _find(args: argparse.Namespace, name: str) -> Path:
+    """The folder of the report that was asked for.
+
+    Raises:
+        UsageError: there is none, or several are meant.
+    """
+    given = Path(name)
+    if given.name == "report.json" and given.is_file():
+        return given.resolve().parent
+    if (given / "report.json").is_file():
+        return given.resolve()
+    place = _place(args)
+    known = _all(place)
+    if not known:
+        message = f"no report in {place}"
+        raise UsageError(message)
+    if name == LATEST:
+        return known[-1]
+    wanted = name.replace("-", "").replace(":", "")
+    found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(wanted)]
+    if len(found) == 1 and wanted:
+        return found[0]
+    names = ", ".join(path.name for path in (found or known)[-5:])
+    message = (
+        f"{len(found) or 'no'} reports match {name!r} in {place}; there is {'' if found else 'for instance '}{names}"
+    )
+    raise UsageError(message)
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """A report.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return read_report(folder)
+    except OSError as exc:
+        message = f"cannot read {folder / 'report.json'}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
+
+
+def _json(data: object) -> int:
+    json.dump(data, sys.stdout, indent=1, allow_nan=False)
+    print()
+    return 0
+
+
+def _console() -> Console:
+    """A console that keeps tables whole where nobody looks at a terminal."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(_NARROWEST, 200))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]], right: frozenset[str]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in columns:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    _console().print(table)
+
+
+def _verdict(word: str) -> Text:
+    return Text(word, style=_STYLE.get(word, ""))
+
+
+def _gbs(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} %"
+
+
+def _list(args: argparse.Namespace) -> int:
+    entries: list[dict[str, Any]] = []
+    for folder in _all(_place(args)):
+        try:
+            report = read_report(folder)
+        except (OSError, ValueError) as exc:
+            entries.append({"report": folder.name, "verdict": None, "reason": f"cannot be read: {exc}"})
+            continue
+        entries.append(
+            {
+                "report": folder.name,
+                **{key: report[key] for key in ("verdict", "cluster", "started", "backend", "reason")},
+                "nodes": report["nodes"],
+                "tests": counts(report),
+            }
+        )
+    if args.format == "json":
+        return _json({"reports": entries})
+    rows = [
+        (
+            entry["report"],
+            _verdict(entry["verdict"] or "?"),
+            entry.get("cluster", ""),
+            folded(entry.get("nodes", [])),
+            "/".join(str(entry["tests"][verdict]) for verdict in VERDICTS) if "tests" in entry else "",
+            entry["reason"],
+        )
+        for entry in entries
+    ]
+    columns = ("Report", "Verdict", "Cluster", "Nodes", "Pass/fail/incl.", "Reason")
+    _table(columns, rows, frozenset({"Pass/fail/incl."}))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    folder = _find(args, args.report)
+    report = _read(folder)
+    compared = drift(report, history(folder))
+    if args.format == "json":
+        raw = raw_report(folder)
+        return _json({"folder": str(folder), "report": raw, "culprits": culprits(report), "drift": compared})
+    console = _console()
+    console.print(Text.assemble(_verdict(report["verdict"]), f"  {report['cluster']}: {report['reason']}"))
+    print(f"{report['started']}, backend {report['backend']}, nodes {folded(report['nodes']) or 'none'}")
+    for culprit in culprits(report):
+        print(f"culprit  {', '.join(culprit['nodes'])}: {culprit['reason']}")
+    for node, reason in sorted(report["left_out"].items()):
+        print(f"not tested  {node}: {reason}")
+    own = {item["name"]: item for item in compared if item["subject"] == "test"}
+    rows = [
+        (
+            _verdict(test["verdict"]),
+            test["name"],
+            folded(everyone(test)),
+            _gbs(test["measured_busbw"]),
+            "-" if test["at_size"] is None else human_size(test["at_size"]),
+            _gbs(test["floor"]),
+            _share(own.get(test["name"], {}).get("own_change")),
+            "; ".join([test["reason"], *test["findings"]]),
+        )
+        for test in report["tests"]
+    ]
+    columns = ("Verdict", "Test", "Nodes", "GB/s", "At size", "Floor", "Own median", "Reason")
+    _table(columns, rows, frozenset({"GB/s", "At size", "Floor", "Own median"}))
+    for item in compared:
+        for flag in item["flags"]:
+            print(f"drift  {item['name']}: {flag}")
+    print(f"report: {folder}")
+    return 0
+
+
+def _render(args: argparse.Namespace) -> int:
+    folder = _find(args, args.report)
+    _read(folder)
+    try:
+        paths = write_pages(folder)
+    except OSError as exc:
+        message = f"cannot write into {folder}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    for path in paths:
+        print(path)
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    reports = [_read(_find(args, name)) for name in (args.first, args.second)]
+    found = compare(*reports)
+    if args.format == "json":
+        return _json(found)
+    rows = [
+        (
+            test["name"],
+            folded(test["nodes"]),
+            Text.assemble(_verdict(test["verdicts"][0]), " > ", _verdict(test["verdicts"][1])),
+            _gbs(test["first"]),
+            _gbs(test["second"]),
+            _share(test["change"]),
+            test["flag"],
+        )
+        for test in found["tests"]
+    ]
+    _table(
+        ("Test", "Nodes", "Verdict", "A, GB/s", "B, GB/s", "Change", ""),
+        rows,
+        frozenset({"A, GB/s", "B, GB/s", "Change"}),
+    )
+    for letter, names in (("A", found["only_first"]), ("B", found["only_second"])):
+        if names:
+            print(f"only in {letter}: {', '.join(names)}")
+    return 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from conftest import Cluster
 
@@ -60,6 +62,8 @@ def test_nodes_have_the_declared_size(sandbox: Cluster) -> None:
 
 
 def test_login_node_holds_no_configuration_of_its_own(sandbox: Cluster) -> None:
+    if sandbox.exec("login", "command -v sackd", check=False).returncode != 0:
+        pytest.skip("this release of Slurm has no sackd")
     assert sandbox.exec("login", "ls /etc/slurm/slurm.conf", check=False).returncode != 0
     assert sandbox.exec("gpu1", "ls /etc/slurm/slurm.conf", check=False).returncode != 0
     assert "ClusterName=" in sandbox.exec("login", "cat /run/slurm/conf/slurm.conf").stdout
@@ -79,6 +83,7 @@ def test_no_gpu_without_asking(sandbox: Cluster) -> None:
 
 
 def test_two_jobs_on_one_node_hold_different_gpus(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
     step = "srun --quiet -w gpu1 --mem=200 --gpus-per-node=1 bash -c 'echo $SLURM_STEP_GPUS; sleep 5'"
     held = sandbox.exec("login", f"{step} & {step} & wait", user="alice").stdout.split()
     assert sorted(held) == ["0", "1"]
@@ -96,7 +101,7 @@ def test_a_job_sees_only_its_cores(sandbox: Cluster) -> None:
 
 
 def test_job_over_its_memory_is_killed_alone(sandbox: Cluster) -> None:
-    neighbour = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 20")
+    neighbour = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 200")
     greedy = submit(sandbox, "-w gpu1 --mem=200 -o /dev/null", 'python3 -c "str(1) * (800 << 20)"')
     wait_for_state(sandbox, greedy, "OUT_OF_MEMORY")
     assert sacct(sandbox, neighbour, "State") == ["RUNNING"]

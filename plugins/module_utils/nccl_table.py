@@ -129,7 +129,8 @@ class OpenRow:
         """Return one half, or None when it is not there or holds placeholders only."""
         if not cells:
             return None
-        if len(cells) < _MIN_HALF or len(cells) < self.half_names.index("busbw") + 1:
+        # A header that was damaged may lack the very column.
+        if "busbw" not in self.half_names or len(cells) < max(_MIN_HALF, self.half_names.index("busbw") + 1):
             self.broken = True
             return None
         half: dict[str, float | int | None] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}

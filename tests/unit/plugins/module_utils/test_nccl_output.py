@@ -264,3 +264,8 @@ def test_no_output_without_a_row_a_rank_or_its_footer_is_ok(
     runs = parse_text(text)["runs"]
     json.dumps(runs, allow_nan=False)
     assert any(run["outcome"] != "ok" for run in runs)
+
+
+def test_a_header_that_lost_a_column_is_not_ok() -> None:
+    (run,) = parse_text(WHOLE.replace("busbw", "bus\x00bw", 1))["runs"]
+    assert run["outcome"] != "ok"

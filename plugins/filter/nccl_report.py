@@ -6,9 +6,9 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: nccl_report
-short_description: Judge the tests of a validation and make its report
+short_description: Make the report of a validation
 description:
-  - Parses and judges the outputs of all tests and says PASS, FAIL or INCONCLUSIVE about the cluster.
+  - Says PASS, FAIL or INCONCLUSIVE about the cluster, who is to blame, and whom to drain.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 options:
@@ -16,31 +16,30 @@ options:
     description: The options of a validation, as the role busbar.cluster.nccl_validation gathers them.
     type: dict
     required: true
-  tests:
-    description: What P(busbar.cluster.nccl_plan#filter) gave.
-    type: list
-    elements: dict
-    required: true
-  result:
-    description: What M(busbar.cluster.slurm_tests) returned.
+  state:
+    description: What P(busbar.cluster.nccl_results#filter) gave last.
     type: dict
     required: true
-  outputs:
-    description: The results of the loop that fetched the outputs, one per test.
+  stopped:
+    description: Why the validation ended before its time, as P(busbar.cluster.nccl_plan#filter) said.
+    type: str
+    default: ""
+  drained:
+    description: The results of the loop that drained the nodes named in the report.
     type: list
     elements: dict
-    required: true
+    default: []
 """
 
 EXAMPLES = r"""
-- name: Judge
+- name: Report
   ansible.builtin.set_fact:
-    report: "{{ options | busbar.cluster.nccl_report(tests, result, fetched.results) }}"
+    report: "{{ options | busbar.cluster.nccl_report(state) }}"
 """
 
 RETURN = r"""
 _value:
-  description: The report under report, one line per test under lines, and the files to write under files.
+  description: The report under report, the summary under lines, and the files to write under files.
   type: dict
 """
 
@@ -49,29 +48,31 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.validation import report, summary_lines  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.verdicts import report, summary_lines  # noqa: TID252 - the collection's name stands in no import
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def nccl_report(
-    options: dict[str, Any], tests: list[dict[str, Any]], result: dict[str, Any], outputs: list[dict[str, Any]]
+    options: dict[str, Any], state: dict[str, Any], stopped: str = "", drained: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return the report of a validation, its summary, and the files in which both are kept."""
-    texts = [str(item.get("stdout", "")) if item.get("rc") == 0 else None for item in outputs]
+    done = [{"node": item["item"]["node"], "problem": _problem(item)} for item in drained or [] if "item" in item]
     try:
-        data = report(options, tests, result, texts)
+        data = report(options, state, stopped, done)
     except (KeyError, TypeError, ValueError) as exc:
         message = f"nccl_report: {exc}"
         raise AnsibleFilterError(message) from exc
-    files = [{"name": "report.json", "content": json.dumps(data, indent=2) + "\n"}]
-    files += [
-        {"name": test["output"], "content": text + "\n"}
-        for test, text in zip(data["tests"], texts, strict=False)
-        if test["output"] and text
-    ]
+    files = [{"name": "report.json", "content": json.dumps(data, indent=2) + "\n"}, *state["files"]]
     return {"report": data, "lines": summary_lines(data), "files": files}
+
+
+def _problem(item: dict[str, Any]) -> str:
+    """Return why a node could not be drained; nothing when it was."""
+    if item.get("rc") == 0:
+        return ""
+    return str(item.get("stderr") or item.get("msg") or "no answer of the controller").strip()
 
 
 class FilterModule:

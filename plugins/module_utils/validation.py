@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans the tests of a validation and turns what came back into the report."""
+"""Checks the options of a validation, plans its tests and judges what came back."""
 
 from __future__ import annotations
 
@@ -9,17 +9,24 @@ from typing import Any
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .hardware import profile_problems
-from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of, worst
+from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of
 from .nccl_output import parse_text
 
-__all__ = ["BACKENDS", "SCHEMA", "STAGES", "fold", "input_problems", "node_list", "plan", "report", "summary_lines"]
+__all__ = [
+    "BACKENDS",
+    "STAGES",
+    "candidates",
+    "fold",
+    "input_problems",
+    "judged",
+    "node_list",
+    "planned_test",
+]
 
-SCHEMA = 1
 BACKENDS = ("mpi", "nccl")
-STAGES = ("node", "cluster")
+STAGES = ("node", "pair", "cluster")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_MARK = {PASS: "PASS", FAIL: "FAIL", INCONCLUSIVE: "INCONCLUSIVE"}
 _TAIL = 20
 _PAIR = 2
 
@@ -61,7 +68,8 @@ def input_problems(options: dict[str, Any]) -> list[str]:
 
     Args:
         options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
-            pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs.
+            pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs,
+            topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit.
     """
     problems = []
     if options["backend"] not in BACKENDS:
@@ -75,7 +83,24 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         for stage in options["stages"]
         if stage not in STAGES
     ]
-    return problems + _size_problems(options) + _node_problems(options)
+    for name, most in (("locate_rounds", None), ("total_limit", None), ("drain_limit", 100)):
+        value = int(options[name])
+        if value < 0 or (most is not None and value > most):
+            problems.append(f"nccl_validation_{name}: {value} is not 0{f' to {most}' if most else ' or more'}")
+    return problems + _size_problems(options) + _topology_problems(options) + _node_problems(options)
+
+
+def _topology_problems(options: dict[str, Any]) -> list[str]:
+    switch_of: dict[str, str] = {}
+    for switch, members in options["topology"].items():
+        try:
+            nodes = node_list(members)
+        except ValueError as exc:
+            return [f"nccl_validation_topology: {switch}: {exc}"]
+        for node in nodes:
+            if switch_of.setdefault(node, switch) != switch:
+                return [f"nccl_validation_topology: {node} is under {switch_of[node]} and {switch}"]
+    return []
 
 
 def _size_problems(options: dict[str, Any]) -> list[str]:
@@ -122,49 +147,34 @@ def _ranks_per_node(options: dict[str, Any], nodes: list[str], total: int) -> in
     return max(1, min(counts, default=1))
 
 
-def plan(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tests of a validation, each with name, stage, ranks_per_node and job (for the module slurm_tests).
-
-    Args:
-        options: as for input_problems, and script (the batch script), output (path pattern).
-
-    Raises:
-        ValueError: the options are not right.
-    """
-    problems = input_problems(options)
-    if problems:
-        raise ValueError("; ".join(problems))
-    nodes = node_list(options["nodes"])
-    partners = int(options["partners"])
-    candidates = _candidates(options, nodes) if partners else []
-    tests = []
-    if "node" in options["stages"]:
-        tests += [_test(options, f"node-{node}", "node", [node], [], 0) for node in nodes]
-    if "cluster" in options["stages"]:
-        tests.append(_test(options, "cluster", "cluster", nodes, candidates, partners))
-    return tests
-
-
-def _candidates(options: dict[str, Any], nodes: list[str]) -> list[str]:
+def candidates(options: dict[str, Any], nodes: list[str]) -> list[str]:
     """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it."""
     others = [node for node in options["pool"] if node not in nodes]
     kinds = {options["hardware"].get(node) for node in nodes}
     return [node for node in others if options["hardware"].get(node) in kinds] or others
 
 
-def _test(  # noqa: PLR0913, PLR0917 - what makes a test
-    options: dict[str, Any], name: str, stage: str, nodes: list[str], candidates: list[str], partners: int
-) -> dict[str, Any]:
-    ranks = _ranks_per_node(options, nodes + candidates, len(nodes) + partners)
+def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str], partners: int = 0) -> dict[str, Any]:
+    """Return a test: name, stage, ranks_per_node and job (for the module slurm_tests).
+
+    Args:
+        options: as for input_problems, and script (the batch script), output (path pattern), sbatch_arguments.
+        name: of the test and of its output.
+        stage: node, pair, cluster or search. Those of pairs and of the search make no sense with a node missing.
+        nodes: the nodes to be tested.
+        partners: how many others help.
+    """
+    others = candidates(options, nodes) if partners else []
+    ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
     arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,BUSBAR_RANKS_PER_NODE={ranks}"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
     job = {
         "name": name,
         "nodes": nodes,
-        "candidates": candidates,
+        "candidates": others,
         "partners": partners,
-        "minimum": min(_PAIR, len(nodes) + partners) if stage == "cluster" else 1,
+        "minimum": min(_PAIR, len(nodes) + partners) if stage == "cluster" else len(nodes),
         "script": options["script"],
         "arguments": arguments + [str(item) for item in options["sbatch_arguments"]],
         "output": options["output"],
@@ -189,10 +199,15 @@ def _profile(options: dict[str, Any], nodes: list[str]) -> tuple[str, dict[str, 
     return name, profile
 
 
-def _judged(
-    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
-) -> dict[str, Any]:
-    """Return the entry of one test in the report."""
+def judged(options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """Return the entry of one test in the report.
+
+    Args:
+        options: as for planned_test, and floor_gbs, allow_unchecked.
+        planned: what planned_test returned.
+        entry: what the module slurm_tests returned for it.
+        text: the output of the job, None where there is none.
+    """
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes)
     ranks = planned["ranks_per_node"] * len(nodes)
@@ -244,59 +259,3 @@ def _job_first(
         reason = "" if answer["floor"] is not None else reason
     if reason:
         answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
-
-
-def report(
-    options: dict[str, Any], tests: list[dict[str, Any]], result: dict[str, Any], texts: list[str | None]
-) -> dict[str, Any]:
-    """Return the report of a validation.
-
-    Args:
-        options: as for plan, and cluster, started (ISO 8601 text), floor_gbs, allow_unchecked.
-        tests: what plan returned.
-        result: what the module slurm_tests returned; a failed or unreachable result when it did not run.
-        texts: the output of each test in order, None where there is none.
-    """
-    entries = result.get("tests") or []
-    if len(entries) == len(tests):
-        judged = [
-            _judged(options, planned, entry, text) for planned, entry, text in zip(tests, entries, texts, strict=True)
-        ]
-        verdict = worst([test["verdict"] for test in judged])
-        left_out = {node: reason for test in judged for node, reason in test["left_out"].items()}
-        reason = next(
-            (f"{test['name']}: {test['reason']}" for test in judged if test["verdict"] == verdict), "no test ran"
-        )
-    else:
-        judged, left_out, verdict = [], {}, INCONCLUSIVE
-        reason = (
-            f"the tests could not be run: {str(result.get('msg') or 'the controller gave no answer').strip()[:500]}"
-        )
-    if left_out and verdict == PASS:
-        verdict = INCONCLUSIVE
-        reason = f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(left_out.items()))}"
-    return {
-        "schema": SCHEMA,
-        "verdict": verdict,
-        "reason": reason,
-        "cluster": options["cluster"],
-        "started": options["started"],
-        "backend": options["backend"],
-        "nodes": node_list(options["nodes"]),
-        "left_out": left_out,
-        "tests": judged,
-        "node_reasons": result.get("node_reasons") or [],
-        "settings": {key: options[key] for key in ("min_bytes", "max_bytes", "step_factor", "iterations", "partners")},
-    }
-
-
-def summary_lines(data: dict[str, Any]) -> list[str]:
-    """Return one line per test, then what was left out, then the verdict."""
-    lines = []
-    for test in data["tests"]:
-        who = fold(test["nodes"] + test["partners"]) or "no node"
-        lines.append(f"{_MARK[test['verdict']]}  {test['name']} on {who}, {test['ranks']} ranks: {test['reason']}")
-        lines += [f"      {finding}" for finding in test["findings"]]
-    lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
-    lines.append(f"{_MARK[data['verdict']]}  validation of {data['cluster']}: {data['reason']}")
-    return lines

@@ -1,4 +1,4 @@
-"""Plan and report of a validation."""
+"""Options, tests and verdicts of a validation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
     fold,
     input_problems,
     node_list,
-    plan,
-    report,
-    summary_lines,
+    planned_test,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import report, summary_lines
 
 ROOT = Path(__file__).parents[4]
 CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
@@ -42,6 +42,14 @@ OPTIONS: dict[str, Any] = {
     "output": "/var/log/x-%j.out",
     "cluster": "test",
     "started": "2026-11-20T00:00:00Z",
+    "began": 0.0,
+    "wait": 60,
+    "time_limit": 600,
+    "total_limit": 7200,
+    "locate_rounds": 30,
+    "topology": {},
+    "drain_failed": False,
+    "drain_limit": 25,
 }
 ENTRY: dict[str, Any] = {
     "name": "cluster",
@@ -62,7 +70,7 @@ ENTRY: dict[str, Any] = {
 def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401
     chosen = {**OPTIONS, **options}
     result = {"tests": [{**ENTRY, **(entry or {})}], "node_reasons": []}
-    return report(chosen, plan(chosen), result, [text])
+    return report(chosen, with_results(chosen, None, next_step(chosen), result, [text]))
 
 
 def test_lists_of_nodes() -> None:
@@ -83,6 +91,11 @@ def test_lists_of_nodes() -> None:
         ({"min_bytes": "32M"}, "above nccl_validation_max_bytes"),
         ({"step_factor": 1}, "nccl_validation_step_factor"),
         ({"iterations": 0}, "nccl_validation_iterations"),
+        ({"locate_rounds": -1}, "nccl_validation_locate_rounds: -1 is not 0 or more"),
+        ({"total_limit": -5}, "nccl_validation_total_limit"),
+        ({"drain_limit": 101}, "nccl_validation_drain_limit: 101 is not 0 to 100"),
+        ({"topology": {"leaf1": "gpu[1-"}}, "nccl_validation_topology: leaf1: "),
+        ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "nccl_validation_nodes"),
         ({"nodes": []}, "names no node"),
         ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not among the compute nodes (gpu[1-3])"),
@@ -99,19 +112,20 @@ def test_an_impossible_floor_is_refused_before_any_job() -> None:
     assert "no hardware reaches" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
 
 
-def test_plan_of_the_whole_and_of_each_node() -> None:
-    tests = plan({**OPTIONS, "stages": ["node", "cluster"], "nodes": "gpu3", "partners": 1})
-    assert [test["name"] for test in tests] == ["node-gpu3", "cluster"]
-    assert [test["ranks_per_node"] for test in tests] == [2, 1]
-    assert tests[1]["job"]["candidates"] == ["gpu1", "gpu2"]
-    assert plan({**OPTIONS, "nodes": "gpu1", "partners": 1})[0]["job"]["candidates"] == ["gpu2"]
-    assert tests[1]["job"]["minimum"] == 2
+def test_a_test_of_the_whole_and_of_one_node() -> None:
+    whole = planned_test(OPTIONS, "cluster", "cluster", ["gpu3"], 1)
+    assert (whole["ranks_per_node"], whole["job"]["minimum"]) == (1, 2)
+    assert whole["job"]["candidates"] == ["gpu1", "gpu2"]
+    assert planned_test(OPTIONS, "cluster", "cluster", ["gpu1"], 1)["job"]["candidates"] == ["gpu2"]
+    alone = planned_test(OPTIONS, "node-gpu3", "node", ["gpu3"])
+    assert (alone["ranks_per_node"], alone["job"]["minimum"], alone["job"]["candidates"]) == (2, 1, [])
 
 
 def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
-    options = {**OPTIONS, "backend": "nccl", "image": "x", "nodes": ["gpu1", "gpu3"]}
-    assert plan(options)[0]["ranks_per_node"] == 2
-    assert "--gpus-per-node=2" in plan(options)[0]["job"]["arguments"]
+    options = {**OPTIONS, "backend": "nccl", "image": "x"}
+    test = planned_test(options, "cluster", "cluster", ["gpu1", "gpu3"])
+    assert test["ranks_per_node"] == 2
+    assert "--gpus-per-node=2" in test["job"]["arguments"]
 
 
 def test_a_good_run() -> None:
@@ -152,6 +166,7 @@ def test_what_is_not_a_pass(
 
 
 def test_tests_that_could_not_be_run_are_inconclusive() -> None:
-    found = report(OPTIONS, plan(OPTIONS), {"unreachable": True, "msg": "no route"}, [])
+    state = with_results(OPTIONS, None, next_step(OPTIONS), {"unreachable": True, "msg": "no route"}, [])
+    found = report(OPTIONS, state)
     assert found["verdict"] == "INCONCLUSIVE"
     assert "no route" in found["reason"]

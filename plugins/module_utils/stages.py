@@ -1,0 +1,263 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Drives a validation: which tests come next, given all that came back so far.
+
+Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
+wrong, crash or hang, the culprit search asks for tests until it knows who is to blame.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from .judge import FAIL, INCONCLUSIVE, PASS
+from .locate import locate
+from .validation import fold, input_problems, judged, node_list, planned_test
+
+__all__ = ["FIRST", "budget", "member_nodes", "next_step", "search_result", "searches", "with_results"]
+
+# What is known before the first test.
+FIRST: dict[str, Any] = {
+    "tests": [],
+    "files": [],
+    "left_out": {},
+    "node_reasons": [],
+    "search_rounds": 0,
+    "problem": "",
+}
+
+_PAIR = 2
+_LEAST_S = 5
+# The nodes of a search have just run a test: one that is gone will not come back for the next.
+_SEARCH_WAIT_S = 30
+_BROKEN = frozenset({"crashed", "truncated", "error-only"})
+
+
+def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now: float | None = None) -> dict[str, Any]:
+    """Return the tests to run next; none when the validation is over.
+
+    The same input gives the same answer; nothing is kept between calls.
+
+    Args:
+        options: as for validation.planned_test, and stages, began (seconds since 1970), total_limit (s, 0 for none),
+            time_limit and wait (s, of one test), locate_rounds.
+        state: what with_results returned last; None before the first tests.
+        now: seconds since 1970; None asks what would come next if there were no bounds.
+
+    Returns:
+        stage (node, pair, cluster or search; empty when it is over), search (whether the culprit search asks), tests
+        (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the validation
+        ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
+
+    Raises:
+        ValueError: the options are not right.
+    """
+    problems = input_problems(options)
+    if problems:
+        raise ValueError("; ".join(problems))
+    state = state or FIRST
+    step: dict[str, Any] = {"stage": "", "search": False, "tests": [], "stopped": "", "skipped": {}}
+    step |= {"wait": int(options["wait"]), "time_limit": int(options["time_limit"])}
+    if not state["problem"]:
+        _choose(options, state, step)
+    if step["tests"] and now is not None:
+        _bound(options, state, step, now)
+    return step
+
+
+def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
+    """Enter the tests of the first stage that is not over."""
+    if "node" in options["stages"] and not any(test["stage"] == "node" for test in state["tests"]):
+        step["tests"] = _alone(options)
+        step["stage"] = "node" if step["tests"] else ""
+    nodes = _gated(options, state)
+    if not step["tests"] and "pair" in options["stages"]:
+        if len(nodes) < _PAIR:
+            step["skipped"]["pair"] = f"{len(nodes)} node(s) passed what came before"
+        else:
+            _search(options, state, step, nodes)
+    if not step["tests"] and "cluster" in options["stages"]:
+        _cluster(options, state, step, nodes)
+
+
+def _alone(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tests of each node alone; one rank sends nothing, so a node with one GPU has none."""
+    tests = [planned_test(options, f"node-{node}", "node", [node]) for node in node_list(options["nodes"])]
+    return [test for test in tests if test["ranks_per_node"] >= _PAIR]
+
+
+def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
+    """Return the nodes that nothing has come up against when they were alone."""
+    asked = (
+        {node for test in _alone(options) for node in test["job"]["nodes"]} if "node" in options["stages"] else set()
+    )
+    alone = [test for test in state["tests"] if test["stage"] == "node" and test["verdict"] == PASS]
+    passed = {node for test in alone for node in test["nodes"]}
+    return [node for node in node_list(options["nodes"]) if node in passed or node not in asked]
+
+
+def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
+    """Enter the test of all together or, when it has failed, the next tests of the search that it calls for."""
+    whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
+    if whole is not None:
+        if _calls_for_search(whole):
+            _search(options, state, step, member_nodes(whole))
+        return
+    answers = searches(options, state)
+    out = {item["node"] for answer in answers for item in answer["nodes"]}
+    out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
+    nodes = [node for node in nodes if node not in out]
+    partners = int(options["partners"])
+    lonely = len(nodes) + partners < _PAIR and "node" in options["stages"]
+    if nodes and not lonely:
+        step["stage"] = "cluster"
+        step["tests"] = [planned_test(options, "cluster", "cluster", nodes, partners)]
+    elif not nodes or len(node_list(options["nodes"])) > 1:
+        step["skipped"]["cluster"] = f"{len(nodes)} node(s) passed what came before"
+
+
+def _calls_for_search(test: dict[str, Any]) -> bool:
+    """Return whether a test of all together says that something is wrong with some of them."""
+    return test["verdict"] == FAIL or search_result(test)["outcome"] in {"crashed", "hung"}
+
+
+def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
+    """Enter the next tests of the culprit search among some nodes, if there are any."""
+    if len(nodes) < _PAIR:
+        return
+    answer = _located(options, state, nodes)
+    if answer["done"]:
+        return
+    used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
+    number = state["search_rounds"] + 1
+    for place, members in enumerate(answer["tests"], start=1):
+        short = len(members) <= _PAIR
+        name = (
+            "-".join(["pair" if len(members) == _PAIR else "alone", *members]) if short else f"search-{number}-{place}"
+        )
+        again = f"_again{used[name]}" if used[name] else ""
+        stage = "pair" if len(members) == _PAIR else "search"
+        step["tests"].append(planned_test(options, name + again, stage, members))
+    step["stage"] = "pair" if any(test["stage"] == "pair" for test in step["tests"]) else "search"
+    step["search"] = True
+    step["wait"] = min(step["wait"], _SEARCH_WAIT_S)
+
+
+def _bound(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], now: float) -> None:
+    """Keep a step within the bounds of the validation, or end it."""
+    total, rounds = int(options["total_limit"]), int(options["locate_rounds"])
+    left = int(float(options["began"]) + total - now)
+    if total and left < _LEAST_S:
+        step["stopped"] = f"the time of {total} s for all tests is over"
+    elif step["search"] and state["search_rounds"] >= rounds:
+        step["stopped"] = f"{rounds} round(s) of the culprit search are over"
+    elif total:
+        step["time_limit"] = min(step["time_limit"], left)
+        step["wait"] = min(step["wait"], left)
+    if step["stopped"]:
+        step["tests"] = []
+
+
+def _located(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> dict[str, Any]:
+    switch_of = {node: switch for switch, members in options["topology"].items() for node in node_list(members)}
+    topology: dict[str, list[str]] = {}
+    for node in nodes if switch_of else []:
+        topology.setdefault(switch_of.get(node, ""), []).append(node)
+    return locate(nodes, [search_result(test) for test in state["tests"]], topology)
+
+
+def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the answers of the culprit searches that this validation made, each as locate gives it."""
+    sets = [_gated(options, state)] if "pair" in options["stages"] else []
+    sets += [member_nodes(test) for test in state["tests"] if test["stage"] == "cluster" and _calls_for_search(test)]
+    return [_located(options, state, nodes) for nodes in sets if len(nodes) >= _PAIR]
+
+
+def with_results(
+    options: dict[str, Any],
+    state: dict[str, Any] | None,
+    step: dict[str, Any],
+    result: dict[str, Any],
+    texts: list[str | None],
+) -> dict[str, Any]:
+    """Return what is known after a step.
+
+    Args:
+        options: as for next_step.
+        state: what was known before it; None before the first.
+        step: what next_step returned.
+        result: what the module slurm_tests returned; a failed or unreachable result when it did not run.
+        texts: the output of each test in order, None where there is none.
+    """
+    state = state or FIRST
+    entries = result.get("tests") or []
+    if len(entries) != len(step["tests"]):
+        why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
+        return {**state, "problem": f"the tests could not be run: {why}"}
+    fresh = [judged(options, *item) for item in zip(step["tests"], entries, texts, strict=True)]
+    files = [
+        {"name": test["output"], "content": text + "\n"}
+        for test, text in zip(fresh, texts, strict=True)
+        if test["output"] and text
+    ]
+    return {
+        "tests": state["tests"] + fresh,
+        "files": state["files"] + files,
+        "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
+        "node_reasons": result.get("node_reasons") or [],
+        "search_rounds": state["search_rounds"] + bool(step["search"]),
+        "problem": "",
+    }
+
+
+def member_nodes(test: dict[str, Any]) -> list[str]:
+    """Return the nodes that took part in a judged test."""
+    return list(dict.fromkeys(test["nodes"] + test["partners"]))
+
+
+def search_result(test: dict[str, Any]) -> dict[str, Any]:
+    """Return a judged test as the locator takes it: nodes, busbw and floor (GB/s) and outcome.
+
+    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive.
+    """
+    found = {run["outcome"] for run in test["runs"]}
+    job = test["job"]
+    started = bool(job["job_id"]) and job["state"] not in {"", "PENDING"} and "did not start" not in job["problem"]
+    if test["verdict"] == FAIL and "wrong-results" in found:
+        outcome = "wrong"
+    elif test["verdict"] != INCONCLUSIVE:
+        outcome = "ok"
+    elif started and ("did not end" in job["problem"] or "hung" in found):
+        outcome = "hung"
+    elif started and (found & _BROKEN or job["problem"] or job["state"] not in {"COMPLETED", "RUNNING"}):
+        outcome = "crashed"
+    else:
+        outcome = "inconclusive"
+    # A test that lacks a node is still the answer to the question that named it.
+    nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
+    measured = outcome == "ok"
+    return {
+        "nodes": nodes,
+        "busbw": test["measured_busbw"] if measured else None,
+        "floor": test["floor"] if measured and test["floor"] else None,
+        "outcome": outcome,
+    }
+
+
+def budget(options: dict[str, Any]) -> str:
+    """Return in one line what is going to run and how long it may take."""
+    nodes = node_list(options["nodes"])
+    each = f"at most {options['time_limit']} s"
+    rounds = f"{options['locate_rounds']} rounds of at most {options['time_limit']} s each"
+    words = {
+        "node": f"{len(nodes)} test(s) of one node at once, {each}",
+        "pair": f"the culprit search, at most {rounds}",
+        "cluster": f"all together, {each}",
+    }
+    parts = [f"{stage}: {words[stage]}" for stage in words if stage in options["stages"]]
+    if "cluster" in options["stages"] and "pair" not in options["stages"]:
+        parts.append(f"only if that fails, the culprit search, at most {rounds}")
+    total = int(options["total_limit"])
+    end = f"; never more than {total} s in all" if total else ""
+    return f"validation of {fold(nodes)}: {'; '.join(parts)}{end}"

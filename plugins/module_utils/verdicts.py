@@ -1,0 +1,198 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the report of a validation: its verdict, who is to blame, and whom to drain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .judge import FAIL, INCONCLUSIVE, worst
+from .stages import next_step, searches
+from .validation import fold, node_list
+
+__all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
+
+SCHEMA = 1
+_MOST_REASON = 200
+_MOST_EVIDENCE = 6
+
+
+def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return who is to blame, and of whom nothing can be said; nodes that failed alone first.
+
+    Args:
+        options: as for stages.next_step.
+        state: as stages.with_results gives it.
+
+    Returns:
+        Culprits, each with kind (node, link, boundary), nodes, reason and tests (names of those that show it); and
+        what is unresolved, each with nodes and reason.
+    """
+    tests = state["tests"]
+    found = [
+        {"kind": "node", "nodes": test["nodes"], "reason": f"alone: {test['reason']}", "tests": [test["name"]]}
+        for test in tests
+        if test["stage"] == "node" and test["verdict"] == FAIL
+    ]
+    unresolved: list[dict[str, Any]] = []
+    for answer in searches(options, state):
+        entries = [("node", [item["node"]], item["reason"], item) for item in answer["nodes"]]
+        entries += [("link", item["nodes"], _link_words(item["nodes"]), item) for item in answer["links"]]
+        entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
+        for kind, nodes, reason, item in entries:
+            if item["verdict"] == FAIL:
+                names = [tests[place]["name"] for place in item["results"]]
+                found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names})
+            else:
+                unresolved.append({"nodes": nodes, "reason": reason})
+        unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in answer["unresolved"]]
+    return _once(found), _once(unresolved)
+
+
+def _once(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items less those about nodes that an earlier one is about."""
+    return list({(item.get("kind"), tuple(item["nodes"])): item for item in reversed(items)}.values())[::-1]
+
+
+def _link_words(nodes: list[str]) -> str:
+    return f"slow between {' and '.join(nodes)}, though each is fine with others"
+
+
+def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
+    """Return the nodes of the smaller side and what lies between it and the other."""
+    small, large = sorted(sides, key=len)
+    return list(
+        small
+    ), f"slow between {fold(list(small))} and {fold(list(large))}, each fine by itself: a switch or uplink"
+
+
+def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reasons: list[str]) -> dict[str, Any]:
+    """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
+
+    Args:
+        options: drain_failed, drain_limit (percent), pool (all compute nodes).
+        blamed: as culprits gives them; only nodes are drained.
+        node_reasons: lines of ``sinfo -R``: those that busbar drained before count.
+
+    Returns:
+        nodes (a list of node and reason) and refused (text).
+    """
+    guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] == "node"}
+    answer: dict[str, Any] = {"nodes": [], "refused": ""}
+    if not options["drain_failed"] or not guilty:
+        return answer
+    before = {line.split(maxsplit=1)[0] for line in node_reasons if line.partition(" ")[2].startswith("busbar:")}
+    out, whole, limit = len(before | guilty.keys()), len(options["pool"]), int(options["drain_limit"])
+    if out * 100 > limit * whole:
+        answer["refused"] = (
+            f"{fold(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
+            f"nccl_validation_drain_limit allows {limit} %"
+        )
+    else:
+        answer["nodes"] = [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]
+    return answer
+
+
+def _slurm_reason(words: str) -> str:
+    kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
+    return f"busbar: {kept}"[:_MOST_REASON]
+
+
+def report(
+    options: dict[str, Any], state: dict[str, Any], stopped: str = "", drained: list[dict[str, str]] | None = None
+) -> dict[str, Any]:
+    """Return the report of a validation.
+
+    Args:
+        options: as for stages.next_step, and cluster, started (ISO 8601 text), drain_failed, drain_limit.
+        state: as stages.with_results gives it.
+        stopped: why it ended before its time.
+        drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
+    """
+    tests = state["tests"]
+    blamed, unresolved = culprits(options, state)
+    rest = next_step(options, state)
+    unrun = stopped or ("not all tests were run" if rest["tests"] else "")
+    verdicts = [test["verdict"] for test in tests] + [FAIL] * bool(blamed)
+    verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
+    verdict = worst(verdicts)
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "reason": _reason(verdict, state, blamed, unresolved, unrun),
+        "cluster": options["cluster"],
+        "started": options["started"],
+        "backend": options["backend"],
+        "nodes": node_list(options["nodes"]),
+        "left_out": state["left_out"],
+        # Without a search, readers of the report say themselves what the tests leave no doubt of.
+        **({"culprits": blamed} if blamed or state["search_rounds"] else {}),
+        "unresolved": unresolved,
+        "skipped": rest["skipped"],
+        "stopped": unrun,
+        "search_rounds": state["search_rounds"],
+        "drain": {**drain_plan(options, blamed, state["node_reasons"]), "done": drained or []},
+        "tests": tests,
+        "node_reasons": state["node_reasons"],
+        "settings": {
+            key: options[key]
+            for key in ("stages", "min_bytes", "max_bytes", "step_factor", "iterations", "partners", "locate_rounds")
+        },
+    }
+
+
+def _reason(
+    verdict: str,
+    state: dict[str, Any],
+    blamed: list[dict[str, Any]],
+    unresolved: list[dict[str, Any]],
+    unrun: str,
+) -> str:
+    """Return why the verdict is what it is: who is to blame, else the first test of that verdict, else what lacks."""
+    if blamed:
+        first = blamed[0]
+        more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
+        return f"{_who(first)}: {first['reason']}{more}"
+    if state["problem"]:
+        return str(state["problem"])
+    test = next((test for test in state["tests"] if test["verdict"] == verdict), None)
+    if test is not None:
+        return f"{test['name']}: {test['reason']}"
+    if state["left_out"]:
+        return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
+    if unresolved:
+        return f"{fold(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
+    return unrun or "no test ran"
+
+
+def _who(culprit: dict[str, Any]) -> str:
+    return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold(culprit["nodes"])
+
+
+def summary_lines(data: dict[str, Any]) -> list[str]:
+    """Return one line per test, then what was left out, then who is to blame, then the verdict."""
+    lines = []
+    blamed = data.get("culprits") or []
+    for test in data["tests"]:
+        who = fold(test["nodes"] + test["partners"]) or "no node"
+        lines.append(f"{test['verdict']}  {test['name']} on {who}, {test['ranks']} ranks: {test['reason']}")
+        lines += [f"      {finding}" for finding in test["findings"]]
+    lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
+    lines += [f"not run  stage {stage}: {reason}" for stage, reason in data["skipped"].items()]
+    if data["stopped"]:
+        lines.append(f"stopped  {data['stopped']}")
+    guilty = [item["nodes"][0] for item in blamed if item["kind"] == "node"]
+    if guilty:
+        lines.append(f"FAIL  culprit nodes: {fold(guilty)}")
+    for item in blamed:
+        shown = ", ".join(item["tests"][:_MOST_EVIDENCE]) + (", …" if len(item["tests"]) > _MOST_EVIDENCE else "")
+        lines.append(f"FAIL  {item['kind']} {_who(item)}: {item['reason']} ({shown})")
+    lines += [f"INCONCLUSIVE  {fold(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
+    lines += [
+        f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
+        for item in data["drain"]["done"]
+    ]
+    if data["drain"]["refused"]:
+        lines.append(data["drain"]["refused"])
+    lines.append(f"{data['verdict']}  validation of {data['cluster']}: {data['reason']}")
+    return lines

@@ -1,0 +1,121 @@
+"""The culprit search on a cluster of four nodes: it names the bad one and no other, and drains it when asked."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import Cluster, as_json
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+PASS, FAIL, INCONCLUSIVE = 0, 1, 3
+# One message of 1 MiB: on a link of 10 Mb/s it takes a second, and on a healthy one milliseconds.
+SMALL = (
+    "-t",
+    "nccl_validation_run",
+    "-e",
+    "nccl_validation_max_bytes=1M",
+    "-e",
+    "nccl_validation_seconds_per_size=0.2",
+)
+
+
+@pytest.fixture(scope="module")
+def four(sandbox: Cluster) -> Iterator[Cluster]:
+    """A sandbox of four compute nodes, provisioned; that includes its first validation, which passes."""
+    cluster = Cluster(f"{sandbox.name}-4")
+    made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", "4", "--gpus", "1")
+    assert made.returncode == 0, made.stderr
+    try:
+        done = cluster.busbar("provision", "--sandbox", "--name", cluster.name)
+        assert done.returncode == PASS, done.stdout + done.stderr
+        yield cluster
+    finally:
+        gone = cluster.busbar("sandbox", "down", "--name", cluster.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+def validate(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return cluster.busbar("validate", "--sandbox", "--name", cluster.name, *SMALL, *arguments, timeout=300)
+
+
+def latest(cluster: Cluster) -> dict[str, Any]:
+    report: dict[str, Any] = as_json((cluster.state / "reports/latest/report.json").read_text(encoding="utf-8"))
+    return report
+
+
+def verdicts(report: dict[str, Any], stage: str) -> dict[str, str]:
+    return {test["name"]: test["verdict"] for test in report["tests"] if test["stage"] == stage}
+
+
+def back_in_service(cluster: Cluster) -> None:
+    """Heal, and give Slurm back every node that it or we took out."""
+
+    def idle() -> bool:
+        states = cluster.node_states()
+        out = [node for node, state in states.items() if state.rstrip("*") not in {"idle", "comp", "alloc", "mix"}]
+        for node in out:
+            cluster.exec("ctl", f"scontrol update nodename={node} state=resume", check=False)
+        return set(states.values()) == {"idle"}
+
+    cluster.fault("heal")
+    cluster.wait_until(idle, "not all nodes are back", 60)
+
+
+def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> None:
+    report = latest(four)
+    assert report["verdict"] == "PASS"
+    assert [test["stage"] for test in report["tests"]] == ["node"] * 4 + ["cluster"]
+    assert (report["search_rounds"], report["left_out"], report["drain"]["nodes"]) == (0, {}, [])
+
+
+def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: Cluster) -> None:
+    four.fault("throttle", "gpu3", "10mbit")
+    try:
+        done = validate(four, "-e", "nccl_validation_drain_failed=true")
+        assert done.returncode == FAIL, done.stdout + done.stderr
+        assert "culprit nodes: gpu3\n" in done.stdout
+        report = latest(four)
+        assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("node", ["gpu3"])]
+        assert report["unresolved"] == []
+        assert set(verdicts(report, "node").values()) == {"PASS"}
+        pairs = verdicts(report, "pair")
+        assert {name: verdict == "FAIL" for name, verdict in pairs.items()} == {name: "gpu3" in name for name in pairs}
+        assert set(verdicts(report, "search").values()) == {"PASS"}
+        assert four.node_states() == {"gpu1": "idle", "gpu2": "idle", "gpu3": "drain", "gpu4": "idle"}
+        assert four.exec("ctl", "sinfo -Rh -o '%n %E'").stdout.startswith("gpu3 busbar: slow with gpu1")
+    finally:
+        back_in_service(four)
+    done = validate(four, "-e", '{"nccl_validation_stages": ["cluster"]}')
+    assert done.returncode == PASS, done.stdout + done.stderr
+
+
+def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:
+    slow = ("-e", "nccl_validation_seconds_per_size=5", "-e", "nccl_validation_iterations=100000")
+    limits = ("-e", "nccl_validation_time_limit=25", "-e", "nccl_validation_wait=15", "-e", "ansible_ssh_timeout=5")
+    drain = ("-e", "nccl_validation_drain_failed=true")
+    try:
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(validate, four, *slow, *limits, *drain)
+            listing = "squeue -h -n busbar-node-gpu4 -t RUNNING -o %i"
+            four.wait_until(lambda: four.exec("ctl", listing).stdout != "", "the job of gpu4 does not start", 90)
+            four.fault("pull", "gpu4")
+            done = running.result()
+        assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
+        report = latest(four)
+        assert (report["verdict"], report.get("culprits", [])) == ("INCONCLUSIVE", [])
+        assert verdicts(report, "node") == {
+            "node-gpu1": "PASS",
+            "node-gpu2": "PASS",
+            "node-gpu3": "PASS",
+            "node-gpu4": "INCONCLUSIVE",
+        }
+        assert verdicts(report, "cluster") == {"cluster": "PASS"}
+        assert report["drain"]["nodes"] == []
+        assert not any("busbar:" in line for line in report["node_reasons"])
+    finally:
+        back_in_service(four)

@@ -1,0 +1,302 @@
+"""A validation stage by stage, on a cluster of words instead of machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.stages import (
+    budget,
+    member_nodes,
+    next_step,
+    search_result,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
+from report_samples import CATALOGUE, nccl_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GPUS = 8
+NAMES = [f"gpu{number}" for number in range(1, 5)]
+OPTIONS: dict[str, Any] = {
+    "backend": "nccl",
+    "nodes": NAMES,
+    "pool": NAMES,
+    "partners": 0,
+    "hardware": dict.fromkeys([*NAMES, "gpu5"], "dgx_h100"),
+    "catalogue": CATALOGUE,
+    "stages": ["node", "cluster"],
+    "binary": "all_reduce_perf",
+    "image": "",
+    "min_bytes": "8M",
+    "max_bytes": "16G",
+    "step_factor": 2,
+    "iterations": 20,
+    "floor_gbs": 0,
+    "allow_unchecked": False,
+    "sbatch_arguments": [],
+    "script": "#!/bin/bash\n",
+    "output": "/var/log/x-%j.out",
+    "cluster": "alpha",
+    "started": "2026-11-20T00:00:00Z",
+    "began": 1000.0,
+    "wait": 60,
+    "time_limit": 600,
+    "total_limit": 7200,
+    "locate_rounds": 30,
+    "topology": {},
+    "drain_failed": True,
+    "drain_limit": 25,
+}
+HUNG = {"problem": "did not end within 600 s and was cancelled", "state": "RUNNING"}
+CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
+
+
+def entry(test: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of an entry
+    found = {
+        "name": test["name"],
+        "nodes": test["job"]["nodes"],
+        "partners": [],
+        "left_out": {},
+        "job_id": "7",
+        "state": "COMPLETED",
+        "reason": "None",
+        "exit_code": "0:0",
+        "batch_host": test["job"]["nodes"][0],
+        "output": "/var/log/x-7.out",
+        "seconds": 2.0,
+        "problem": "",
+    }
+    return found | changes
+
+
+def answer(test: dict[str, Any], peak: float) -> tuple[dict[str, Any], str]:
+    return entry(test), nccl_text(test["job"]["nodes"], GPUS, peak)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A cluster: nodes that are slow with others, slow alone, or break what they take part in."""
+
+    slow: str = ""
+    weak: str = ""
+    broken: str = ""
+    link: frozenset[str] = frozenset("-")
+    how: dict[str, str] = field(default_factory=lambda: HUNG)
+
+    def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Return the job's entry and the output of a test."""
+        nodes = test["job"]["nodes"]
+        if self.broken in nodes and (len(nodes) > 1 or self.weak == self.broken):
+            return entry(test, **self.how), None
+        if len(nodes) == 1:
+            return answer(test, 100.0 if self.weak in nodes else 475.0)
+        return answer(test, 90.0 if self.slow in nodes or self.link <= set(nodes) else 365.0)
+
+
+def drive(
+    fabric: Callable[[dict[str, Any]], tuple[dict[str, Any], str | None]],
+    now: float = 1000.0,
+    **changes: Any,  # noqa: ANN401
+) -> tuple[dict[str, Any], list[str]]:
+    """Run a validation to its end; returns the report and the stage of each step."""
+    options = {**OPTIONS, **changes}
+    state, stages = None, []
+    while (step := next_step(options, state, now))["tests"]:
+        stages.append(step["stage"])
+        both = [fabric(test) for test in step["tests"]]
+        result = {"tests": [one for one, _text in both], "node_reasons": []}
+        state = with_results(options, state, step, result, [text for _one, text in both])
+        assert len(stages) < 60
+    assert state is not None
+    return report(options, state, step["stopped"]), stages
+
+
+def guilty(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(item["kind"], item["nodes"]) for item in found.get("culprits", [])]
+
+
+def test_a_healthy_cluster_needs_two_steps() -> None:
+    found, stages = drive(Fabric())
+    assert (found["verdict"], stages) == ("PASS", ["node", "cluster"])
+    assert "culprits" not in found
+    assert [test["name"] for test in found["tests"]] == [*(f"node-{name}" for name in NAMES), "cluster"]
+
+
+def test_a_healthy_cluster_passes_with_pairs() -> None:
+    found, stages = drive(Fabric(), stages=["node", "pair", "cluster"])
+    assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
+    assert stages == ["node", "pair", "pair", "pair", "search", "cluster"]
+    assert sum(test["stage"] == "pair" for test in found["tests"]) == 6
+
+
+@pytest.mark.parametrize("stages", [["cluster"], ["node", "cluster"], ["node", "pair", "cluster"], ["pair"]])
+def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
+    found, _steps = drive(Fabric(slow="gpu3"), stages=stages)
+    assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("node", ["gpu3"])], [])
+    assert found["reason"].startswith("gpu3: slow with gpu")
+    assert sorted(found["culprits"][0]["tests"]) == ["pair-gpu1-gpu3", "pair-gpu2-gpu3", "pair-gpu3-gpu4"]
+    assert any(line == "FAIL  culprit nodes: gpu3" for line in summary_lines(found))
+    assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+
+
+def test_a_slow_link_is_named_and_nobody_drained() -> None:
+    found, _steps = drive(Fabric(link=frozenset({"gpu2", "gpu4"})))
+    assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu2", "gpu4"])])
+    assert found["drain"]["nodes"] == []
+    assert any("link gpu2-gpu4: slow between gpu2 and gpu4" in line for line in summary_lines(found))
+
+
+def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
+    found, stages = drive(Fabric(weak="gpu2"))
+    assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])
+    assert found["tests"][-1]["nodes"] == ["gpu1", "gpu3", "gpu4"]
+    assert found["culprits"][0]["reason"].startswith("alone: too slow")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_alone_is_inconclusive_and_the_others_go_on(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(weak="gpu2", broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found)) == ("INCONCLUSIVE", [])
+    assert (found["tests"][-1]["name"], found["tests"][-1]["verdict"]) == ("cluster", "PASS")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_the_whole_is_found_and_not_drained(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found), found["drain"]["nodes"]) == ("INCONCLUSIVE", [], [])
+    assert [item["nodes"] for item in found["unresolved"]] == [["gpu2"]]
+
+
+def test_a_job_that_never_started_calls_for_no_search() -> None:
+    def full(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return entry(test, state="PENDING", problem="did not start within 60 s: Resources"), None
+
+    found, stages = drive(full, stages=["cluster"])
+    assert (found["verdict"], stages) == ("INCONCLUSIVE", ["cluster"])
+
+
+def test_a_lone_node_is_not_tested_twice() -> None:
+    found, stages = drive(Fabric(), nodes=["gpu1"])
+    assert (found["verdict"], stages, found["skipped"]) == ("PASS", ["node"], {})
+
+
+def test_a_node_with_one_gpu_is_not_tested_alone() -> None:
+    step = next_step({**OPTIONS, "hardware": dict.fromkeys(NAMES, "rtx_3060_desktop")})
+    assert (step["stage"], len(step["tests"])) == ("cluster", 1)
+
+
+def test_stages_that_nobody_is_left_for_are_named() -> None:
+    found, _stages = drive(
+        lambda test: answer(test, 100.0 if test["name"] != "node-gpu1" else 475.0), stages=["node", "pair", "cluster"]
+    )
+    assert found["verdict"] == "FAIL"
+    assert set(found["skipped"]) == {"pair", "cluster"}
+    assert any(line.startswith("not run  stage cluster: 1 node(s)") for line in summary_lines(found))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"locate_rounds": 2}, "2 round(s) of the culprit search are over"), ({"locate_rounds": 0}, "0 round(s)")],
+)
+def test_the_search_ends_at_its_bound(changes: dict[str, Any], words: str) -> None:
+    found, _stages = drive(Fabric(slow="gpu3"), **changes)
+    assert found["verdict"] == "FAIL"
+    assert (found["search_rounds"], guilty(found)) == (changes["locate_rounds"], [])
+    assert words in found["stopped"]
+    assert any(line.startswith("stopped  ") for line in summary_lines(found))
+
+
+def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
+    options = {**OPTIONS}
+    step = next_step(options, None, 1000.0)
+    both = [Fabric()(test) for test in step["tests"]]
+    result = {"tests": [one for one, _text in both], "node_reasons": []}
+    state = with_results(options, None, step, result, [text for _one, text in both])
+    late = next_step(options, state, 1000.0 + 7199)
+    assert (late["tests"], late["stopped"]) == ([], "the time of 7200 s for all tests is over")
+    assert report(options, state, late["stopped"])["verdict"] == "INCONCLUSIVE"
+    assert report(options, state)["verdict"] == "INCONCLUSIVE"
+    short = next_step(options, state, 1000.0 + 7100)
+    assert (short["time_limit"], short["wait"]) == (100, 60)
+    assert next_step({**options, "total_limit": 0}, state, 1e9)["time_limit"] == 600
+
+
+def test_topology_lets_the_search_name_the_uplink() -> None:
+    leaf = {"gpu1", "gpu2"}
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = set(test["job"]["nodes"])
+        across = bool(nodes & leaf) and bool(nodes - leaf)
+        return answer(test, 475.0 if len(nodes) == 1 else 90.0 if across else 365.0)
+
+    found, _stages = drive(fabric, topology={"leaf1": "gpu[1-2]", "leaf2": ["gpu3", "gpu4"]})
+    assert found["verdict"] == "FAIL"
+    assert [item["kind"] for item in found["culprits"]] == ["boundary"]
+    assert "a switch or uplink" in found["reason"]
+    assert found["drain"]["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"verdict": "PASS"}, "ok"),
+        ({"verdict": "FAIL"}, "ok"),
+        ({"verdict": "FAIL", "runs": [{"outcome": "wrong-results"}]}, "wrong"),
+        ({"verdict": "INCONCLUSIVE"}, "inconclusive"),
+        ({"job": {**HUNG, "job_id": "7"}}, "hung"),
+        ({"job": {**CRASHED, "job_id": "7"}}, "crashed"),
+        ({"runs": [{"outcome": "crashed"}]}, "crashed"),
+        ({"job": {"job_id": "", "state": "", "problem": "sbatch: no"}}, "inconclusive"),
+        ({"job": {"job_id": "7", "state": "PENDING", "problem": "did not start within 5 s"}}, "inconclusive"),
+    ],
+)
+def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None:
+    job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
+    test: dict[str, Any] = {
+        "nodes": ["a"],
+        "partners": ["b"],
+        "left_out": {"c": "down"},
+        "verdict": "INCONCLUSIVE",
+        "runs": [],
+    }
+    test |= {"job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
+    told = search_result(test)
+    assert told["outcome"] == outcome
+    assert told["busbw"] == (5.0 if outcome == "ok" else None)
+    assert told["nodes"] == (["a", "b"] if outcome == "ok" else ["a", "b", "c"])
+    assert member_nodes(test) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "drained", "words"),
+    [
+        ({}, [], ["gpu3"], ""),
+        ({"drain_failed": False}, [], [], ""),
+        ({"drain_limit": 24}, [], [], "gpu3 not drained: 1 of 4 nodes would be out"),
+        ({}, ["gpu1 busbar: slow (root, 1)"], [], "2 of 4 nodes would be out"),
+        ({}, ["gpu3 busbar: slow (root, 1)", "gpu2 other (root, 1)"], ["gpu3"], ""),
+        ({"drain_limit": 0}, [], [], "allows 0 %"),
+    ],
+)
+def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], words: str) -> None:
+    blamed = [
+        {"kind": "node", "nodes": ["gpu3"], "reason": 'slow\nwith "gpu1"' + "!" * 300, "tests": []},
+        {"kind": "link", "nodes": ["gpu1", "gpu2"], "reason": "slow", "tests": []},
+    ]
+    found = drain_plan({**OPTIONS, **changes}, blamed, before)
+    assert [item["node"] for item in found["nodes"]] == drained
+    assert words in found["refused"]
+    assert bool(words) == bool(found["refused"])
+    assert all(item["reason"].startswith("busbar: slow with  gpu1") for item in found["nodes"])
+    assert all(len(item["reason"]) <= 200 and '"' not in item["reason"] for item in found["nodes"])
+
+
+def test_the_budget_is_told_in_one_line() -> None:
+    said = budget(OPTIONS)
+    assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
+    assert said.endswith("never more than 7200 s in all")
+    assert "only if that fails, the culprit search, at most 30 rounds" in said

@@ -13,14 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
-# One message of 1 MiB: on a link of 10 Mb/s it takes a second, and on a healthy one milliseconds.
+# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
 SMALL = (
-    "-t",
-    "nccl_validation_run",
-    "-e",
-    "nccl_validation_max_bytes=1M",
-    "-e",
-    "nccl_validation_seconds_per_size=0.2",
+    *("-t", "nccl_validation_run", "-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
+    *("-e", "nccl_validation_floor_gbs=0.006"),
 )
 
 
@@ -95,8 +91,8 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
 
 
 def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:
-    slow = ("-e", "nccl_validation_seconds_per_size=5", "-e", "nccl_validation_iterations=100000")
-    limits = ("-e", "nccl_validation_time_limit=25", "-e", "nccl_validation_wait=15", "-e", "ansible_ssh_timeout=5")
+    slow = ("-e", "nccl_validation_seconds_per_size=2", "-e", "nccl_validation_iterations=100000")
+    limits = ("-e", "nccl_validation_time_limit=30", "-e", "nccl_validation_wait=15", "-e", "ansible_ssh_timeout=5")
     drain = ("-e", "nccl_validation_drain_failed=true")
     try:
         with ThreadPoolExecutor() as pool:

@@ -22,6 +22,7 @@ _LINES = (BLUE, TEAL, "#b7791f", "#7c4dbd", "#c2517a", "#4d7c2a", "#3b6fd4", "#8
 _MOST_TICKS = 9
 _PAIR = 2
 _LONGEST = 32
+_FLAT = 10
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
 
 
@@ -65,6 +66,14 @@ def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's
     }
 
 
+def _busbw_axis(values: list[float]) -> dict[str, Any]:
+    """Return an axis from zero or, where the largest figure would press the others flat, a logarithmic one."""
+    low, high = min(values), max(values)
+    if 0 < low < high / _FLAT and sorted(values)[len(values) // 2] < high / _FLAT:
+        return _axis("busbw, GB/s", type="log", dtick=1, tickformat="~g")
+    return _axis("busbw, GB/s", rangemode="tozero")
+
+
 def _ticks(sizes: list[int]) -> list[int]:
     step = max(1, -(-len(sizes) // _MOST_TICKS))
     return sizes[::-1][::step][::-1]
@@ -96,7 +105,7 @@ def curve_figure(test: dict[str, Any]) -> dict[str, Any] | None:
         320,
         hovermode="x unified",
         xaxis=_axis("message size", type="log", tickvals=ticks, ticktext=labels, unifiedhovertitle={"text": "busbw"}),
-        yaxis=_axis("busbw, GB/s", rangemode="tozero"),
+        yaxis=_busbw_axis([value for trace in data for value in trace["y"]]),
     )
     return {"data": data, "layout": layout}
 
@@ -226,5 +235,5 @@ def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any]
         )
     if not data:
         return None
-    axes = {"xaxis": _axis("", type="date"), "yaxis": _axis("busbw, GB/s", rangemode="tozero")}
+    axes = {"xaxis": _axis("", type="date"), "yaxis": _busbw_axis([value for trace in data for value in trace["y"]])}
     return {"data": data, "layout": _layout(340, hovermode="closest", **axes)}

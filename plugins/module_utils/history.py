@@ -4,6 +4,7 @@
 
 A figure counts as drifted when it lies further below the median than 3.5 robust standard deviations (1.4826 times the
 median absolute deviation; Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993) and than 5 % of the median.
+Less than half of the median has always drifted, however noisy the figures are.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MINIMUM = 4
 _DEVIATIONS = 3.5
 _TO_SIGMA = 1.4826
 _SMALLEST = 0.05
+_LARGEST = 0.5
 _PAIR = 2
 
 
@@ -162,7 +164,7 @@ def spread(values: list[float]) -> tuple[float, float]:
         raise ValueError(message)
     middle = median(values)
     deviation = median([abs(value - middle) for value in values])
-    return middle, max(_DEVIATIONS * _TO_SIGMA * deviation, _SMALLEST * abs(middle))
+    return middle, min(max(_DEVIATIONS * _TO_SIGMA * deviation, _SMALLEST * abs(middle)), _LARGEST * abs(middle))
 
 
 def drift(report: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:

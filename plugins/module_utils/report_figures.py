@@ -21,6 +21,8 @@ BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
 _LINES = (BLUE, TEAL, "#b7791f", "#7c4dbd", "#c2517a", "#4d7c2a", "#3b6fd4", "#8a5a44")
 _MOST_TICKS = 9
 _PAIR = 2
+_LONGEST = 32
+_FLAT = 10
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
 
 
@@ -33,7 +35,9 @@ def human_size(size: float) -> str:
 
 
 def _plain(text: object) -> str:
-    return escape(str(text), quote=False)
+    """Return text that plotly shows as it is, and short enough to leave room for the figure."""
+    words = str(text)
+    return escape(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}\u2026", quote=False)
 
 
 def _layout(height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's own words
@@ -60,6 +64,14 @@ def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's
         "fixedrange": False,
         **more,
     }
+
+
+def _busbw_axis(values: list[float]) -> dict[str, Any]:
+    """Return an axis from zero or, where the largest figure would press the others flat, a logarithmic one."""
+    low, high = min(values), max(values)
+    if 0 < low < high / _FLAT and sorted(values)[len(values) // 2] < high / _FLAT:
+        return _axis("busbw, GB/s", type="log", dtick=1, tickformat="~g")
+    return _axis("busbw, GB/s", rangemode="tozero")
 
 
 def _ticks(sizes: list[int]) -> list[int]:
@@ -92,8 +104,8 @@ def curve_figure(test: dict[str, Any]) -> dict[str, Any] | None:
     layout = _layout(
         320,
         hovermode="x unified",
-        xaxis=_axis("message size", type="log", tickvals=ticks, ticktext=labels, hoverformat=".3s"),
-        yaxis=_axis("busbw, GB/s", rangemode="tozero"),
+        xaxis=_axis("message size", type="log", tickvals=ticks, ticktext=labels, unifiedhovertitle={"text": "busbw"}),
+        yaxis=_busbw_axis([value for trace in data for value in trace["y"]]),
     )
     return {"data": data, "layout": layout}
 
@@ -108,7 +120,7 @@ def _line(name: str, points: list[tuple[int, float]], colour: str, dash: str) ->
         "customdata": [human_size(size) for size, _ in points],
         "line": {"color": colour, "width": 2, "dash": dash},
         "marker": {"size": 6},
-        "hovertemplate": "%{y:.4g} GB/s at %{customdata}",
+        "hovertemplate": "%{y:.4~g} GB/s at %{customdata}",
     }
 
 
@@ -218,10 +230,10 @@ def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any]
                 "customdata": [point["verdict"] for point in past],
                 "line": {"color": colour, "width": 2},
                 "marker": {"size": 8, "symbol": ["circle" if p["verdict"] == "PASS" else "x" for p in past]},
-                "hovertemplate": "%{x|%d %b %Y %H:%M}: %{y:.4g} GB/s, %{customdata}",
+                "hovertemplate": "%{x|%d %b %Y %H:%M}: %{y:.4~g} GB/s, %{customdata}",
             }
         )
     if not data:
         return None
-    axes = {"xaxis": _axis("", type="date"), "yaxis": _axis("busbw, GB/s", rangemode="tozero")}
+    axes = {"xaxis": _axis("", type="date"), "yaxis": _busbw_axis([value for trace in data for value in trace["y"]])}
     return {"data": data, "layout": _layout(340, hovermode="closest", **axes)}

@@ -11,6 +11,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 from .hardware import profile_problems
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of
 from .nccl_output import parse_text
+from .report_environment import environment_of
 
 __all__ = [
     "BACKENDS",
@@ -233,6 +234,7 @@ def judged(options: dict[str, Any], planned: dict[str, Any], entry: dict[str, An
         "hardware": name,
         "ranks": ranks,
         **answer,
+        "environment": environment_of(text),
         "job": {key: entry[key] for key in ("job_id", "state", "exit_code", "batch_host", "seconds", "problem")},
         "output": f"{planned['name']}.out" if text else None,
         "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],

@@ -30,7 +30,7 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
     """
     tests = state["tests"]
     found = [
-        {"kind": "node", "nodes": test["nodes"], "reason": f"alone: {test['reason']}", "tests": [test["name"]]}
+        {"kind": "node", "nodes": test["nodes"], "reason": f"{test['name']}: {test['reason']}", "tests": [test["name"]]}
         for test in tests
         if test["stage"] == "node" and test["verdict"] == FAIL
     ]
@@ -152,7 +152,8 @@ def _reason(
     if blamed:
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
-        return f"{_who(first)}: {first['reason']}{more}"
+        alone = any(first["reason"].startswith(f"{name}: ") for name in first["tests"])
+        return f"{first['reason']}{more}" if alone else f"{_who(first)}: {first['reason']}{more}"
     if state["problem"]:
         return str(state["problem"])
     test = next((test for test in state["tests"] if test["verdict"] == verdict), None)

@@ -102,10 +102,13 @@ def test_a_job_sees_only_its_cores(sandbox: Cluster) -> None:
 
 def test_job_over_its_memory_is_killed_alone(sandbox: Cluster) -> None:
     neighbour = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 200")
-    greedy = submit(sandbox, "-w gpu1 --mem=200 -o /dev/null", 'python3 -c "str(1) * (800 << 20)"')
-    wait_for_state(sandbox, greedy, "OUT_OF_MEMORY")
-    assert sacct(sandbox, neighbour, "State") == ["RUNNING"]
-    sandbox.exec("login", f"scancel {neighbour}", user="alice")
+    try:
+        wait_for_state(sandbox, neighbour, "RUNNING")
+        greedy = submit(sandbox, "-w gpu1 --mem=200 -o /dev/null", 'python3 -c "str(1) * (800 << 20)"')
+        wait_for_state(sandbox, greedy, "OUT_OF_MEMORY")
+        assert sacct(sandbox, neighbour, "State") == ["RUNNING"]
+    finally:
+        sandbox.exec("login", f"scancel {neighbour}", user="alice")
     wait_for_state(sandbox, neighbour, "CANCELLED")
 
 

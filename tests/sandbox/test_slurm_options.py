@@ -41,7 +41,7 @@ def test_every_job_has_a_tmp_of_its_own(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "touch /tmp/of-the-node")
     try:
         command = "srun --quiet -w gpu1 --mem=100 bash -c 'ls -A /tmp /dev/shm; touch /tmp/mine /dev/shm/mine'"
-        listings = [done.stdout.split() for done in (sandbox.exec("login", command, **ALICE) for _ in range(12))]
+        listings = [done.stdout.split() for done in (sandbox.exec("login", command, **ALICE) for _ in range(20))]
         assert [found for found in listings if found][:2] == [["/dev/shm:", "/tmp:"]] * 2  # noqa: S108
         assert sandbox.exec("gpu1", "ls /tmp/mine /dev/shm/mine", check=False).stdout == ""
     finally:
@@ -53,7 +53,7 @@ def test_ssh_only_with_a_job_and_into_the_job(sandbox: Cluster) -> None:
     refused = sandbox.exec("login", f"{SSH} true", user="alice", check=False)
     assert refused.returncode != 0
     assert "no active jobs on this node" in refused.stderr
-    for _ in range(12):
+    for _ in range(20):
         job = submit(sandbox, "-w gpu1 --mem=100 -o /dev/null", "sleep 60")
         time.sleep(2)
         if "RUNNING" in sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout:

@@ -147,6 +147,14 @@ def test_figures_are_plotly_s() -> None:
     assert heat_maps(report) == []
 
 
+@pytest.mark.parametrize(("ceiling", "kind"), [(490.0, None), (None, None), (50000.0, "log")])
+def test_a_far_ceiling_does_not_press_the_curve_flat(ceiling: float | None, kind: str | None) -> None:
+    test = normalised(small())["tests"][0]
+    figure = curve_figure({**test, "ceiling": ceiling})
+    assert figure is not None
+    assert figure["layout"]["yaxis"].get("type") == kind
+
+
 def test_the_map_is_symmetric_and_in_the_nodes_order() -> None:
     report = normalised(of_pairs(11, slow="gpu3"))
     trace = heat_maps(report)[0]["figure"]["data"][0]

@@ -154,7 +154,7 @@ def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
     found, stages = drive(Fabric(weak="gpu2"))
     assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])
     assert found["tests"][-1]["nodes"] == ["gpu1", "gpu3", "gpu4"]
-    assert found["culprits"][0]["reason"].startswith("alone: too slow")
+    assert found["culprits"][0]["reason"].startswith("node-gpu2: too slow")
 
 
 @pytest.mark.parametrize("how", [HUNG, CRASHED])

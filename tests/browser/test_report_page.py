@@ -1,0 +1,187 @@
+"""The report's page as a person sees it, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.wait import WebDriverWait
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
+
+PATIENCE_S = 10
+
+
+def opened(browser: Chrome, page: Path, width: int = 1200, height: int = 900) -> None:
+    """Open a page afresh in a window of that size, in CSS pixels."""
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get("about:blank")
+    for kind in ("browser", "performance"):
+        log(browser, kind)
+    browser.get(page.as_uri())
+
+
+def until(browser: Chrome, holds: Callable[[], object]) -> None:
+    """Wait until something holds."""
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: holds())
+
+
+def drawn(browser: Chrome, selector: str) -> WebElement:
+    """Scroll to a figure and return it once it is drawn."""
+    place = browser.find_element(By.CSS_SELECTOR, selector)
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", place)
+    until(browser, lambda: place.find_elements(By.CSS_SELECTOR, "svg.main-svg"))
+    return place
+
+
+def log(browser: Any, kind: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Selenium gives it no types
+    """What came into a log since it was last read."""
+    return list(browser.get_log(kind))
+
+
+def complaints(browser: Chrome) -> list[str]:
+    return [entry["message"] for entry in log(browser, "browser") if entry["level"] in {"SEVERE", "WARNING"}]
+
+
+def requests(browser: Chrome) -> list[str]:
+    """Addresses that the browser asked for since the page was opened."""
+    events = [json.loads(entry["message"])["message"] for entry in log(browser, "performance")]
+    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+
+def test_it_opens_with_the_verdict_and_the_culprits(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["slow"])
+    assert browser.find_element(By.ID, "verdict").text == "FAIL"
+    assert browser.title == "FAIL: validation of alpha"
+    culprits = browser.find_element(By.ID, "culprits")
+    assert culprits.find_element(By.TAG_NAME, "strong").text == "gpu3"
+    assert culprits.rect["y"] + culprits.rect["height"] < 900
+    assert "50.0 % below its own median of 5 earlier passes" in browser.find_element(By.ID, "drift").text
+    assert complaints(browser) == []
+
+
+def test_curves_floor_and_ceiling_are_drawn_and_hovering_shows_values(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["slow"])
+    place = drawn(browser, "details.test .plot")
+    lines = [line.get_attribute("d") for line in place.find_elements(By.CSS_SELECTOR, ".scatterlayer path.js-line")]
+    assert len(lines) == 4
+    assert all(line and line.count("L") + line.count("C") + line.count("H") >= 1 for line in lines)
+    legend = [item.text for item in place.find_elements(By.CSS_SELECTOR, ".legendtext")]
+    assert legend == ["out-of-place", "in-place", "floor 460", "ceiling 490.3"]
+    ticks = [tick.text for tick in place.find_elements(By.CSS_SELECTOR, ".xtick text")]
+    assert ticks[-1] == "16 GiB"
+    points = place.find_elements(By.CSS_SELECTOR, ".scatter path.point")
+    for point, words in ((points[11], "237 GB/s at 16 GiB"), (points[2], "GB/s at 32 MiB")):
+        ActionChains(browser).move_to_element(point).perform()
+        until(browser, partial(says, place, words))
+    assert "out-of-place" in hovered(place)
+
+
+def test_the_map_of_pairs_shows_the_slow_node(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["pairs"])
+    place = drawn(browser, ".pairs .plot")
+    assert place.find_elements(By.CSS_SELECTOR, ".heatmaplayer image, .heatmaplayer path")
+    assert "gpu7" in [tick.text for tick in place.find_elements(By.CSS_SELECTOR, ".xtick text")]
+    area = place.find_element(By.CSS_SELECTOR, ".nsewdrag")
+    across, down = (area.rect["width"] / 12 * 3 / 2 - area.rect["width"] / 2, area.rect["height"] / 24)
+    ActionChains(browser).move_to_element_with_offset(area, int(across), int(down)).perform()
+    until(browser, lambda: place.find_elements(By.CSS_SELECTOR, ".hoverlayer text"))
+    shown = hovered(place)
+    assert "gpu2" in shown
+    assert "gpu7" in shown
+    assert "121 GB/s, FAIL" in shown
+    assert browser.find_element(By.CSS_SELECTOR, "#culprits strong").text == "gpu7"
+
+
+def hovered(place: WebElement) -> str:
+    """What the figure says of the point under the pointer."""
+    return " ".join(item.text for item in place.find_elements(By.CSS_SELECTOR, ".hoverlayer text"))
+
+
+def says(place: WebElement, words: str) -> bool:
+    """Whether the figure says that of the point under the pointer."""
+    return words in hovered(place)
+
+
+def column(browser: Chrome, name: str) -> list[str]:
+    return [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, f"#table tbody td.c-{name}")]
+
+
+def test_the_table_sorts_and_filters(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["slow"])
+    assert column(browser, "verdict")[0] == "FAIL"
+    button = browser.find_element(By.CSS_SELECTOR, "#table th.c-busbw button")
+    button.click()
+    assert column(browser, "busbw") == ["237", "362", "472", "473", "475"]
+    button.click()
+    assert column(browser, "busbw") == ["475", "473", "472", "362", "237"]
+    head = browser.find_element(By.CSS_SELECTOR, "#table th.c-busbw")
+    assert head.get_attribute("aria-sort") == "descending"
+    browser.find_element(By.ID, "filter").send_keys("gpu3")
+    assert [
+        row.text.split()[0] for row in browser.find_elements(By.CSS_SELECTOR, "#table tbody tr") if row.is_displayed()
+    ] == ["FAIL"]
+
+
+@pytest.mark.parametrize("name", ["slow", "pairs", "evil"])
+def test_a_phone_needs_no_sideways_scroll(browser: Chrome, pages: dict[str, Path], name: str) -> None:
+    opened(browser, pages[name], width=360, height=740)
+    drawn(browser, "details[open] .plot")
+    width, inner = browser.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inner == 360
+    assert browser.execute_script("return parseFloat(getComputedStyle(document.body).fontSize)") >= 15
+
+
+def test_nothing_leaves_the_file(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["slow"])
+    drawn(browser, "details.test .plot")
+    drawn(browser, "#history .plot")
+    asked = requests(browser)
+    assert asked[0] == pages["slow"].as_uri()
+    assert [url for url in asked[1:] if not url.startswith(("data:", "blob:"))] == []
+    entries: list[dict[str, Any]] = browser.execute_script("return performance.getEntriesByType('resource')")
+    assert [entry["name"] for entry in entries if not entry["name"].startswith(("data:", "blob:"))] == []
+
+
+def test_text_from_the_cluster_is_only_text(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["evil"])
+    for selector in (".pairs .plot", "details[open] .plot"):
+        place = drawn(browser, selector)
+        ActionChains(browser).move_to_element(place).perform()
+    assert browser.execute_script("return window.stolen") is None
+    assert browser.find_elements(By.CSS_SELECTOR, "img, main a[href^='http'], svg a") == []
+    assert "<img src=x onerror=" in browser.find_element(By.ID, "culprits").text
+    ticks = browser.find_elements(By.CSS_SELECTOR, ".pairs .xtick text")
+    assert any("gpu1<img src=x" in str(tick.get_attribute("textContent")) for tick in ticks)
+    assert "{{ 7 * 7 }}" in browser.page_source
+    assert complaints(browser) == []
+    assert [url for url in requests(browser) if "://" in url and not url.startswith("file:")] == []
+
+
+def test_hundreds_of_nodes_open_quickly(browser: Chrome, pages: dict[str, Path]) -> None:
+    began = time.monotonic()
+    opened(browser, pages["many"])
+    drawn(browser, "details[open] .plot")
+    assert time.monotonic() - began < PATIENCE_S
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#table tbody tr")) == 600
+    assert len(browser.find_elements(By.CSS_SELECTOR, "details.test")) == 400
+    assert len(browser.find_elements(By.CSS_SELECTOR, "svg.main-svg")) < 40
+
+
+def test_a_link_in_the_table_opens_the_curve(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["pairs"])
+    browser.execute_script("document.querySelector('#table tbody tr:last-child .c-name a').click()")
+    last = browser.find_elements(By.CSS_SELECTOR, "details.test")[-1]
+    until(browser, lambda: last.get_attribute("open"))
+    until(browser, lambda: last.find_elements(By.CSS_SELECTOR, "path.js-line"))

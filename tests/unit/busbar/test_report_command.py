@@ -1,0 +1,123 @@
+"""`busbar report`: what it prints and how it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.cli import main
+from report_samples import of_pairs, small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Path:
+    """A site's folder with an inventory and six reports, the last a FAIL, and one that is broken."""
+    (tmp_path / "inventory").mkdir()
+    place = tmp_path / "reports"
+    for report in [*(small(f"2026-11-{day}T08:00:00Z") for day in range(10, 15)), small(slow=0.5)]:
+        folder = place / report["started"].replace("-", "").replace(":", "")
+        folder.mkdir(parents=True)
+        (folder / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    (place / "20261001T000000Z").mkdir()
+    (place / "20261001T000000Z" / "report.json").write_bytes(b"\xff\x00 no report")
+    (place / "latest").symlink_to("20261120T080000Z")
+    (place / "notes").mkdir()
+    return place
+
+
+def test_list(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "list", "-i", str(reports.parent / "inventory")]) == 0
+    said = capsys.readouterr().out
+    assert said.count("20261120T080000Z") == 1
+    assert "cannot be read" in said
+    assert main(["report", "list", "--reports", str(reports), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["reports"]
+    assert [entry["verdict"] for entry in found] == [None, *["PASS"] * 5, "FAIL"]
+    assert found[-1]["tests"] == {"PASS": 4, "FAIL": 1, "INCONCLUSIVE": 0}
+
+
+@pytest.mark.parametrize("name", [[], ["latest"], ["20261120T080000Z"], ["2026-11-20"], ["PATH"], ["PATH/report.json"]])
+def test_show(reports: Path, capsys: pytest.CaptureFixture[str], name: list[str]) -> None:
+    named = [text.replace("PATH", str(reports / "latest")) for text in name]
+    assert main(["report", "show", *named, "--reports", str(reports)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("FAIL  alpha: node-gpu3: too slow")
+    assert "culprit  gpu3: " in said
+    assert "drift  node-gpu3: 237 GB/s is 50.0 % below its own median of 5 earlier passes, 474" in said
+
+
+def test_show_as_data(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "show", "--reports", str(reports), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["report"]["schema"] == 1
+    assert [item["name"] for item in found["drift"] if item["flags"]] == ["node-gpu3"]
+    assert found["culprits"][0]["nodes"] == ["gpu3"]
+
+
+def test_compare(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["report", "compare", "20261114", "latest", "--reports", str(reports)]
+    assert main([*arguments, "--format", "json"]) == 0
+    found = {test["name"]: test for test in json.loads(capsys.readouterr().out)["tests"]}
+    assert found["node-gpu3"]["change"] == pytest.approx(-0.5)
+    assert main(arguments) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if "node-gpu3" in line)
+    assert line.split()[1:] == ["gpu3", "PASS", ">", "FAIL", "474", "237", "-50.0", "%", "slower"]
+
+
+def test_compare_says_what_has_no_counterpart(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (reports / "20261115").mkdir()
+    (reports / "20261115" / "report.json").write_text(json.dumps(of_pairs(2)), encoding="utf-8")
+    assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == 0
+    said = capsys.readouterr().out
+    assert "only in A: node-gpu1, " in said
+    assert "only in B: pair-gpu1-gpu2" in said
+
+
+def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "render", "--reports", str(reports)]) == 0
+    folder = reports / "20261120T080000Z"
+    assert sorted(path.name for path in folder.iterdir()) == ["busbar.prom", "junit.xml", "report.html", "report.json"]
+    assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
+    assert (folder / "report.html").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["show", "nope", "--reports", "PLACE"], "no reports match 'nope'"),
+        (["show", "", "--reports", "PLACE"], "match ''"),
+        (["show", "202611", "--reports", "PLACE"], "6 reports match '202611'"),
+        (["show", "20261001", "--reports", "PLACE"], "report.json: no JSON"),
+        (["render", "20261001", "--reports", "PLACE"], "report.json: no JSON"),
+        (["show", "--reports", "PLACE/notes"], "no report in"),
+        (["list", "--reports", "PLACE/none"], "no folder"),
+        (["list", "-i", "PLACE/none"], "no inventory"),
+        (["list", "-i", "PLACE/notes"], "no reports yet"),
+        (["list", "-i", "PLACE", "--sandbox"], "not with two of them"),
+        (["list", "--name", "x"], "say --sandbox too"),
+        (["list", "--sandbox", "--name", "no-such"], "no sandbox"),
+        (["compare", "20261114", "nope", "--reports", "PLACE"], "no reports match"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    reports: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert main(["report", *(text.replace("PLACE", str(reports)) for text in arguments)]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert words in said.err
+
+
+def test_text_of_a_report_cannot_command_the_terminal(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = {**small("2026-12-01T00:00:00Z"), "cluster": "a\x1b]0;b\x07[bold]", "reason": "\x1b[2J"}
+    (reports / "20261201").mkdir()
+    (reports / "20261201" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    for command in ("list", "show"):
+        assert main(["report", command, "--reports", str(reports)]) == 0
+        said = capsys.readouterr().out
+        assert "\x1b" not in said
+        assert "[bold]" in said

@@ -1,0 +1,78 @@
+"""Files of reports: read, compared and written."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
+    FILES,
+    folders,
+    history,
+    read_report,
+    write_pages,
+)
+from report_samples import small
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def kept(place: Path, name: str, text: str) -> Path:
+    folder = place / name
+    folder.mkdir(parents=True)
+    (folder / "report.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_history_is_what_came_before_and_can_be_read(tmp_path: Path) -> None:
+    kept(tmp_path, "20261101", json.dumps(small("2026-11-01T00:00:00Z")))
+    kept(tmp_path, "20261102", "{")
+    kept(tmp_path, "20261103", json.dumps({**small(), "schema": 9}))
+    now = kept(tmp_path, "20261104", json.dumps(small()))
+    kept(tmp_path, "20261105", json.dumps(small("2026-11-05T00:00:00Z")))
+    (tmp_path / "latest").symlink_to("20261105")
+    assert [report["started"] for report in history(now)] == ["2026-11-01T00:00:00Z"]
+    assert [path.name for path in folders(tmp_path)] == [f"2026110{day}" for day in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "no report of a validation"),
+        ('{"verdict": 1, "tests": []}', "schema"),
+    ],
+)
+def test_what_cannot_be_read_is_named(tmp_path: Path, text: str, words: str) -> None:
+    folder = kept(tmp_path, "x", text)
+    with pytest.raises(ValueError, match=words) as caught:
+        read_report(folder)
+    assert str(folder / "report.json") in str(caught.value)
+
+
+def test_figures_that_are_no_numbers(tmp_path: Path) -> None:
+    report = small()
+    report["tests"][0]["measured_busbw"] = float("nan")
+    assert read_report(kept(tmp_path, "x", json.dumps(report)))["tests"][0]["measured_busbw"] is None
+
+
+def test_pages_are_written_whole_and_again(tmp_path: Path) -> None:
+    folder = kept(tmp_path, "x", json.dumps(small()))
+    assert [path.name for path in write_pages(folder)] == list(FILES)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    write_pages(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    page = before["report.html"].decode()
+    assert page.count("<script") == page.count("</script>") == 3
+    assert "default-src 'none'; script-src 'sha256-" in unescape(page[:1000])
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert unwritable(tmp_path / "new" / "reports") == ""
+    assert "is no folder" in unwritable(tmp_path / "file" / "reports")

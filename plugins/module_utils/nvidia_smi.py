@@ -1,0 +1,313 @@
+"""Reads `nvidia-smi -q -x`, its text form `-q`, and `--query-gpu` tables: what GPUs a host has and how they are.
+
+The names of elements and the layouts of the counters are those that drivers 384 to 610 print (DTD 10 to 13).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from .nvidia_smi_tree import CSV_COLUMNS, LOG, Node, read_csv, read_text, read_xml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["LOST", "failure_lines", "parse_query"]
+
+LOST = "GPU is lost"
+# What stands where a value is not given. Other texts are values, also odd ones such as "Insufficient Permissions".
+_ABSENT = {"", "N/A", "[N/A]", "Not Found", "[Not Found]", LOST, f"[{LOST}]"}
+_ODD = re.compile(
+    r"^\[?(GPU is lost|GPU requires reset|Insufficient Permissions|Unknown Error|ERR!|Not Supported|Invalid.*)\]?$",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"^\s*(-?\d{1,18}(?:\.\d{1,6})?)\s*(?:x|%|[KMGT]i?B|W|C|us|MHz|bank\(s\))?\s*$")
+_NOTE = re.compile(r"\s*\[.*$")
+_FAILURES = re.compile(
+    r"NVIDIA-SMI has failed|Failed to initialize NVML|No devices were found|Unable to determine the device handle|"
+    r"NVML library version|couldn't communicate with the NVIDIA driver|GPU is lost|fallen off the bus",
+    re.IGNORECASE,
+)
+# A table of something else may have a column `name`, too.
+_LEAST_COLUMNS = 2
+_MOST_ERRORS = 20
+
+_TEXTS = {
+    "product_name": ("product_name",),
+    "brand": ("product_brand",),
+    "architecture": ("product_architecture",),
+    "uuid": ("uuid", "gpu_uuid"),
+    "serial": ("serial", "serial_number"),
+    "vbios_version": ("vbios_version",),
+    "persistence_mode": ("persistence_mode",),
+    "mig_mode": ("mig_mode/current_mig", "mig_mode/current"),
+    "mig_mode_pending": ("mig_mode/pending_mig", "mig_mode/pending"),
+    "ecc_mode": ("ecc_mode/current_ecc", "ecc_mode/current"),
+    "ecc_mode_pending": ("ecc_mode/pending_ecc", "ecc_mode/pending"),
+    "performance_state": ("performance_state",),
+    "recovery_action": ("gpu_recovery_action",),
+    "virtualization_mode": ("gpu_virtualization_mode/virtualization_mode",),
+}
+_PCIE = ("pci/pci_gpu_link_info/pcie_gen/", "pci/gpu_link_info/pcie_generation/")
+_WIDTH = ("pci/pci_gpu_link_info/link_widths/", "pci/gpu_link_info/link_width/")
+_POWER = ("gpu_power_readings", "power_readings")
+_WHOLE = {
+    "minor_number": ("minor_number",),
+    "memory_total_mib": ("fb_memory_usage/total",),
+    "memory_used_mib": ("fb_memory_usage/used",),
+    "pcie_gen_max": (f"{_PCIE[0]}max_link_gen", f"{_PCIE[1]}max"),
+    "pcie_gen_current": (f"{_PCIE[0]}current_link_gen", f"{_PCIE[1]}current"),
+    "pcie_gen_device_max": (f"{_PCIE[0]}max_device_link_gen", f"{_PCIE[1]}device_max"),
+    "pcie_width_max": (f"{_WIDTH[0]}max_link_width", f"{_WIDTH[1]}max"),
+    "pcie_width_current": (f"{_WIDTH[0]}current_link_width", f"{_WIDTH[1]}current"),
+    "pcie_replays": ("pci/replay_counter", "pci/replays_since_reset"),
+    "temperature_c": ("temperature/gpu_temp", "temperature/gpu_current_temp"),
+}
+# Newer drivers put the GPU's limits one level deeper; those of its memory and its module stand elsewhere.
+_LIMITS = {
+    "power_limit_w": ("current_power_limit", "power_limit"),
+    "power_default_w": ("default_power_limit",),
+    "power_max_w": ("max_power_limit",),
+}
+# The newer layouts by part of the memory; the oldest has one total.
+_UNCORRECTED = (
+    "sram_uncorrectable",
+    "sram_uncorrectable_parity",
+    "sram_uncorrectable_secded",
+    "sram_uncorrectable_sec_ded",
+    "dram_uncorrectable",
+)
+_CORRECTED = ("sram_correctable", "dram_correctable")
+_RETIRED = {
+    "single_bit": ("multiple_single_bit_retirement/retired_count", "single_bit_ecc"),
+    "double_bit": ("double_bit_retirement/retired_count", "double_bit_ecc"),
+}
+_REMAPPED = {
+    "correctable": ("remapped_row_corr", "correctable_error"),
+    "uncorrectable": ("remapped_row_unc", "uncorrectable_error"),
+}
+_FABRIC_HEALTH = (
+    "summary",
+    "bandwidth",
+    "route_recovery_in_progress",
+    "route_unhealthy",
+    "access_timeout_recovery",
+    "incorrect_configuration",
+)
+_REASON = re.compile(r"^clocks_(?:event|throttle)_reasons?_(?:counters_)?")
+_REASON_NAMES = {"idle": "gpu_idle", "display_clock_setting": "display_clocks_setting"}
+
+
+def parse_query(text: str) -> dict[str, Any]:
+    """Return what `nvidia-smi` printed as plain data; what it does not give is None. Never raises.
+
+    Args:
+        text: the output of `nvidia-smi -q -x`, of `nvidia-smi -q`, or of `nvidia-smi --query-gpu=… --format=csv`.
+
+    Returns:
+        `form` (`xml`, `text`, `csv`, or None when the text is nothing of the kind), `driver_version`, `cuda_version`,
+        `attached_gpus` (what the driver counts), `gpu_count` (what is listed), `gpus`, and `errors`, a list of lines.
+        A GPU has the keys of gpu_facts(); memory in MiB, power in W, widths in lanes, counters as numbers.
+    """
+    form = _form(text)
+    problems: list[str] = []
+    tree = Node(LOG)
+    if form == "xml":
+        tree, problems = read_xml(text)
+    elif form == "text":
+        tree = read_text(text)
+    elif form == "csv":
+        tree = read_csv(text)
+    gpus = [_gpu_facts(node, index) for index, node in enumerate(n for n in tree.children if n.tag == "gpu")]
+    attached = _whole(tree, ("attached_gpus",))
+    errors = [*failure_lines(text), *problems[:_MOST_ERRORS]]
+    if attached is not None and attached != len(gpus):
+        errors.append(f"{attached} GPUs are attached, {len(gpus)} are listed")
+    errors += [f"GPU {gpu['index']} ({gpu['pci_bus_id']}): {LOST}" for gpu in gpus if gpu["lost"]]
+    return {
+        "form": form,
+        "driver_version": _version(tree, ("driver_version", "kmd_version")),
+        "cuda_version": _version(tree, ("cuda_version", "cuda_umd_version")),
+        "attached_gpus": attached,
+        "gpu_count": len(gpus),
+        "gpus": gpus,
+        "errors": errors,
+    }
+
+
+def failure_lines(text: str) -> list[str]:
+    """Return the lines that say why there is nothing to read, for instance that no driver answers."""
+    plain = (line.strip() for line in text.splitlines() if "<" not in line and " : " not in line)
+    return [line[:300] for line in plain if _FAILURES.search(line)][:_MOST_ERRORS]
+
+
+def _form(text: str) -> str | None:
+    """Return which of its forms an output has; None for a text that is none of them."""
+    if f"<{LOG}" in text or re.search(r"<gpu\s+id\s*=", text):
+        return "xml"
+    if "NVSMI LOG" in text or re.search(r"^GPU [0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:", text, re.MULTILINE):
+        return "text"
+    first = text.lstrip("\ufeff \r\n\t").partition("\n")[0]
+    columns = {name.strip().partition(" [")[0] for name in first.split(",")}
+    return "csv" if len(columns & CSV_COLUMNS) >= _LEAST_COLUMNS else None
+
+
+def _text(node: Node, paths: Sequence[str]) -> str | None:
+    """Return the first text that is given at one of the paths."""
+    for path in paths:
+        found = node.find(path)
+        if found is not None and found.text not in _ABSENT:
+            return found.text
+    return None
+
+
+def _number(node: Node, paths: Sequence[str]) -> float | None:
+    """Return the first number that is given at one of the paths, without its unit."""
+    for path in paths:
+        match = _NUMBER.match(_text(node, (path,)) or "")
+        if match and math.isfinite(float(match.group(1))):
+            return float(match.group(1))
+    return None
+
+
+def _whole(node: Node, paths: Sequence[str]) -> int | None:
+    number = _number(node, paths)
+    return None if number is None else int(number)
+
+
+def _flag(node: Node, paths: Sequence[str]) -> bool | None:
+    """Return whether it says yes or no; None when it says neither."""
+    word = (_text(node, paths) or "").lower()
+    return {"yes": True, "true": True, "active": True, "no": False, "false": False, "not active": False}.get(word)
+
+
+def _version(node: Node, paths: Sequence[str]) -> str | None:
+    """Return a version without the note that newer drivers append: '610.57.04 [Deprecated; …]'."""
+    return _NOTE.sub("", _text(node, paths) or "") or None
+
+
+def _gpu_facts(node: Node, index: int) -> dict[str, Any]:
+    """Return one GPU.
+
+    `index` counts from 0 in the order of the list; `minor_number` is that of /dev/nvidiaN. `odd_texts` are the texts
+    that stand in place of values. `nvlink` is for `nvidia-smi nvlink -s` to fill: this output does not tell it.
+    """
+    odd = sorted({text for text in node.texts() if _ODD.match(text)})
+    return {
+        "index": index,
+        "pci_bus_id": _text(node, ("pci/pci_bus_id", "pci/bus_id")) or node.identity or None,
+        **{key: _text(node, paths) for key, paths in _TEXTS.items()},
+        **{key: _whole(node, paths) for key, paths in _WHOLE.items()},
+        **{key: _power_limit(node, tags) for key, tags in _LIMITS.items()},
+        **_mig(node),
+        **_ecc(node),
+        "retired_pages": _retired_pages(node),
+        "remapped_rows": _remapped_rows(node),
+        "throttle_reasons": _reasons(node),
+        "throttle_us": _throttle_times(node),
+        "fabric": _fabric(node),
+        "nvlink": None,
+        "lost": any(LOST.lower() in text.lower() for text in odd),
+        "odd_texts": odd,
+    }
+
+
+def _power_limit(node: Node, tags: Sequence[str]) -> float | None:
+    """Return a limit of the GPU itself in W, not that of its memory or module."""
+    for holder in filter(None, map(node.child, _POWER)):
+        for tag in tags:
+            found = holder.below(tag)
+            if found is not None:
+                return _number(Node("", children=[found]), (tag,))
+    return None
+
+
+def _mig(node: Node) -> dict[str, Any]:
+    """Return the MIG devices: how many, and each with its instances and memory."""
+    holder = node.child("mig_devices") or node
+    devices = [each for each in holder.children if each.tag == "mig_device"]
+    memory = ("fb_memory_usage/total", "shared_fb_memory_usage/total")
+    return {
+        "mig_devices": len(devices),
+        "mig": [
+            {
+                "index": _whole(each, ("index",)),
+                "gpu_instance": _whole(each, ("gpu_instance_id",)),
+                "compute_instance": _whole(each, ("compute_instance_id",)),
+                "memory_total_mib": _whole(each, memory),
+            }
+            for each in devices
+        ],
+    }
+
+
+def _ecc(node: Node) -> dict[str, Any]:
+    """Return the sums of the error counters, from whichever of the three layouts is there; None when none is given."""
+    totals: dict[str, Any] = {}
+    for span in ("volatile", "aggregate"):
+        counters = node.find(f"ecc_errors/{span}") or Node("")
+        for kind, names, old in (("uncorrected", _UNCORRECTED, "double_bit"), ("corrected", _CORRECTED, "single_bit")):
+            given = [count for count in (_whole(counters, (name,)) for name in names) if count is not None]
+            totals[f"ecc_{span}_{kind}_total"] = sum(given) if given else _whole(counters, (f"{old}/total",))
+    threshold = ("ecc_errors/aggregate/sram_threshold_exceeded",)
+    return {**totals, "ecc_sram_threshold_exceeded": _flag(node, threshold)}
+
+
+def _retired_pages(node: Node) -> dict[str, Any] | None:
+    """Return retired pages of GPUs before Ampere; None when nothing is given."""
+    pages = node.child("retired_pages") or Node("")
+    pending = ("pending_retirement", "pending_blacklist", "pending_page_blacklist", "pending")
+    found = {
+        **{key: _whole(pages, paths) for key, paths in _RETIRED.items()},
+        "pending": _flag(pages, pending),
+    }
+    return found if any(value is not None for value in found.values()) else None
+
+
+def _remapped_rows(node: Node) -> dict[str, Any] | None:
+    """Return remapped rows of Ampere and later; None when nothing is given."""
+    rows = node.child("remapped_rows") or Node("")
+    found = {
+        **{key: _whole(rows, paths) for key, paths in _REMAPPED.items()},
+        "pending": _flag(rows, ("remapped_row_pending", "pending")),
+        "failure": _flag(rows, ("remapped_row_failure", "remapping_failure_occurred")),
+    }
+    return found if any(value is not None for value in found.values()) else None
+
+
+def _reasons(node: Node) -> list[str] | None:
+    """Return what holds the clocks down now, by the XML's names without prefix; None when it is not given."""
+    holder = node.child("clocks_event_reasons") or node.child("clocks_throttle_reasons")
+    if holder is None or holder.text in _ABSENT - {""}:
+        return None
+    waiting, active = list(holder.children), set()
+    while waiting:
+        each = waiting.pop()
+        waiting += each.children
+        if each.text == "Active":
+            active.add(_reason_name(each.tag))
+    return sorted(active)
+
+
+def _reason_name(tag: str) -> str:
+    name = _REASON.sub("", tag)
+    return _REASON_NAMES.get(name, name)
+
+
+def _throttle_times(node: Node) -> dict[str, int] | None:
+    """Return for how many microseconds each reason has held the clocks down; None when it is not given."""
+    holder = node.child("clocks_event_reasons_counters") or Node("")
+    times = {_reason_name(each.tag): _whole(holder, (each.tag,)) for each in holder.children}
+    return {name: time for name, time in times.items() if time is not None} or None
+
+
+def _fabric(node: Node) -> dict[str, Any] | None:
+    """Return how the GPU is joined to its NVLink fabric; None for a GPU that has none."""
+    fabric = node.child("fabric") or Node("")
+    found: dict[str, Any] = {key: _text(fabric, (key,)) for key in ("state", "status")}
+    found |= {key: _text(fabric, (f"health/{key}",)) for key in _FABRIC_HEALTH}
+    found |= {"clique_id": _whole(fabric, ("cliqueId", "cliqueid"))}
+    found |= {"cluster_uuid": _text(fabric, ("clusterUuid", "clusteruuid"))}
+    return found if found["state"] or found["status"] or found["summary"] else None

@@ -1,0 +1,120 @@
+"""`busbar gpu`: what a host's GPUs are, as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia_smi import parse_query
+
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["read_query", "register"]
+
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_MOST_BYTES = 1 << 26
+
+
+def read_query(name: str) -> dict[str, Any]:
+    """What `nvidia-smi` printed into a file, or into standard input for `-`.
+
+    Raises:
+        UsageError: the file cannot be read, or holds nothing of `nvidia-smi`.
+    """
+    where = "standard input" if name == "-" else name
+    text = _decoded(_content(name, where), where)
+    data = parse_query(text)
+    if data["form"] is None and not data["errors"]:
+        message = f"{where} holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"
+        raise UsageError(message)
+    return data
+
+
+def _content(name: str, where: str) -> bytes:
+    """The bytes of the file."""
+    try:
+        if name == "-":
+            return sys.stdin.buffer.read(_MOST_BYTES + 1)
+        with Path(name).open("rb") as file:
+            return file.read(_MOST_BYTES + 1)
+    except OSError as exc:
+        message = f"cannot read {where}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def _decoded(content: bytes, where: str) -> str:
+    """The bytes as text; what is no text is refused."""
+    problem = ""
+    if not content.strip():
+        problem = "is empty"
+    elif len(content) > _MOST_BYTES:
+        problem = f"is larger than {_MOST_BYTES >> 20} MiB: no output of nvidia-smi"
+    text = content.decode(_BOMS.get(content[:2], "utf-8-sig"), errors="replace")
+    if not problem and "\0" in text:
+        problem = "is a binary file, not text"
+    if problem:
+        message = f"{where} {problem}"
+        raise UsageError(message)
+    return text
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _of(current: object, most: object) -> str:
+    return f"{_cell(current)}/{_cell(most)}"
+
+
+_COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+    ("gpu", lambda gpu: _cell(gpu["index"])),
+    ("bus id", lambda gpu: _cell(gpu["pci_bus_id"])),
+    ("model", lambda gpu: _cell(gpu["product_name"])),
+    ("serial", lambda gpu: _cell(gpu["serial"])),
+    ("MiB", lambda gpu: _cell(gpu["memory_total_mib"])),
+    ("PCIe gen", lambda gpu: _of(gpu["pcie_gen_current"], gpu["pcie_gen_max"])),
+    ("lanes", lambda gpu: _of(gpu["pcie_width_current"], gpu["pcie_width_max"])),
+    ("MIG", lambda gpu: f"{gpu['mig_mode']}, {gpu['mig_devices']}" if gpu["mig_devices"] else _cell(gpu["mig_mode"])),
+    ("ECC", lambda gpu: _cell(gpu["ecc_mode"])),
+    ("uncorrected", lambda gpu: _cell(gpu["ecc_volatile_uncorrected_total"])),
+    ("W", lambda gpu: _cell(gpu["power_limit_w"])),
+)
+
+
+def _print_table(data: dict[str, Any]) -> None:
+    """The GPUs as a table for people."""
+    print(f"driver {_cell(data['driver_version'])}, CUDA {_cell(data['cuda_version'])}, {data['gpu_count']} GPU(s)")
+    rows = [[title for title, _ in _COLUMNS], *([show(gpu) for _, show in _COLUMNS] for gpu in data["gpus"])]
+    widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
+    for row in rows if data["gpus"] else []:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for error in data["errors"]:
+        print(f"  {error}")
+
+
+def _parse(args: argparse.Namespace) -> int:
+    data = read_query(args.file)
+    if args.format == "json":
+        json.dump(data, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        _print_table(data)
+    return 0
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    top = subparsers.add_parser("gpu", help="read what nvidia-smi says of GPUs")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    parse = commands.add_parser("parse", help="the output of nvidia-smi -q -x as data")
+    parse.add_argument(
+        "file", metavar="FILE", help="the output (also of -q, or a --query-gpu table); - is standard input"
+    )
+    parse.add_argument("--format", choices=("json", "table"), default="table")
+    parse.set_defaults(run=_parse)

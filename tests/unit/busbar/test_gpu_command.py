@@ -1,0 +1,88 @@
+"""`busbar gpu parse` from the command line: data, table, and one clear line for what cannot be read."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG = """<?xml version="1.0" ?>
+<nvidia_smi_log>
+  <driver_version>570.86.15</driver_version>
+  <attached_gpus>1</attached_gpus>
+  <gpu id="00000000:3B:00.0">
+    <product_name>NVIDIA A40</product_name>
+    <fb_memory_usage><total>46068 MiB</total></fb_memory_usage>
+  </gpu>
+</nvidia_smi_log>
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "smi.xml"
+    path.write_text(LOG)
+    return path
+
+
+def test_json(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu", "parse", str(log), "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["driver_version"] == "570.86.15"
+    assert data["gpus"][0]["product_name"] == "NVIDIA A40"
+    assert data["gpus"][0]["pci_bus_id"] == "00000000:3B:00.0"
+    assert data["errors"] == []
+
+
+def test_table(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu", "parse", str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "driver 570.86.15, CUDA -, 1 GPU(s)"
+    assert "NVIDIA A40" in lines[2]
+    assert "46068" in lines[2]
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LOG.encode("utf-16"))))
+    assert main(["gpu", "parse", "-", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["gpu_count"] == 1
+
+
+def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "failed"
+    path.write_text("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
+    assert main(["gpu", "parse", str(path), "--format", "json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["gpus"] == []
+    assert "couldn't communicate" in data["errors"][0]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b"\x7fELF\x00\x00\x01", "is a binary file, not text"),
+        (b"Linux\nnothing of the kind\n", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
+        (b"\xff\xfe\xfa\x80\x12", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
+        (b"name, address\ngpu1, 10.0.0.1\n", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
+    ],
+)
+def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, problem: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    assert main(["gpu", "parse", str(path)]) == 2
+    assert capsys.readouterr() == ("", f"busbar: {path} {problem}\n")
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert main(["gpu", "parse", str(tmp_path / name)]) == 2
+    assert capsys.readouterr().err.startswith(f"busbar: cannot read {tmp_path}")

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .limits import ceilings, nic_rate, nvls
+from .collectives import COLLECTIVES
+from .limits import alltoall, ceilings, nic_rate, nvls
 
 __all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
 
@@ -28,8 +29,11 @@ _KEYS = {
     *_WHOLE,
 }
 _GPU_TEXT = ("model", "slurm_type", "device_files")
-_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs"}
-_SCOPE_KEYS = {"limit_gbs", "floor_gbs", "best_gbs", "source", "collectives"}
+_GPU_OPTIONAL = ("pcie_gen", "pcie_width")
+_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", *_GPU_OPTIONAL}
+# A collective's ceiling is computed, or that of the scope; only where it is known better it is given.
+_COLLECTIVE_KEYS = {"floor_gbs": True, "limit_gbs": False, "best_gbs": False, "source": True}
+_SCOPE_KEYS = {"limit_gbs": True, "floor_gbs": True, "best_gbs": False, "source": True, "collectives": False}
 
 
 def _is_number(value: object, least: float = 0.0) -> bool:
@@ -88,7 +92,7 @@ def _gpu_form(gpu: object) -> list[str]:
     ]
     problems += [
         f"gpu.{key}: must be a whole number of 1 or more"
-        for key in ("count", "memory_mb")
+        for key in ("count", "memory_mb", *(key for key in _GPU_OPTIONAL if key in gpu))
         if not _is_whole(gpu.get(key), 1)
     ]
     if not _is_number(gpu.get("nvlink_gbs")):
@@ -119,18 +123,23 @@ def _busbw_form(busbw: object) -> list[str]:
             problems.append(f"busbw.{scope}.collectives: is not a dictionary")
         else:
             for name, entry in collectives.items():
-                problems += _scope_form(f"busbw.{scope}.collectives.{name}", entry)
+                where = f"busbw.{scope}.collectives.{name}"
+                if name not in COLLECTIVES or name == "all_reduce":
+                    problems.append(f"{where}: is not one of {', '.join(COLLECTIVES[1:])}")
+                problems += _scope_form(where, entry, _COLLECTIVE_KEYS)
     return problems
 
 
-def _scope_form(where: str, entry: object) -> list[str]:
+def _scope_form(where: str, entry: object, keys: dict[str, bool] | None = None) -> list[str]:
+    """Return what is wrong with the form of a scope or collective; keys tells which there are, and which must be."""
+    keys = keys or _SCOPE_KEYS
     if not isinstance(entry, dict):
-        return [f"{where}: must have limit_gbs, floor_gbs and source"]
-    problems = [f"{where}.{key}: unknown key" for key in entry if key not in _SCOPE_KEYS]
+        return [f"{where}: must have {', '.join(key for key, needed in keys.items() if needed)}"]
+    problems = [f"{where}.{key}: unknown key" for key in entry if key not in keys]
     problems += [
         f"{where}.{key}: must be a number above 0"
         for key in ("limit_gbs", "floor_gbs")
-        if not _is_number(entry.get(key)) or not entry[key]
+        if (keys[key] or key in entry) and (not _is_number(entry.get(key)) or not entry[key])
     ]
     if "best_gbs" in entry and not _is_number(entry["best_gbs"]):
         problems.append(f"{where}.best_gbs: must be a number")
@@ -139,7 +148,7 @@ def _scope_form(where: str, entry: object) -> list[str]:
     return problems
 
 
-def _bound(profile: dict[str, Any], scope: str) -> tuple[float | None, float | None]:
+def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:
     """Return how high a limit and a floor of a scope can be, GB/s; None where the profile does not tell.
 
     A floor holds for any number of nodes, so between nodes it cannot be above what a flat ring can carry. The limit may
@@ -151,8 +160,11 @@ def _bound(profile: dict[str, Any], scope: str) -> tuple[float | None, float | N
     wire = nic_rate(profile["nics"])
     if scope == "intra_node" or (scope == "inter_node" and domain > 1):
         ranks = gpus if scope == "intra_node" else gpus * domain
-        most = max(line, nvls(line, ranks) or 0.0) if line > 0 else _PCIE_GBS
+        summed = nvls(line, ranks) if collective == "all_reduce" else None
+        most = max(line, summed or 0.0) if line > 0 else _PCIE_GBS
         return most, most
+    if collective == "alltoall":
+        return alltoall(wire * domain, 2, gpus * domain), wire / gpus
     inside = max(line, nvls(line, gpus * domain) or 0.0) if line > 0 else None
     two = ceilings({**profile, "busbw": {}}, 2 * domain)["limit"]
     wire *= domain
@@ -162,29 +174,28 @@ def _bound(profile: dict[str, Any], scope: str) -> tuple[float | None, float | N
 
 def _physics(profile: dict[str, Any]) -> list[str]:
     problems = []
-    if profile.get("validation_backend") == "mpi":
-        return [
-            f"busbw.{scope}: floor {entry['floor_gbs']:g} is above limit {entry['limit_gbs']:g} GB/s"
-            for scope, entry in profile["busbw"].items()
-            if entry["floor_gbs"] > entry["limit_gbs"]
-        ]
+    computed = profile.get("validation_backend") != "mpi"
     for scope, entry in profile["busbw"].items():
-        limit, floor = _bound(profile, scope)
-        for where, item in [(scope, entry), *(entry.get("collectives") or {}).items()]:
-            problems += _impossible(f"busbw.{scope}" if item is entry else f"busbw.{scope}.{where}", item, limit, floor)
+        bound = _bound(profile, scope) if computed else (None, None)
+        problems += _impossible(f"busbw.{scope}", entry, *bound)
+        for name, item in (entry.get("collectives") or {}).items():
+            most = entry["limit_gbs"]
+            bound = _bound(profile, scope, name) if computed else (most, most)
+            problems += _impossible(f"busbw.{scope}.collectives.{name}", item, *bound)
     return problems
 
 
 def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: float | None) -> list[str]:
     problems = []
-    if entry["floor_gbs"] > entry["limit_gbs"]:
-        problems.append(f"{where}: floor {entry['floor_gbs']:g} is above limit {entry['limit_gbs']:g} GB/s")
+    given = entry.get("limit_gbs")
+    if given is not None and entry["floor_gbs"] > given:
+        problems.append(f"{where}: floor {entry['floor_gbs']:g} is above limit {given:g} GB/s")
     if floor is not None and entry["floor_gbs"] > floor * _TOLERANCE:
         problems.append(
             f"{where}: no hardware reaches the floor {entry['floor_gbs']:g}; the ceiling is {floor:.4g} GB/s"
         )
-    if limit is not None and entry["limit_gbs"] > limit * _TOLERANCE:
-        problems.append(f"{where}: limit {entry['limit_gbs']:g} is above the computed ceiling {limit:.4g} GB/s")
+    if given is not None and limit is not None and given > limit * _TOLERANCE:
+        problems.append(f"{where}: limit {given:g} is above the computed ceiling {limit:.4g} GB/s")
     return problems
 
 
@@ -194,9 +205,17 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
     Args:
         catalogue: one in which hardware_problems finds nothing.
     """
-    return [
-        f"hardware {name}: busbw.{scope}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}"
+    entries = [
+        (f"hardware {name}: busbw.{where}", entry)
         for name, profile in sorted(catalogue.items())
-        for scope, entry in profile["busbw"].items()
+        for scope, whole in profile["busbw"].items()
+        for where, entry in [
+            (scope, whole),
+            *((f"{scope}.collectives.{key}", item) for key, item in (whole.get("collectives") or {}).items()),
+        ]
+    ]
+    return [
+        f"{where}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}"
+        for where, entry in entries
         if entry.get("best_gbs") and entry["floor_gbs"] < _HALF * entry["best_gbs"]
     ]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "alltoall",
     "ceilings",
     "effective_nvlink",
     "hierarchical",
@@ -96,6 +97,17 @@ def in_network(outside: float, ranks: int) -> float:
     return outside * 2 * (ranks - 1) / ranks
 
 
+def alltoall(outside: float, nodes: int, gpus: int) -> float:
+    """Return the ceiling of an all-to-all between nodes: W/g x (n-1)/(n-g).
+
+    Each rank sends S (n-g)/n out of its node, and busbw is (n-1)/n x S/t. Two nodes reach almost 2 W/g, many W/g.
+    Source: derived; 10 nodes of 8 H100 with 8 x 400 Gb/s: 54.9, measured 50.38 (xxrjun/nccl-tests-cluster, commit
+    455de4f).
+    """
+    ranks = nodes * gpus
+    return outside / gpus * (ranks - 1) / (ranks - gpus)
+
+
 def ceilings(
     profile: dict[str, Any], nodes: int, gpus: int | None = None, collective: str = "all_reduce"
 ) -> dict[str, Any]:
@@ -126,6 +138,9 @@ def ceilings(
     if inner_ranks == 1:
         inside = None
     wire = ring(outside if inside is None else inside, outside)
+    if collective == "alltoall":
+        wire = alltoall(outside, blocks, inner_ranks)
+        wire = wire if inside is None else min(inside, wire)
     if collective != "all_reduce":
         return _answer(wire, wire, "ring", inside)
     across = hierarchical(outside, blocks, inner_ranks)

@@ -3,7 +3,9 @@
 """Drives a validation: which tests come next, given all that came back so far.
 
 Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
-wrong, crash or hang, the culprit search asks for tests until it knows who is to blame.
+wrong, crash or hang, the culprit search asks for tests until it knows who is to blame. It searches with the collective
+that failed. Not all connections carry a reduction; so when that names nobody, it searches once more with alltoall,
+which uses every connection among its nodes.
 """
 
 from __future__ import annotations
@@ -11,11 +13,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from .judge import FAIL, INCONCLUSIVE, PASS
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .locate import locate
-from .validation import fold, input_problems, judged, node_list, planned_test
+from .validation import floor_for, fold, input_problems, judged, node_list, planned_test
 
-__all__ = ["FIRST", "budget", "member_nodes", "next_step", "search_result", "searches", "with_results"]
+__all__ = [
+    "FIRST",
+    "budget",
+    "member_nodes",
+    "named",
+    "next_step",
+    "search_done",
+    "search_result",
+    "searches",
+    "with_results",
+]
 
 # What is known before the first test.
 FIRST: dict[str, Any] = {
@@ -32,6 +44,8 @@ _LEAST_S = 5
 # The nodes of a search have just run a test: one that is gone will not come back for the next.
 _SEARCH_WAIT_S = 30
 _BROKEN = frozenset({"crashed", "truncated", "error-only"})
+_EVERY_CONNECTION = "alltoall"
+_BLAMED = ("nodes", "links", "boundaries")
 
 
 def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now: float | None = None) -> dict[str, Any]:
@@ -72,11 +86,10 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
         step["tests"] = _alone(options)
         step["stage"] = "node" if step["tests"] else ""
     nodes = _gated(options, state)
-    if not step["tests"] and "pair" in options["stages"]:
-        if len(nodes) < _PAIR:
-            step["skipped"]["pair"] = f"{len(nodes)} node(s) passed what came before"
-        else:
-            _search(options, state, step, nodes)
+    if not step["tests"] and "pair" in options["stages"] and len(nodes) < _PAIR:
+        step["skipped"]["pair"] = f"{len(nodes)} node(s) passed what came before"
+    if not step["tests"] and {"pair", "cluster"}.intersection(options["stages"]):
+        _search(options, state, step)
     if not step["tests"] and "cluster" in options["stages"]:
         _cluster(options, state, step, nodes)
 
@@ -92,19 +105,19 @@ def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
     asked = (
         {node for test in _alone(options) for node in test["job"]["nodes"]} if "node" in options["stages"] else set()
     )
-    alone = [test for test in state["tests"] if test["stage"] == "node" and test["verdict"] == PASS]
-    passed = {node for test in alone for node in test["nodes"]}
+    alone: dict[str, list[str]] = {}
+    for test in state["tests"]:
+        for node in test["nodes"] if test["stage"] == "node" else []:
+            alone.setdefault(node, []).append(test["verdict"])
+    passed = {node for node, verdicts in alone.items() if set(verdicts) == {PASS}}
     return [node for node in node_list(options["nodes"]) if node in passed or node not in asked]
 
 
 def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
-    """Enter the test of all together or, when it has failed, the next tests of the search that it calls for."""
-    whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
-    if whole is not None:
-        if _calls_for_search(whole):
-            _search(options, state, step, member_nodes(whole))
+    """Enter the test of all together, unless it has been."""
+    if any(test["stage"] == "cluster" for test in state["tests"]):
         return
-    answers = searches(options, state)
+    answers = [search["answer"] for search in searches(options, state)]
     out = {item["node"] for answer in answers for item in answer["nodes"]}
     out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
     nodes = [node for node in nodes if node not in out]
@@ -122,23 +135,21 @@ def _calls_for_search(test: dict[str, Any]) -> bool:
     return test["verdict"] == FAIL or search_result(test)["outcome"] in {"crashed", "hung"}
 
 
-def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
-    """Enter the next tests of the culprit search among some nodes, if there are any."""
-    if len(nodes) < _PAIR:
+def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
+    """Enter the next tests of the culprit search, if there are any."""
+    asking = next((search for search in searches(options, state) if not search["answer"]["done"]), None)
+    if asking is None:
         return
-    answer = _located(options, state, nodes)
-    if answer["done"]:
-        return
+    collective = asking["collective"]
+    suffix = "" if collective == options["collectives"][0] else f"-{collective}"
     used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
     number = state["search_rounds"] + 1
-    for place, members in enumerate(answer["tests"], start=1):
-        short = len(members) <= _PAIR
-        name = (
-            "-".join(["pair" if len(members) == _PAIR else "alone", *members]) if short else f"search-{number}-{place}"
-        )
+    for place, members in enumerate(asking["answer"]["tests"], start=1):
+        kind = {1: "alone", _PAIR: "pair"}.get(len(members))
+        name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
         again = f"_again{used[name]}" if used[name] else ""
-        stage = "pair" if len(members) == _PAIR else "search"
-        step["tests"].append(planned_test(options, name + again, stage, members))
+        stage = "pair" if kind == "pair" else "search"
+        step["tests"].append(planned_test(options, name + again, stage, members, collectives=[collective]))
     step["stage"] = "pair" if any(test["stage"] == "pair" for test in step["tests"]) else "search"
     step["search"] = True
     step["wait"] = min(step["wait"], _SEARCH_WAIT_S)
@@ -159,19 +170,96 @@ def _bound(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any],
         step["tests"] = []
 
 
-def _located(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> dict[str, Any]:
+def _located(options: dict[str, Any], state: dict[str, Any], nodes: list[str], collective: str) -> dict[str, Any]:
+    """Return what a search among some nodes with one collective says; its results are positions among all tests."""
     switch_of = {node: switch for switch, members in options["topology"].items() for node in node_list(members)}
     topology: dict[str, list[str]] = {}
     for node in nodes if switch_of else []:
         topology.setdefault(switch_of.get(node, ""), []).append(node)
-    return locate(nodes, [search_result(test) for test in state["tests"]], topology)
+    places = [place for place, test in enumerate(state["tests"]) if test["collective"] == collective]
+    answer = locate(nodes, [search_result(state["tests"][place]) for place in places], topology)
+    for kind in _BLAMED:
+        for item in answer[kind]:
+            item["results"] = [places[place] for place in item["results"]]
+    return answer
 
 
 def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the answers of the culprit searches that this validation made, each as locate gives it."""
-    sets = [_gated(options, state)] if "pair" in options["stages"] else []
-    sets += [member_nodes(test) for test in state["tests"] if test["stage"] == "cluster" and _calls_for_search(test)]
-    return [_located(options, state, nodes) for nodes in sets if len(nodes) >= _PAIR]
+    """Return the culprit searches that this validation made so far, in order; only the last may not be done.
+
+    Returns:
+        collective, nodes (among which), explained (a later search names who is to blame for what it left open), and
+        answer (as locate gives it).
+    """
+    found: list[dict[str, Any]] = []
+    asked = str(options["search_collective"])
+    first = options["collectives"][0] if asked == "auto" else asked
+    causes = [(first, _gated(options, state), False)] if "pair" in options["stages"] else []
+    for test in state["tests"]:
+        if test["stage"] == "cluster" and _calls_for_search(test):
+            slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok"
+            causes.append((test["collective"] if asked == "auto" else asked, member_nodes(test), slow))
+    for collective, nodes, slow in causes:
+        _add_search(options, state, found, (collective, nodes))
+        if slow and asked == "auto" and found and not any(map(named, found)) and _can_widen(options, state, nodes):
+            _widen(options, state, found, nodes)
+        if any(not search["answer"]["done"] for search in found):
+            break
+    for place, search in enumerate(found):
+        search["explained"] = not named(search) and any(named(later) for later in found[place + 1 :])
+    return found
+
+
+def _add_search(
+    options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], asked: tuple[str, list[str]]
+) -> None:
+    """Add a search for a cause among those nodes that no earlier search has named."""
+    collective, nodes = asked
+    out = {item["node"] for search in found for item in search["answer"]["nodes"]}
+    left = [node for node in nodes if node not in out]
+    known = any((search["collective"], search["nodes"]) == (collective, left) for search in found)
+    if len(left) >= _PAIR and not known:
+        answer = _located(options, state, left, collective)
+        found.append({"collective": collective, "nodes": left, "explained": False, "answer": answer})
+
+
+def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], nodes: list[str]) -> None:
+    """Search with alltoall when the last search names nobody, or all its parts were fine and its whole is slow again.
+
+    What that does not explain either goes on where it was.
+    """
+    before, count = found[-1]["answer"], len(found)
+    if not before["done"] and not _fails_again(state, found[-1]):
+        return
+    _add_search(options, state, found, (_EVERY_CONNECTION, nodes))
+    if len(found) > count and (named(found[-1]) or not found[-1]["answer"]["done"]):
+        before.update(done=True, tests=[])
+
+
+def _fails_again(state: dict[str, Any], search: dict[str, Any]) -> bool:
+    """Return whether all nodes of a search were slow together more than once."""
+    whole = set(search["nodes"])
+    failed = [
+        test
+        for test in state["tests"]
+        if test["collective"] == search["collective"] and test["verdict"] == FAIL and set(member_nodes(test)) == whole
+    ]
+    return len(failed) > 1
+
+
+def named(search: dict[str, Any]) -> bool:
+    """Return whether a search names somebody who is to blame."""
+    return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
+
+
+def _can_widen(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> bool:
+    """Return whether alltoall among the nodes could be judged, and has not been fine already."""
+    fine = any(
+        test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
+        for test in state["tests"]
+        if test["stage"] == "cluster"
+    )
+    return not fine and floor_for(options, nodes, _EVERY_CONNECTION) is not None
 
 
 def with_results(
@@ -195,11 +283,11 @@ def with_results(
     if len(entries) != len(step["tests"]):
         why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
         return {**state, "problem": f"the tests could not be run: {why}"}
-    fresh = [judged(options, *item) for item in zip(step["tests"], entries, texts, strict=True)]
+    fresh = [test for item in zip(step["tests"], entries, texts, strict=True) for test in judged(options, *item)]
     files = [
-        {"name": test["output"], "content": text + "\n"}
-        for test, text in zip(fresh, texts, strict=True)
-        if test["output"] and text
+        {"name": f"{test['name']}.out", "content": text + "\n"}
+        for test, text in zip(step["tests"], texts, strict=True)
+        if text
     ]
     return {
         "tests": state["tests"] + fresh,
@@ -211,6 +299,11 @@ def with_results(
     }
 
 
+def search_done(options: dict[str, Any], state: dict[str, Any]) -> bool:
+    """Return whether no culprit search wants more tests."""
+    return all(search["answer"]["done"] for search in searches(options, state))
+
+
 def member_nodes(test: dict[str, Any]) -> list[str]:
     """Return the nodes that took part in a judged test."""
     return list(dict.fromkeys(test["nodes"] + test["partners"]))
@@ -219,14 +312,16 @@ def member_nodes(test: dict[str, Any]) -> list[str]:
 def search_result(test: dict[str, Any]) -> dict[str, Any]:
     """Return a judged test as the locator takes it: nodes, busbw and floor (GB/s) and outcome.
 
-    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive.
+    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only
+    lacks a floor, or repeats that agree, can still be compared with other tests.
     """
     found = {run["outcome"] for run in test["runs"]}
     job = test["job"]
     started = bool(job["job_id"]) and job["state"] not in {"", "PENDING"} and "did not start" not in job["problem"]
+    judged_by_peers = test["reason"].startswith((NO_FLOOR, "not steady"))
     if test["verdict"] == FAIL and "wrong-results" in found:
         outcome = "wrong"
-    elif test["verdict"] != INCONCLUSIVE:
+    elif test["verdict"] != INCONCLUSIVE or judged_by_peers:
         outcome = "ok"
     elif started and ("did not end" in job["problem"] or "hung" in found):
         outcome = "hung"

@@ -8,6 +8,7 @@ from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
+from .collectives import collective_problems, floor_of, floor_problems, known_floor, sections
 from .hardware import profile_problems
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of
 from .nccl_output import parse_text
@@ -17,6 +18,7 @@ __all__ = [
     "BACKENDS",
     "STAGES",
     "candidates",
+    "floor_for",
     "fold",
     "input_problems",
     "judged",
@@ -27,6 +29,20 @@ __all__ = [
 BACKENDS = ("mpi", "nccl")
 STAGES = ("node", "pair", "cluster")
 
+# Options that are whole numbers, with the least and the most that they may be.
+_NUMBERS: dict[str, tuple[int, int | None]] = {
+    "partners": (0, None),
+    "mpi_ranks_per_node": (1, None),
+    "step_factor": (2, None),
+    "iterations": (1, None),
+    "repeats": (1, 100),
+    "spread_limit": (0, 100),
+    "wait": (0, None),
+    "time_limit": (1, None),
+    "locate_rounds": (0, None),
+    "total_limit": (0, None),
+    "drain_limit": (0, 100),
+}
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TAIL = 20
 _PAIR = 2
@@ -70,9 +86,12 @@ def input_problems(options: dict[str, Any]) -> list[str]:
     Args:
         options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
             pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs,
-            topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit.
+            topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit, collectives,
+            search_collective, repeats, spread_limit (percent).
     """
-    problems = []
+    problems = _number_problems(options)
+    if problems:
+        return problems
     if options["backend"] not in BACKENDS:
         problems.append(f"nccl_validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
     elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
@@ -84,11 +103,22 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         for stage in options["stages"]
         if stage not in STAGES
     ]
-    for name, most in (("locate_rounds", None), ("total_limit", None), ("drain_limit", 100)):
-        value = int(options[name])
-        if value < 0 or (most is not None and value > most):
-            problems.append(f"nccl_validation_{name}: {value} is not 0{f' to {most}' if most else ' or more'}")
+    problems += collective_problems(options) or floor_problems(options)
     return problems + _size_problems(options) + _topology_problems(options) + _node_problems(options)
+
+
+def _number_problems(options: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the options that are whole numbers."""
+    problems = []
+    for name, (least, most) in _NUMBERS.items():
+        if name not in options:
+            continue
+        text = str(options[name]).strip()
+        number = int(text) if text.removeprefix("-").isdecimal() else None
+        if number is None or number < least or (most is not None and number > most):
+            span = f"{least} to {most}" if most is not None else f"{least} or more"
+            problems.append(f"nccl_validation_{name}: {options[name]!r} is not a whole number, {span}")
+    return problems
 
 
 def _topology_problems(options: dict[str, Any]) -> list[str]:
@@ -114,10 +144,6 @@ def _size_problems(options: dict[str, Any]) -> list[str]:
             problems.append(f"nccl_validation_{name}: {exc}")
     if len(sizes) == len(("min", "max")) and sizes["min_bytes"] > sizes["max_bytes"]:
         problems.append("nccl_validation_min_bytes is above nccl_validation_max_bytes")
-    if int(options["step_factor"]) < 2:  # noqa: PLR2004 - a factor of one never ends
-        problems.append("nccl_validation_step_factor: must be 2 or more")
-    if int(options["iterations"]) < 1:
-        problems.append("nccl_validation_iterations: must be 1 or more")
     return problems
 
 
@@ -155,8 +181,16 @@ def candidates(options: dict[str, Any], nodes: list[str]) -> list[str]:
     return [node for node in others if options["hardware"].get(node) in kinds] or others
 
 
-def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str], partners: int = 0) -> dict[str, Any]:
-    """Return a test: name, stage, ranks_per_node and job (for the module slurm_tests).
+def planned_test(  # noqa: PLR0913 - what a test is
+    options: dict[str, Any],
+    name: str,
+    stage: str,
+    nodes: list[str],
+    partners: int = 0,
+    *,
+    collectives: list[str] | None = None,
+) -> dict[str, Any]:
+    """Return a test: name, stage, ranks_per_node, collectives and job (for the module slurm_tests).
 
     Args:
         options: as for input_problems, and script (the batch script), output (path pattern), sbatch_arguments.
@@ -164,10 +198,13 @@ def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str
         stage: node, pair, cluster or search. Those of pairs and of the search make no sense with a node missing.
         nodes: the nodes to be tested.
         partners: how many others help.
+        collectives: what its job measures, one after the other; by default all that are asked for.
     """
     others = candidates(options, nodes) if partners else []
+    measured = collectives or list(options["collectives"])
     ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
-    arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,BUSBAR_RANKS_PER_NODE={ranks}"]
+    exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"
+    arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,{exported}"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
     job = {
@@ -180,11 +217,14 @@ def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str
         "arguments": arguments + [str(item) for item in options["sbatch_arguments"]],
         "output": options["output"],
     }
-    return {"name": name, "stage": stage, "ranks_per_node": ranks, "job": job}
+    return {"name": name, "stage": stage, "ranks_per_node": ranks, "collectives": measured, "job": job}
 
 
-def _profile(options: dict[str, Any], nodes: list[str]) -> tuple[str, dict[str, Any] | None]:
-    """Return name and profile of the weakest hardware among the nodes, judged by the floor for so many nodes."""
+def _profile(options: dict[str, Any], nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
+    """Return name and profile of the weakest hardware among the nodes, judged by the floor for so many nodes.
+
+    Hardware without a floor counts as the weakest: no other's floor can be asked of it.
+    """
     names = sorted({str(options["hardware"].get(node) or "") for node in nodes})
     unknown = [name for name in names if name not in options["catalogue"]]
     if unknown or not names:
@@ -194,52 +234,80 @@ def _profile(options: dict[str, Any], nodes: list[str]) -> tuple[str, dict[str, 
         profile = options["catalogue"][name]
         if options["backend"] == "mpi" and _gpus(profile) and profile.get("validation_backend") != "mpi":
             return name, {**profile, "busbw": {}}
-        floor = ((profile.get("busbw") or {}).get(scope_of(profile, len(nodes))) or {}).get("floor_gbs")
-        found.append((float("inf") if floor is None else float(floor), name, profile))
+        floor, _source = known_floor(profile, scope_of(profile, len(nodes)), collective)
+        found.append((0.0 if floor is None else floor, name, profile))
     _floor, name, profile = min(found, key=lambda item: item[:2])
     return name, profile
 
 
-def judged(options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None) -> dict[str, Any]:
-    """Return the entry of one test in the report.
+def floor_for(options: dict[str, Any], nodes: list[str], collective: str) -> float | None:
+    """Return the floor in GB/s that a test of some nodes is judged by, None where none is known."""
+    given = floor_of(options, collective)
+    _name, profile = _profile(options, nodes, collective)
+    if given is not None or profile is None:
+        return given
+    return known_floor(profile, scope_of(profile, len(nodes)), collective)[0]
+
+
+def judged(
+    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
+) -> list[dict[str, Any]]:
+    """Return the entries of one test in the report, one per collective; the first has the name of the test.
 
     Args:
-        options: as for planned_test, and floor_gbs, allow_unchecked.
+        options: as for planned_test, and floor_gbs, allow_unchecked, repeats, spread_limit.
         planned: what planned_test returned.
         entry: what the module slurm_tests returned for it.
         text: the output of the job, None where there is none.
     """
-    nodes = entry["nodes"] + entry["partners"]
-    name, profile = _profile(options, nodes)
-    ranks = planned["ranks_per_node"] * len(nodes)
-    runs = parse_text(text)["runs"] if text else []
-    asked = Asked(
-        nodes=max(1, len(nodes)),
-        ranks=max(1, ranks),
-        hardware=name or None,
-        floor=float(options["floor_gbs"]) if float(options["floor_gbs"] or 0) > 0 else None,
-        collective="all_reduce",
-        allow_unchecked=bool(options["allow_unchecked"]),
-        hosts=tuple(nodes),
-    )
-    answer = judge(runs, profile, asked)
-    _job_first(answer, entry, text, profile, name)
-    return {
-        "name": planned["name"],
+    measured = planned["collectives"]
+    parts = sections(text, measured) if text else {}
+    common = {
         "stage": planned["stage"],
-        "collective": "all_reduce",
         "nodes": entry["nodes"],
         "partners": entry["partners"],
         "left_out": entry["left_out"],
-        "hardware": name,
-        "ranks": ranks,
-        **answer,
+        "ranks": planned["ranks_per_node"] * len(entry["nodes"] + entry["partners"]),
         "environment": environment_of(text),
         "job": {key: entry[key] for key in ("job_id", "state", "exit_code", "batch_host", "seconds", "problem")},
         "output": f"{planned['name']}.out" if text else None,
-        "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],
-        "runs": runs,
     }
+    found = []
+    for collective in measured:
+        pieces, ended = parts.get(collective, ([], None))
+        name = planned["name"] if collective == measured[0] else f"{planned['name']}-{collective}"
+        well = {**entry, "state": "COMPLETED"} if ended and entry["state"] == "FAILED" else entry
+        answer = _answer(options, common, collective, (well, text, pieces))
+        tail = [] if answer["verdict"] == PASS else ("".join(pieces) or text or "").rstrip().splitlines()[-_TAIL:]
+        found.append({"name": name, "collective": collective, **common, **answer, "tail": tail})
+    return found
+
+
+def _answer(
+    options: dict[str, Any],
+    common: dict[str, Any],
+    collective: str,
+    came: tuple[dict[str, Any], str | None, list[str]],
+) -> dict[str, Any]:
+    """Return hardware, verdict and runs of one collective from what came back: the job, its output, and its parts."""
+    entry, text, pieces = came
+    nodes = common["nodes"] + common["partners"]
+    name, profile = _profile(options, nodes, collective)
+    runs = [run for piece in pieces for run in parse_text(piece)["runs"]]
+    asked = Asked(
+        nodes=max(1, len(nodes)),
+        ranks=max(1, common["ranks"]),
+        hardware=name or None,
+        floor=floor_of(options, collective),
+        collective=collective,
+        allow_unchecked=bool(options["allow_unchecked"]),
+        hosts=tuple(nodes),
+        steady=int(options["spread_limit"]) / 100,
+        repeats=int(options["repeats"]),
+    )
+    answer = judge(runs, profile, asked)
+    _job_first(answer, entry, text, profile, name)
+    return {"hardware": name, **answer, "runs": runs}
 
 
 def _job_first(

@@ -1,13 +1,25 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the report of a validation: its verdict, who is to blame, and whom to drain."""
+"""Makes the report of a validation: its verdict, who is to blame, and whom to drain.
+
+The verdict is about nodes, links and switches that were found guilty and about the state at the end, not about every
+test on the way there:
+
+- Somebody named by the search, or a node that failed alone, is a FAIL.
+- A test of the whole that failed is a FAIL, also when nobody could be named; but when the same nodes passed the same
+  test at another time, it comes and goes and is INCONCLUSIVE.
+- A test of the culprit search says nothing by itself once the search is over: it was a question, and the search repeats
+  what failed before it blames anybody. Amid noise one of many pairs is slow once. When the search could not end, the
+  last answer about each set of nodes stands.
+- What stays open, was left out or could not be run is INCONCLUSIVE.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .judge import FAIL, INCONCLUSIVE, worst
-from .stages import next_step, searches
+from .judge import FAIL, INCONCLUSIVE, PASS, worst
+from .stages import member_nodes, next_step, search_done, searches
 from .validation import fold, node_list
 
 __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
@@ -15,6 +27,7 @@ __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
 SCHEMA = 1
 _MOST_REASON = 200
 _MOST_EVIDENCE = 6
+_OF_SEARCH = frozenset({"pair", "search"})
 
 
 def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -35,7 +48,8 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         if test["stage"] == "node" and test["verdict"] == FAIL
     ]
     unresolved: list[dict[str, Any]] = []
-    for answer in searches(options, state):
+    for search in searches(options, state):
+        answer = search["answer"]
         entries = [("node", [item["node"]], item["reason"], item) for item in answer["nodes"]]
         entries += [("link", item["nodes"], _link_words(item["nodes"]), item) for item in answer["links"]]
         entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
@@ -45,7 +59,8 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
                 found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names})
             else:
                 unresolved.append({"nodes": nodes, "reason": reason})
-        unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in answer["unresolved"]]
+        if not search["explained"]:
+            unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in answer["unresolved"]]
     return _once(found), _once(unresolved)
 
 
@@ -113,13 +128,16 @@ def report(
     blamed, unresolved = culprits(options, state)
     rest = next_step(options, state)
     unrun = stopped or ("not all tests were run" if rest["tests"] else "")
-    verdicts = [test["verdict"] for test in tests] + [FAIL] * bool(blamed)
+    counting = _counting(options, state)
+    verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
     verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
+    # A search that found nothing wrong is a result, though none of its tests counts.
+    verdicts += [PASS] * bool(tests and state["search_rounds"])
     verdict = worst(verdicts)
     return {
         "schema": SCHEMA,
         "verdict": verdict,
-        "reason": _reason(verdict, state, blamed, unresolved, unrun),
+        "reason": _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun),
         "cluster": options["cluster"],
         "started": options["started"],
         "backend": options["backend"],
@@ -136,9 +154,35 @@ def report(
         "node_reasons": state["node_reasons"],
         "settings": {
             key: options[key]
-            for key in ("stages", "min_bytes", "max_bytes", "step_factor", "iterations", "partners", "locate_rounds")
+            for key in (
+                *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
+                *("partners", "locate_rounds"),
+            )
         },
     }
+
+
+def _counting(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tests whose verdicts count, each with the verdict that stands at the end."""
+    tests = state["tests"]
+    passed = {_who_and_what(test) for test in tests if test["verdict"] == PASS}
+    done = search_done(options, state)
+    last = {_who_and_what(test): test for test in tests if test["stage"] in _OF_SEARCH}
+    counting = []
+    for test in tests:
+        if test["stage"] in _OF_SEARCH:
+            if not done and last[_who_and_what(test)] is test:
+                counting.append(test)
+        elif test["stage"] == "cluster" and test["verdict"] == FAIL and _who_and_what(test) in passed:
+            reason = f"failed once ({test['reason']}), and passed with the same nodes at another time"
+            counting.append({**test, "verdict": INCONCLUSIVE, "reason": reason})
+        else:
+            counting.append(test)
+    return counting
+
+
+def _who_and_what(test: dict[str, Any]) -> tuple[frozenset[str], str]:
+    return frozenset(member_nodes(test)), test["collective"]
 
 
 def _reason(
@@ -163,7 +207,8 @@ def _reason(
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
     if unresolved:
         return f"{fold(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
-    return unrun or "no test ran"
+    searched = f"{state['search_rounds']} round(s) of the culprit search found nothing wrong" if verdict == PASS else ""
+    return unrun or searched or "no test ran"
 
 
 def _who(culprit: dict[str, Any]) -> str:

@@ -74,7 +74,13 @@ def test_a_good_run_passes_with_all_keys() -> None:
             "",
         ),
         (WHOLE + scaled(0.5), {}, INCONCLUSIVE, "not steady around the floor"),
-        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "no floor is known"),
+        (WHOLE + scaled(0.98), {}, PASS, "346.5 GB/s at 8 GiB (median of 2: 343 to 350), floor 300"),
+        (WHOLE + scaled(0.88), {}, INCONCLUSIVE, "not steady: 2 repeats between 308 and 350 GB/s at 8 GiB, 12% apart"),
+        (WHOLE + scaled(0.88), {"steady": 0.15}, PASS, "floor 300"),
+        (scaled(0.5) + scaled(0.3), {}, FAIL, "too slow: 140 GB/s at 8 GiB (median of 2: 105 to 175), floor 300"),
+        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats are there"),
+        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is of all_reduce and not of all_gather"),
+        (WHOLE.replace("all_reduce_perf", "hypercube_perf"), {}, INCONCLUSIVE, "no floor is known for hypercube"),
     ],
 )
 def test_verdicts(text: str, asked: dict[str, Any], wanted: str, words: str) -> None:
@@ -125,6 +131,45 @@ def test_the_weakest_verdict_stands() -> None:
     assert worst([PASS, INCONCLUSIVE]) == INCONCLUSIVE
     assert worst([PASS]) == PASS
     assert worst([]) == INCONCLUSIVE
+
+
+def test_each_collective_has_its_own_floor_and_ceiling() -> None:
+    text = ""
+    for program, factor in (("all_gather", 15 / 16), ("alltoall", 15 / 16)):
+        other = WHOLE.replace("all_reduce_perf", f"{program}_perf")
+
+        def row(match: re.Match[str], factor: float = factor) -> str:
+            return f"{match[1]} {float(match[2]):.2f}  {float(match[2]) * factor:.2f}"
+
+        text += re.sub(r"(float +sum +-1 +[\d.]+|       0 +[\d.]+) +([\d.]+) +[\d.]+", row, other)
+    runs = parse_text(re.sub(r"# Avg.*\n", "", text))["runs"]
+    assert [run["rows"][-1]["out_of_place"]["busbw"] for run in runs] == [pytest.approx(175, rel=0.01)] * 2
+    for run in runs:
+        run.update(outcome="ok", errors=[])
+    gathered = judge(runs[:1], H100, Asked(nodes=2, hardware="dgx_h100"))
+    assert (gathered["floor"], gathered["ceiling"]) == (300, 370.8)
+    exchanged = judge(runs[1:], H100, Asked(nodes=2, hardware="dgx_h100"))
+    assert (exchanged["floor"], exchanged["ceiling"]) == (40, 93.75)
+    assert "cannot be: dgx_h100 reaches 93.75 at most" in exchanged["reason"]
+
+
+@pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "words"),
+    [
+        ({}, INCONCLUSIVE, "rank lines are missing, so it is not known who took part"),
+        ({"allow_missing_ranks": True}, INCONCLUSIVE, "not checked"),
+        ({"allow_unchecked": True, "allow_missing_ranks": True}, PASS, "81.53 GB/s at 8 GiB, floor 70"),
+    ],
+)
+def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
+    allowed: dict[str, Any], wanted: str, words: str
+) -> None:
+    found = judge(parse_text(SEED.read_text())["runs"], CATALOGUE["dgx2"], Asked(nodes=2, hardware="dgx2", **allowed))
+    assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (wanted, 81.53, 8 << 30)
+    assert words in found["reason"]
+    assert (found["floor"], found["ceiling"]) == (70, 126.0)
+    assert "NVIDIA/deepops" in found["source"]
 
 
 @pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")

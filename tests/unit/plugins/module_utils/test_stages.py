@@ -35,6 +35,10 @@ OPTIONS: dict[str, Any] = {
     "max_bytes": "16G",
     "step_factor": 2,
     "iterations": 20,
+    "collectives": ["all_reduce"],
+    "search_collective": "auto",
+    "repeats": 1,
+    "spread_limit": 10,
     "floor_gbs": 0,
     "allow_unchecked": False,
     "sbatch_arguments": [],
@@ -73,8 +77,14 @@ def entry(test: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: ANN4
     return found | changes
 
 
-def answer(test: dict[str, Any], peak: float) -> tuple[dict[str, Any], str]:
-    return entry(test), nccl_text(test["job"]["nodes"], GPUS, peak)
+def answer(test: dict[str, Any], peak: float, **others: float) -> tuple[dict[str, Any], str]:
+    """The job's entry and the output of a test, with other peaks (GB/s) for some collectives."""
+    parts = [
+        f"# busbar test: {name} 1\n{nccl_text(test['job']['nodes'], GPUS, others.get(name, peak), program=name)}"
+        f"# busbar exit: {name} 1 0\n"
+        for name in test["collectives"]
+    ]
+    return entry(test), "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -225,6 +235,116 @@ def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
     assert next_step({**options, "total_limit": 0}, state, 1e9)["time_limit"] == 600
 
 
+def test_a_pair_that_is_slow_once_is_no_fail() -> None:
+    again: list[str] = []
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        if test["name"].startswith("pair-gpu1-gpu2"):
+            again.append(test["name"])
+            return answer(test, 90.0 if len(again) == 1 else 365.0)
+        return Fabric()(test)
+
+    found, _stages = drive(fabric, stages=["pair"])
+    assert again == ["pair-gpu1-gpu2", "pair-gpu1-gpu2_again1", "pair-gpu1-gpu2_again2"][: len(again)]
+    assert len(again) > 1
+    assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
+    assert "culprit search found nothing wrong" in found["reason"]
+    assert next(test for test in found["tests"] if test["name"] == "pair-gpu1-gpu2")["verdict"] == "FAIL"
+    cut, _stages = drive(Fabric(slow="gpu3"), stages=["pair"], locate_rounds=1)
+    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "1 round(s) of the culprit search are over")
+
+
+def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return answer(test, 290.0) if test["stage"] == "cluster" else Fabric()(test)
+
+    found, _stages = drive(fabric)
+    assert (found["verdict"], found.get("culprits")) == ("INCONCLUSIVE", [])
+    assert "and passed with the same nodes at another time" in found["reason"]
+
+
+def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict[str, Any], str | None]:
+    """A cluster in which a link is slow, which reductions do not use unless all run together."""
+    nodes = test["job"]["nodes"]
+    if len(nodes) == 1:
+        return answer(test, 475.0, alltoall=348.0)
+    ring = 200.0 if len(nodes) == len(NAMES) else 365.0
+    return answer(test, ring, alltoall=5.0 if link <= set(nodes) else 50.0)
+
+
+@pytest.mark.parametrize("collectives", [["all_reduce"], ["all_reduce", "alltoall"]])
+def test_alltoall_finds_the_link_that_the_parts_of_a_reduction_do_not_show(collectives: list[str]) -> None:
+    link = frozenset({"gpu2", "gpu3"})
+    found, stages = drive(lambda test: of_all_connections(test, link), collectives=collectives)
+    assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("link", ["gpu2", "gpu3"])], [])
+    assert all(name.split("_again")[0].endswith("-alltoall") for name in found["culprits"][0]["tests"])
+    assert {test["collective"] for test in found["tests"] if test["stage"] in {"pair", "search"}} == {
+        "all_reduce",
+        "alltoall",
+    }
+    assert found["drain"]["nodes"] == []
+    assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+    assert len(stages) == found["search_rounds"] + 2
+
+
+def test_the_search_measures_what_it_is_told_to() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return of_all_connections(test, frozenset({"gpu2", "gpu3"}))
+
+    found, _stages = drive(fabric, search_collective="all_reduce")
+    assert (found["verdict"], guilty(found)) == ("FAIL", [])
+    assert found["reason"].startswith("cluster: too slow")
+    found, _stages = drive(fabric, search_collective="alltoall")
+    assert guilty(found) == [("link", ["gpu2", "gpu3"])]
+    assert {test["collective"] for test in found["tests"] if test["stage"] == "pair"} == {"alltoall"}
+
+
+def test_without_a_floor_for_alltoall_the_search_does_not_turn_to_it() -> None:
+    found, _stages = drive(
+        lambda test: of_all_connections(test, frozenset({"gpu2", "gpu3"})),
+        catalogue={"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": bare(CATALOGUE["dgx_h100"]["busbw"])}},
+    )
+    assert (found["verdict"], guilty(found)) == ("FAIL", [])
+    assert {test["collective"] for test in found["tests"]} == {"all_reduce"}
+
+
+def bare(busbw: dict[str, Any]) -> dict[str, Any]:
+    """Figures without those of other collectives."""
+    return {scope: {key: value for key, value in item.items() if key != "collectives"} for scope, item in busbw.items()}
+
+
+def test_a_boundary_between_two_groups_is_named_by_alltoall() -> None:
+    leaf = {"gpu1", "gpu2"}
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = set(test["job"]["nodes"])
+        across = bool(nodes & leaf) and bool(nodes - leaf)
+        if len(nodes) == 1:
+            return answer(test, 475.0, alltoall=348.0)
+        return answer(test, 200.0 if len(nodes) == 4 else 365.0, alltoall=5.0 if across else 50.0)
+
+    found, _steps = drive(fabric, topology={"leaf1": "gpu[1-2]", "leaf2": ["gpu3", "gpu4"]})
+    assert (found["verdict"], [item["kind"] for item in found["culprits"]]) == ("FAIL", ["boundary"])
+    assert (found["unresolved"], found["drain"]["nodes"]) == ([], [])
+
+
+def test_a_culprit_of_one_collective_takes_no_part_in_the_search_of_the_next() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = test["job"]["nodes"]
+        if len(nodes) == 1:
+            return answer(test, 475.0, alltoall=348.0)
+        slow, link = "gpu4" in nodes, {"gpu1", "gpu2"} <= set(nodes)
+        return answer(test, 90.0 if slow else 365.0, alltoall=5.0 if slow or link else 50.0)
+
+    found, _stages = drive(fabric, collectives=["all_reduce", "alltoall"])
+    assert guilty(found) == [("node", ["gpu4"]), ("link", ["gpu1", "gpu2"])]
+    assert not any(
+        "gpu4" in test["nodes"]
+        for test in found["tests"]
+        if test["stage"] == "pair" and test["collective"] == "alltoall"
+    )
+
+
 def test_topology_lets_the_search_name_the_uplink() -> None:
     leaf = {"gpu1", "gpu2"}
 
@@ -247,6 +367,8 @@ def test_topology_lets_the_search_name_the_uplink() -> None:
         ({"verdict": "FAIL"}, "ok"),
         ({"verdict": "FAIL", "runs": [{"outcome": "wrong-results"}]}, "wrong"),
         ({"verdict": "INCONCLUSIVE"}, "inconclusive"),
+        ({"verdict": "INCONCLUSIVE", "reason": "no floor is known for alltoall of x"}, "ok"),
+        ({"verdict": "INCONCLUSIVE", "reason": "not steady: 2 repeats between 1 and 2 GB/s"}, "ok"),
         ({"job": {**HUNG, "job_id": "7"}}, "hung"),
         ({"job": {**CRASHED, "job_id": "7"}}, "crashed"),
         ({"runs": [{"outcome": "crashed"}]}, "crashed"),
@@ -261,6 +383,7 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
         "partners": ["b"],
         "left_out": {"c": "down"},
         "verdict": "INCONCLUSIVE",
+        "reason": "",
         "runs": [],
     }
     test |= {"job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
+    floor_for,
     fold,
     input_problems,
     node_list,
@@ -35,6 +36,10 @@ OPTIONS: dict[str, Any] = {
     "max_bytes": "16M",
     "step_factor": 4,
     "iterations": 20,
+    "collectives": ["all_reduce"],
+    "search_collective": "auto",
+    "repeats": 1,
+    "spread_limit": 10,
     "floor_gbs": 0,
     "allow_unchecked": False,
     "sbatch_arguments": [],
@@ -91,9 +96,31 @@ def test_lists_of_nodes() -> None:
         ({"min_bytes": "32M"}, "above nccl_validation_max_bytes"),
         ({"step_factor": 1}, "nccl_validation_step_factor"),
         ({"iterations": 0}, "nccl_validation_iterations"),
-        ({"locate_rounds": -1}, "nccl_validation_locate_rounds: -1 is not 0 or more"),
+        ({"locate_rounds": -1}, "nccl_validation_locate_rounds: -1 is not a whole number, 0 or more"),
         ({"total_limit": -5}, "nccl_validation_total_limit"),
-        ({"drain_limit": 101}, "nccl_validation_drain_limit: 101 is not 0 to 100"),
+        ({"drain_limit": 101}, "nccl_validation_drain_limit: 101 is not a whole number, 0 to 100"),
+        ({"repeats": 0}, "nccl_validation_repeats: 0 is not a whole number, 1 to 100"),
+        ({"wait": "soon"}, "nccl_validation_wait: 'soon' is not a whole number, 0 or more"),
+        ({"spread_limit": 101}, "nccl_validation_spread_limit"),
+        ({"collectives": []}, "nccl_validation_collectives: must be a list"),
+        ({"collectives": ["all_reduce", "sum"]}, "nccl_validation_collectives: 'sum' is not one of all_reduce"),
+        ({"collectives": ["reduce"]}, "nccl_validation_collectives: 'reduce' is not one of all_reduce"),
+        ({"collectives": ["alltoall", "alltoall"]}, "names a collective twice"),
+        ({"search_collective": "best"}, "nccl_validation_search_collective: 'best' is not auto or one of"),
+        ({"floor_gbs": "fast"}, "nccl_validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
+        ({"floor_gbs": "nan"}, "nccl_validation_floor_gbs: 'nan' is not a bandwidth"),
+        ({"floor_gbs": -3}, "nccl_validation_floor_gbs: -3 is not a bandwidth"),
+        ({"floor_gbs": [3]}, "nccl_validation_floor_gbs: [3] is not a bandwidth"),
+        ({"floor_gbs": {"all_reduce": "fast"}}, "nccl_validation_floor_gbs: all_reduce: 'fast' is not a bandwidth"),
+        ({"floor_gbs": {"allreduce": 3}}, "nccl_validation_floor_gbs: 'allreduce' is not one of"),
+        (
+            {"floor_gbs": 3, "collectives": ["all_reduce", "alltoall"]},
+            "one number cannot hold for several collectives: write {all_reduce: …, alltoall: …}",
+        ),
+        (
+            {"backend": "nccl", "binary": "/opt/run.sh", "collectives": ["all_reduce", "alltoall"]},
+            "nccl_validation_binary: /opt/run.sh is no program of nccl-tests, so it can run one collective only",
+        ),
         ({"topology": {"leaf1": "gpu[1-"}}, "nccl_validation_topology: leaf1: "),
         ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
         ({"nodes": "gpu[1-"}, "nccl_validation_nodes"),
@@ -110,6 +137,62 @@ def test_an_impossible_floor_is_refused_before_any_job() -> None:
     catalogue = copy.deepcopy(CATALOGUE)
     catalogue["dgx_h100"]["busbw"]["inter_node"].update(floor_gbs=800, limit_gbs=900)
     assert "no hardware reaches" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"floor_gbs": "0.5", "wait": "60"},
+        {"floor_gbs": {"all_reduce": "0.5", "alltoall": 1}, "collectives": ["all_reduce", "alltoall"]},
+        {"backend": "nccl", "binary": "/opt/run.sh"},
+        {"backend": "nccl", "binary": "/opt/all_gather_perf", "collectives": ["alltoall", "reduce"]},
+        {"backend": "nccl", "image": "x.sqsh", "collectives": ["all_reduce", "alltoall"]},
+    ],
+)
+def test_options_that_work(change: dict[str, Any]) -> None:
+    assert input_problems({**OPTIONS, **change}) == []
+
+
+def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
+    other = MPI.replace("all_reduce_perf", "broadcast_perf")
+    text = (
+        f"# busbar: Kernel=6.1\n\n# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n"
+        f"\n# busbar test: broadcast 1\n{other}\n# busbar exit: broadcast 1 1\n"
+    )
+    asked: dict[str, Any] = {"collectives": ["all_reduce", "broadcast"]}
+    found = judged(text, {"state": "FAILED", "exit_code": "1:0"}, **asked)
+    assert [(test["name"], test["collective"], test["floor"]) for test in found["tests"]] == [
+        ("cluster", "all_reduce", 0.02),
+        ("cluster-broadcast", "broadcast", 0.002),
+    ]
+    assert [test["verdict"] for test in found["tests"]] == ["PASS", "INCONCLUSIVE"]
+    assert "ended as FAILED" in found["tests"][1]["reason"]
+    assert {test["output"] for test in found["tests"]} == {"cluster.out"}
+    assert {test["environment"]["Kernel"] for test in found["tests"]} == {"6.1"}
+    cut = judged(text[: text.index("# busbar test: broadcast")], **asked)
+    assert [test["verdict"] for test in cut["tests"]] == ["PASS", "INCONCLUSIVE"]
+    assert "no output of nccl-tests" in cut["tests"][1]["reason"]
+    floors = judged(text, floor_gbs={"broadcast": 50.0}, **asked)
+    assert [test["verdict"] for test in floors["tests"]] == ["PASS", "FAIL"]
+
+
+def test_repeats_are_counted_and_the_median_stands() -> None:
+    part = f"\n# busbar test: all_reduce {{}}\n{MPI}\n# busbar exit: all_reduce {{}} 0\n"
+    text = part.format(1, 1) + part.format(2, 2)
+    assert judged(text, repeats=2)["verdict"] == "PASS"
+    assert "(median of 2: " in judged(text, repeats=2)["reason"]
+    assert "2 of 3 repeats are there" in judged(text, repeats=3)["reason"]
+
+
+def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
+    options = {**OPTIONS, "floor_gbs": "7"}
+    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 7.0
+    assert floor_for(options, ["gpu1", "gpu2"], "alltoall") == 0.002
+    assert floor_for({**options, "hardware": {}}, ["gpu1"], "alltoall") is None
+    # Hardware without a floor of its own cannot pass by that of another.
+    mixed = {**OPTIONS, "backend": "nccl", "hardware": {"gpu1": "dgx_h100", "gpu2": "l40s"}}
+    assert floor_for(mixed, ["gpu1", "gpu2"], "all_reduce") == 6
+    assert floor_for(mixed, ["gpu1", "gpu2"], "alltoall") is None
 
 
 def test_a_test_of_the_whole_and_of_one_node() -> None:

@@ -1,0 +1,144 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The collectives that a validation measures: their programs, their floors, and which part of an output is theirs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+__all__ = [
+    "COLLECTIVES",
+    "MPI_COLLECTIVES",
+    "collective_problems",
+    "floor_of",
+    "floor_problems",
+    "known_floor",
+    "program_path",
+    "sections",
+]
+
+# Those that busbar's own MPI program knows, and all that nccl-tests has a program NAME_perf of.
+MPI_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
+COLLECTIVES = (*MPI_COLLECTIVES, "reduce", "gather", "scatter", "hypercube", "alltoallv")
+
+_PROGRAM = re.compile(rf"({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?=_perf)")
+_SECTION = re.compile(r"^# busbar test: (\w+) (\d+)\s*$", re.MULTILINE)
+_EXIT = re.compile(r"^# busbar exit: (\w+) (\d+) (\d+)\s*$", re.MULTILINE)
+
+
+def program_path(binary: str, collective: str) -> str:
+    """Return the program of a collective, beside the one that is given.
+
+    Args:
+        binary: path of any program of nccl-tests (``/opt/nccl-tests/all_reduce_perf_mpi``), or of their folder (ends
+            with a slash), or of a wrapper that knows one collective only; empty when they are on the path.
+        collective: such as alltoall.
+    """
+    folder, slash, name = binary.rpartition("/")
+    if not name:
+        return f"{folder}{slash}{collective}_perf"
+    return f"{folder}{slash}{_PROGRAM.sub(collective, name, count=1)}"
+
+
+def collective_problems(options: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the choice of collectives, each with its remedy.
+
+    Args:
+        options: backend, binary, collectives, search_collective (auto or one of them).
+    """
+    asked = options["collectives"]
+    if not isinstance(asked, list) or not asked:
+        return ["nccl_validation_collectives: must be a list with one collective or more, such as [all_reduce]"]
+    known = MPI_COLLECTIVES if options["backend"] == "mpi" else COLLECTIVES
+    problems = [
+        f"nccl_validation_collectives: {name!r} is not one of {', '.join(known)}" for name in asked if name not in known
+    ]
+    if len(set(map(str, asked))) < len(asked):
+        problems.append("nccl_validation_collectives: names a collective twice")
+    search = options["search_collective"]
+    if search not in {"auto", *known}:
+        problems.append(f"nccl_validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
+    several = len(asked) > 1 or (search != "auto" and search not in asked)
+    binary = str(options["binary"]) if options["backend"] == "nccl" else ""
+    if several and binary and not binary.endswith("/") and not _PROGRAM.search(binary.rpartition("/")[2]):
+        problems.append(
+            f"nccl_validation_binary: {binary} is no program of nccl-tests, so it can run one collective only: "
+            "name one such as all_reduce_perf, or their folder with a slash at the end"
+        )
+    return problems
+
+
+def floor_problems(options: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the operator's floor, with its remedy.
+
+    Args:
+        options: collectives, search_collective, floor_gbs (a number, or collective to number).
+    """
+    given = options["floor_gbs"]
+    where = "nccl_validation_floor_gbs"
+    if isinstance(given, dict):
+        strange = [str(name) for name in given if name not in COLLECTIVES]
+        problems = [f"{where}: {name!r} is not one of {', '.join(COLLECTIVES)}" for name in strange]
+        wrong = [name for name, value in given.items() if name not in strange and not _number(value)]
+        return problems + [f"{where}: {name}: {given[name]!r} is not a bandwidth in GB/s" for name in wrong]
+    if _number(given) is None:
+        return [f"{where}: {given!r} is not a bandwidth in GB/s: give a number, or a number for each collective"]
+    if _number(given) and len(options["collectives"]) > 1:
+        each = ", ".join(f"{name}: …" for name in options["collectives"])
+        return [f"{where}: one number cannot hold for several collectives: write {{{each}}}"]
+    return []
+
+
+def _number(value: object) -> float | None:
+    """Return a bandwidth of 0 or more, also one written as text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = float(value)
+    except ValueError:
+        return None
+    return found if 0 <= found < float("inf") else None
+
+
+def floor_of(options: dict[str, Any], collective: str) -> float | None:
+    """Return the operator's floor for a collective in GB/s, None where he gives none.
+
+    A bare number is the floor of the one collective that is measured, and of no other that the search may use.
+    """
+    given = options["floor_gbs"]
+    if isinstance(given, dict):
+        given = given.get(collective)
+    elif collective != options["collectives"][0]:
+        given = None
+    return (_number(given) or None) if given is not None else None
+
+
+def known_floor(profile: dict[str, Any] | None, scope: str, collective: str) -> tuple[float | None, str | None]:
+    """Return a profile's floor for a collective in GB/s, and its source; None where it has none."""
+    entry = ((profile or {}).get("busbw") or {}).get(scope) or {}
+    if collective != "all_reduce":
+        entry = (entry.get("collectives") or {}).get(collective) or {}
+    floor = entry.get("floor_gbs")
+    return (None if floor is None else float(floor)), entry.get("source")
+
+
+def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:
+    """Return for each collective its parts of a job's output, one per repeat, and whether all of them ended well.
+
+    The job prints ``# busbar test: NAME REPEAT`` before and ``# busbar exit: NAME REPEAT CODE`` after each program. A
+    text without such lines belongs to the first collective, and how its program ended is not known (None).
+    """
+    starts = list(_SECTION.finditer(text))
+    if not starts:
+        return {name: ([text] if name == collectives[0] else [], None) for name in collectives}
+    ends = [match.start() for match in starts[1:]] + [len(text)]
+    parts: dict[str, list[str]] = {name: [] for name in collectives}
+    for match, end in zip(starts, ends, strict=True):
+        parts.setdefault(match[1], []).append(text[match.end() : end])
+    codes: dict[str, list[int]] = {}
+    for match in _EXIT.finditer(text):
+        codes.setdefault(match[1], []).append(int(match[3]))
+    return {
+        name: (parts[name], len(codes.get(name, [])) == len(parts[name]) > 0 and not any(codes[name])) for name in parts
+    }

@@ -11,6 +11,7 @@ description:
     A loop over M(ansible.builtin.template) costs two executions per file and host, also when nothing changes.
   - Every file is validated before the first one is replaced, and each is replaced whole.
   - Missing parent directories are made with mode 0755.
+  - With O(pending), a run that dies before the files came into force is made good by the next one.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -52,6 +53,12 @@ options:
         type: str
         choices: [present, absent]
         default: present
+  pending:
+    description:
+      - Absolute path of a note, mode 0600, written before the first file changes; it holds the former texts.
+      - While it is there, the files that it names count as changed, with the text of before the first change.
+        Whoever brings the files into force removes it.
+    type: path
   unsafe_writes:
     description: Write in place where a file cannot be replaced, such as a bind mount of a container.
     type: bool
@@ -73,12 +80,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_paths:
-  description: The files that were (or in check mode would be) written, corrected or removed.
+  description:
+    - The files that were (or in check mode would be) written, corrected or removed, and those that O(pending) names.
   returned: always
   type: list
   elements: str
 """
 
+import json
 import os
 import shlex
 import tempfile
@@ -166,23 +175,59 @@ def plan(module: AnsibleModule) -> list[tuple[dict[str, Any], str | None, str | 
     return steps
 
 
+def read_pending(module: AnsibleModule) -> dict[str, str | None]:
+    """Return the former text of each file that was written but never came into force; None where there was no file."""
+    text = current_text(Path(module.params["pending"])) if module.params["pending"] else None
+    try:
+        noted = json.loads(text) if text else {}
+    except ValueError as exc:
+        module.fail_json(msg=f"{module.params['pending']} is damaged ({exc}): remove it and restart its service")
+    return {item["path"]: noted[item["path"]] for item in module.params["files"] if item["path"] in noted}
+
+
+def note_pending(module: AnsibleModule, former: dict[str, str | None]) -> None:
+    """Keep the former texts until somebody brings the new ones into force."""
+    if not module.params["pending"] or not former or module.check_mode:
+        return
+    path = Path(module.params["pending"])
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    temporary = write_temporary(module, json.dumps(former))
+    module.atomic_move(temporary, str(path))
+    path.chmod(0o600)  # a file that was not there gets the mode of the umask
+
+
+def keep_all(module: AnsibleModule) -> tuple[list[str], list[dict[str, str]]]:
+    """Bring all files to their states; return the paths that changed or never came into force, and their texts."""
+    changed_paths, diff = [], []
+    pending = read_pending(module)
+    steps = plan(module)
+    changes = {
+        item["path"]: before
+        for item, before, temporary in steps
+        if temporary or (item["state"] == "absent" and before is not None)
+    }
+    note_pending(module, changes | pending)
+    for item, before, temporary in steps:
+        if keep(module, item, before, temporary) or item["path"] in pending:
+            changed_paths.append(item["path"])
+            after = "" if item["state"] == "absent" else item["content"]
+            headers = {"before_header": item["path"], "after_header": item["path"]}
+            diff.append({"before": pending.get(item["path"], before) or "", "after": after, **headers})
+    return changed_paths, diff
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True, "options": OPTIONS},
+            "pending": {"type": "path"},
             "unsafe_writes": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    changed_paths, diff = [], []
     try:
-        for item, before, temporary in plan(module):
-            if keep(module, item, before, temporary):
-                changed_paths.append(item["path"])
-                after = "" if item["state"] == "absent" else item["content"]
-                headers = {"before_header": item["path"], "after_header": item["path"]}
-                diff.append({"before": before or "", "after": after, **headers})
+        changed_paths, diff = keep_all(module)
     except (OSError, ValueError) as exc:
         module.fail_json(msg=f"files: {exc}")
     module.exit_json(changed=bool(changed_paths), changed_paths=changed_paths, diff=diff)

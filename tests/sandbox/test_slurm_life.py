@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +68,27 @@ def test_a_change_is_reconfigured_and_jobs_live(sandbox: Cluster, running_job: s
         assert sandbox.playbook("slurm.yml", "--limit", "ctl").returncode == 0
     assert configured(sandbox, "ctl", "MinJobAge") == old
     assert job_facts(sandbox, running_job) == before
+
+
+def test_a_run_that_died_after_writing_is_made_good(sandbox: Cluster) -> None:
+    path, note = "/etc/slurm/slurm.conf", "/var/lib/busbar/slurm/slurmctld"
+    change = ("slurm.yml", "-e", '{"slurm_config": {"MinJobAge": 422}}', "--limit", "ctl")
+    old, old_text = configured(sandbox, "ctl", "MinJobAge"), sandbox.exec("ctl", f"cat {path}").stdout
+    try:
+        assert sandbox.playbook(*change).returncode == 0
+        new_text = sandbox.exec("ctl", f"cat {path}").stdout
+        sandbox.exec("ctl", f"echo {shlex.quote(old_text.rstrip())} > {path} && systemctl restart slurmctld")
+        sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
+        assert configured(sandbox, "ctl", "MinJobAge") == old
+        noted = shlex.quote(json.dumps({path: old_text}))
+        sandbox.exec("ctl", f"echo {shlex.quote(new_text.rstrip())} > {path} && echo {noted} > {note}")
+        done = sandbox.playbook(*change)
+        assert done.returncode == 0, done.stdout
+        assert configured(sandbox, "ctl", "MinJobAge") == "422 sec"
+        assert sandbox.exec("ctl", f"ls {note}", check=False).returncode != 0
+    finally:
+        assert sandbox.playbook("slurm.yml", "--limit", "ctl").returncode == 0
+    assert configured(sandbox, "ctl", "MinJobAge") == old
 
 
 def test_job_lives_through_a_restart_of_the_controller(sandbox: Cluster, running_job: str) -> None:

@@ -20,9 +20,10 @@ OWN = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getg
 
 
 def run(
-    capsys: pytest.CaptureFixture[str], items: list[dict[str, Any]], *, check: bool = False
+    capsys: pytest.CaptureFixture[str], items: list[dict[str, Any]], *, check: bool = False, pending: Path | None = None
 ) -> tuple[dict[str, Any], bool]:
     args = {"files": [{**OWN, **item} for item in items], "_ansible_check_mode": check}
+    args |= {"pending": str(pending)} if pending else {}
     with patch_module_args(args), pytest.raises(SystemExit) as stopped:
         files.main()
     return json.loads(capsys.readouterr().out), stopped.value.code == 0
@@ -96,3 +97,44 @@ def test_bad_item_is_refused(capsys: pytest.CaptureFixture[str], item: dict[str,
     result, ok = run(capsys, [item])
     assert not ok
     assert "must be absolute" in result["msg"]
+
+
+def test_what_never_came_into_force_stays_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note = tmp_path / "state" / "note"
+    paths = [tmp_path / name for name in ("kept", "edited", "new", "gone")]
+    for path in (paths[0], paths[1], paths[3]):
+        path.write_text("old")
+    texts = ["old", "first", "first", None]
+
+    def items() -> list[dict[str, Any]]:
+        return [
+            {"path": str(path), "content": text} if text else {"path": str(path), "state": "absent"}
+            for path, text in zip(paths, texts, strict=True)
+        ]
+
+    first, _ = run(capsys, items(), pending=note)
+    assert first["changed_paths"] == [str(path) for path in paths[1:]]
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    again, _ = run(capsys, items(), pending=note)
+    assert again["diff"] == first["diff"]
+    texts[1] = "second"
+    third, _ = run(capsys, items(), pending=note)
+    texts_then = [(entry["before"], entry["after"]) for entry in third["diff"]]
+    assert texts_then == [("old", "second"), ("", "first"), ("old", "")]
+    note.unlink()
+    assert run(capsys, items(), pending=note)[0]["changed"] is False
+    assert not note.exists()
+
+
+def test_a_check_leaves_no_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}], check=True, pending=tmp_path / "note")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_note_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    note = tmp_path / "note"
+    note.write_text("{")
+    result, ok = run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}], pending=note)
+    assert not ok
+    assert str(note) in result["msg"]
+    assert not (tmp_path / "a").exists()

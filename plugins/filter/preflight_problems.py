@@ -27,9 +27,15 @@ options:
     type: dict
     required: true
   limits:
-    description: C(systems), C(architectures), C(clock_s), C(free_mb).
+    description: C(systems), C(architectures), C(clock_s), C(free_mb), C(gpu_tolerance), C(driver_branch).
     type: dict
     required: true
+  gpu_answer:
+    description:
+      - Name of the variable that holds a host's answer of M(busbar.cluster.nvidia_gpu_info).
+      - The GPUs and NICs of a host without it are not compared.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -49,7 +55,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.preflight_accounts import conflict_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.gpu_claims import claim_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight_accounts import conflict_problems  # noqa: TID252
 from ..module_utils.preflight_nodes import node_problems  # noqa: TID252
 
 if TYPE_CHECKING:
@@ -58,12 +65,13 @@ if TYPE_CHECKING:
     from ..module_utils.problems import Problem  # noqa: TID252
 
 
-def preflight_problems(
+def preflight_problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
     hosts: list[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     answer: str,
     site: Mapping[str, Any],
     limits: Mapping[str, Any],
+    gpu_answer: str = "",
 ) -> list[Problem]:
     """Return the problems of all nodes.
 
@@ -80,6 +88,9 @@ def preflight_problems(
                 problems += node_problems(host, found, hardware, limits)
                 if found.get("reached"):
                     problems += conflict_problems(host, site["users"], site["groups"], found["node"])
+                gpus = variables.get(gpu_answer) or {}
+                if hardware and "smi_state" in gpus:
+                    problems += claim_problems(host, hardware, gpus, limits)
     except (KeyError, TypeError, ValueError) as exc:
         message = f"preflight_problems: {type(exc).__name__}: {exc}"
         raise AnsibleFilterError(message) from exc

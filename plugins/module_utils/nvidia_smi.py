@@ -14,7 +14,7 @@ from .nvidia_smi_tree import CSV_COLUMNS, LOG, Node, read_csv, read_text, read_x
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LOST", "failure_lines", "parse_query"]
+__all__ = ["LOST", "bare_gpu", "failure_lines", "parse_query"]
 
 LOST = "GPU is lost"
 # What stands where a value is not given. Other texts are values, also odd ones such as "Insufficient Permissions".
@@ -135,6 +135,11 @@ def parse_query(text: str) -> dict[str, Any]:
         "gpus": gpus,
         "errors": errors,
     }
+
+
+def bare_gpu(index: int, **known: object) -> dict[str, Any]:
+    """Return a GPU of which only `known` is known, in the form of parse_query()."""
+    return {**_gpu_facts(Node("gpu"), index), **known}
 
 
 def failure_lines(text: str) -> list[str]:

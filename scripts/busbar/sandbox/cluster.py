@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from busbar.errors import UsageError
 from busbar.sandbox import host, image, inventory
+from busbar.sandbox.recording import gpu_recording
 from busbar.sandbox.state import LABEL, Sandbox, sandbox_path
 
 if TYPE_CHECKING:
@@ -205,6 +206,8 @@ def create(sandbox: Sandbox, node: str, public_key: str) -> None:
         path.write_text("# Simulated GPUs: device nodes without a driver behind them.\n" + "\n".join(lines) + "\n")
         host.podman("cp", str(path), f"{container}:/etc/tmpfiles.d/simulated-gpus.conf")
         host.podman("cp", str(FILES / "nvidia-smi"), f"{container}:/usr/local/bin/nvidia-smi")
+        path.write_text(gpu_recording(node, sandbox.gpus), encoding="utf-8")
+        host.podman("cp", str(path), f"{container}:/etc/simulated-gpus.xml")
         path.unlink()
 
 

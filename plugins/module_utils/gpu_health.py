@@ -1,0 +1,111 @@
+"""What is wrong with single GPUs, whatever was declared: lost, ECC, memory repairs, fabric, throttling."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .pci_devices import normal_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["Ailment", "gpu_ailments", "gpu_label"]
+
+# NVIDIA's criterion for replacing a board, from "Dynamic Page Retirement".
+_MOST_RETIRED_PAGES = 60
+_RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i {index}) or reboot"
+_REPLACE = "drain the node and have the board replaced"
+# Only what the hardware itself does against damage; power caps and idle clocks are normal.
+_SLOWDOWNS = {
+    "hw_slowdown": "clocks are held down by the hardware",
+    "hw_thermal_slowdown": "clocks are held down because it is too hot",
+    "hw_power_brake_slowdown": "clocks are held down by the power brake of the server",
+}
+_FABRIC_FAULTS = {
+    "bandwidth": {"degraded"},
+    "route_unhealthy": {"true"},
+    "access_timeout_recovery": {"true"},
+}
+_FABRIC_REMEDY = (
+    "look at the fabric manager (systemctl status nvidia-fabricmanager, nvidia-smi -q -i {index}) and at the NVLink "
+    "switches and trays; then reset the GPU"
+)
+
+
+class Ailment(NamedTuple):
+    """What is wrong with a GPU, and the way out."""
+
+    problem: str
+    remedy: str
+
+
+def gpu_label(gpu: Mapping[str, Any]) -> str:
+    """Return how a person finds a GPU: its address and serial number, as far as they are known."""
+    serial = str(gpu.get("serial") or "")
+    known = serial and " " not in serial and set(serial) != {"0"}
+    where = normal_address(str(gpu["pci_bus_id"])) if gpu.get("pci_bus_id") else "address unknown"
+    return f"{where}, serial {serial}" if known else where
+
+
+def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+    """Return what is wrong with one GPU of parse_query(); what is not given is not held against it."""
+    if gpu["lost"]:
+        remedy = "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced"
+        return [Ailment("is lost: the driver cannot reach it any more", remedy)]
+    found = [*_ecc(gpu), *_repairs(gpu), *_fabric(gpu.get("fabric") or {}), *_action(gpu), *_throttling(gpu)]
+    return [Ailment(problem, remedy.format(index=gpu["index"])) for problem, remedy in found]
+
+
+def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+    errors = gpu["ecc_volatile_uncorrected_total"]
+    if errors:
+        remedy = f"{_RESET}; when they come back, have the board replaced"
+        yield Ailment(f"{errors} uncorrectable ECC errors since the driver was loaded", remedy)
+    if gpu["ecc_sram_threshold_exceeded"]:
+        yield Ailment("more uncorrectable SRAM errors than the board may have", _REPLACE)
+
+
+def _repairs(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+    """Yield repairs of the memory that failed or that wait for a reset."""
+    rows, pages = gpu.get("remapped_rows") or {}, gpu.get("retired_pages") or {}
+    if rows.get("failure"):
+        yield Ailment("a row of its memory could not be remapped", _REPLACE)
+    if rows.get("pending"):
+        yield Ailment("a row of its memory waits to be remapped", _RESET)
+    if pages.get("pending"):
+        yield Ailment("a page of its memory waits to be retired", _RESET)
+    retired = (pages.get("single_bit") or 0) + (pages.get("double_bit") or 0)
+    if retired >= _MOST_RETIRED_PAGES:
+        yield Ailment(f"{retired} pages of its memory are retired, {_MOST_RETIRED_PAGES} are too many", _REPLACE)
+
+
+def _fabric(fabric: Mapping[str, Any]) -> Iterator[Ailment]:
+    """Yield what keeps a GPU from its NVLink fabric."""
+    state, status, summary = (fabric.get(key) for key in ("state", "status", "summary"))
+    if state and state != "Completed":
+        yield Ailment(f"has not joined the NVLink fabric (state {state})", _FABRIC_REMEDY)
+    elif status and status != "Success":
+        yield Ailment(f"could not join the NVLink fabric ({status})", _FABRIC_REMEDY)
+    faults = [
+        f"{key.replace('_', ' ')} {value}"
+        for key, bad in _FABRIC_FAULTS.items()
+        if (value := str(fabric.get(key) or "")).lower() in bad
+    ]
+    wrong = str(fabric.get("incorrect_configuration") or "None")
+    faults += [f"incorrect configuration {wrong}"] if wrong.lower() not in {"none", "not supported"} else []
+    if faults or str(summary or "Healthy").lower() not in {"healthy", "not supported"}:
+        details = ", ".join(filter(None, [str(summary or ""), *faults]))
+        yield Ailment(f"NVLink fabric is degraded: {details}", _FABRIC_REMEDY)
+
+
+def _action(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+    action = gpu.get("recovery_action")
+    if action and action != "None":
+        yield Ailment(f"the driver asks for: {action}", _RESET)
+
+
+def _throttling(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+    active = set(gpu.get("throttle_reasons") or ())
+    specific = [name for name in ("hw_thermal_slowdown", "hw_power_brake_slowdown") if name in active]
+    for name in specific or [name for name in ("hw_slowdown",) if name in active]:
+        yield Ailment(_SLOWDOWNS[name], "check fans, air flow and power supplies of the node")

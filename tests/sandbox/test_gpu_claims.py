@@ -1,0 +1,88 @@
+"""Preflight compares the nodes' GPUs with their hardware; each node replays a recording of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.sandbox.recording import gpu_recording
+from conftest import recap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Cluster
+
+RECORDING = "/etc/simulated-gpus.xml"
+NODE = "gpu2"
+LOST = gpu_recording(NODE, 2).replace("<total>1024 MiB</total>", "<total>GPU is lost</total>")
+LOST = LOST.replace("<total>GPU is lost</total>", "<total>1024 MiB</total>", 1)
+
+
+@pytest.fixture
+def replay(sandbox: Cluster) -> Iterator[Callable[[str], None]]:
+    """Let a node replay another recording until the test ends."""
+
+    def write(text: str) -> None:
+        sandbox.exec(NODE, f"cat > {RECORDING} <<'END'\n{text}END\n")
+
+    sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound")
+    yield write
+    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f /usr/local/sbin/nvidia-smi")
+
+
+def preflight(sandbox: Cluster, *options: str) -> tuple[int, str]:
+    """Run the preflight; nothing may change, whatever it finds."""
+    done = sandbox.busbar("provision", "preflight", "-i", str(sandbox.inventory), *options)
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values()), done.stdout
+    return done.returncode, done.stdout
+
+
+def test_sound_gpus_pass(sandbox: Cluster) -> None:
+    code, output = preflight(sandbox)
+    assert code == 0, output
+    assert "Ask the nodes that shall have GPUs what they have" in output
+
+
+@pytest.mark.parametrize(
+    ("recording", "problem", "remedy"),
+    [
+        (
+            LOST,
+            f"{NODE}: GPU 1 (ffff:02:00.0, serial simulated-{NODE}-1): is lost: the driver cannot reach it any more",
+            "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced",
+        ),
+        (
+            gpu_recording(NODE, 1),
+            f"{NODE}: GPUs: 2 declared, 1 found; these answer: 0 at ffff:01:00.0",
+            "look for Xid and NVRM in dmesg and for the board in lspci",
+        ),
+        (
+            gpu_recording(NODE, 2).replace("Simulated GPU", "NVIDIA A40"),
+            f"{NODE}: GPU 0 (ffff:01:00.0, serial simulated-{NODE}-0): Simulated GPU declared, it is NVIDIA A40",
+            "correct the hardware of the host, or put the right boards in",
+        ),
+    ],
+    ids=["lost", "one of two", "another model"],
+)
+def test_a_fault_stops_the_run_before_anything_changes(
+    sandbox: Cluster, replay: Callable[[str], None], recording: str, problem: str, remedy: str
+) -> None:
+    replay(recording)
+    code, output = preflight(sandbox)
+    assert code == 2, output
+    assert problem in output
+    assert f"remedy: {remedy}" in output
+    assert "gpu1" not in output[output.index("FAILED ") : output.index("Slowest tasks:")]
+    assert preflight(sandbox, "-e", "preflight_gpu=false")[0] == 0
+
+
+@pytest.mark.usefixtures("replay")
+def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> None:
+    sandbox.exec(
+        NODE, "printf '#!/bin/sh\\nsleep 600\\n' > /usr/local/sbin/nvidia-smi; chmod +x /usr/local/sbin/nvidia-smi"
+    )
+    code, output = preflight(sandbox, "-e", "preflight_gpu_timeout_s=2")
+    assert code == 2, output
+    assert f"{NODE}: nvidia-smi: fails: nvidia-smi did not answer in 2 s" in output
+    assert "look for Xid in dmesg, then reboot the node" in output

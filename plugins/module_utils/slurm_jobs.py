@@ -10,6 +10,7 @@ __all__ = [
     "ENDED",
     "choose_nodes",
     "is_over",
+    "occupied_words",
     "parse_job",
     "parse_nodes",
     "parse_queue",
@@ -32,7 +33,9 @@ ENDED = frozenset(
         "TIMEOUT",
     }
 )
-_BUSY = frozenset({"allocated", "mixed", "completing", "idle", "planned"})
+_FREE = frozenset({"idle", "planned"})
+_BUSY = frozenset({"allocated", "mixed", "completing"})
+_MOST_JOBS = 4
 _FLAGS = "*~#!%$@^-+"
 _QUEUE_FIELDS = 4
 _NODE_FIELDS = 3
@@ -50,20 +53,34 @@ def parse_nodes(text: str) -> dict[str, tuple[str, str]]:
     return nodes
 
 
-def unusable_reason(node: str, nodes: dict[str, tuple[str, str]]) -> str:
-    """Return why no job can start on a node, or an empty text."""
+def unusable_reason(node: str, nodes: dict[str, tuple[str, str]], *, share: bool = False) -> str:
+    """Return why no test may start on a node, or an empty text.
+
+    Args:
+        node: its name.
+        nodes: as parse_nodes gives them.
+        share: whether a node on which other jobs run may be used.
+    """
     if node not in nodes:
         return "not known to Slurm"
     state, reason = nodes[node]
     base = state.rstrip(_FLAGS).lower()
-    if base in _BUSY and "*" not in state:
+    alive = base in _FREE | _BUSY
+    if alive and "*" not in state and (share or base in _FREE):
         return ""
-    words = "does not answer" if "*" in state and base in _BUSY else base
+    words = "does not answer" if alive and "*" in state else f"not idle: {base}" if alive else base
     return f"{words} ({reason})" if reason else words
 
 
+def occupied_words(queue: str) -> str:
+    """Return whose jobs run, from the lines of ``squeue -h -o '%i|%u'``; an empty text when none do."""
+    jobs = [line.strip().split("|", 1) for line in queue.splitlines() if "|" in line]
+    words = [f"job {job} of {user}" for job, user in jobs[:_MOST_JOBS]]
+    return ", ".join(words) + (f" and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else "")
+
+
 def choose_nodes(
-    wanted: list[str], candidates: list[str], partners: int, nodes: dict[str, tuple[str, str]]
+    wanted: list[str], candidates: list[str], partners: int, nodes: dict[str, tuple[str, str]], *, share: bool = False
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """Return the nodes that can take part, the idle partners, and the others with the reason why not.
 
@@ -72,30 +89,28 @@ def choose_nodes(
         candidates: nodes that may be asked to help.
         partners: how many of them.
         nodes: as parse_nodes gives them.
+        share: whether nodes on which other jobs run may be tested; never do they help.
     """
-    reasons = {node: unusable_reason(node, nodes) for node in wanted}
-    idle = [
-        node
-        for node in candidates
-        if node not in reasons and not unusable_reason(node, nodes) and nodes[node][0].rstrip(_FLAGS).lower() == "idle"
-    ]
+    reasons = {node: unusable_reason(node, nodes, share=share) for node in wanted}
+    idle = [node for node in candidates if node not in reasons and not unusable_reason(node, nodes)]
     usable = [node for node in wanted if not reasons[node]]
     return usable, idle[:partners], {node: reason for node, reason in reasons.items() if reason}
 
 
-def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int) -> list[str]:
+def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int, *, share: bool = False) -> list[str]:
     """Return the arguments of sbatch for a test on these very nodes.
 
     Args:
         job: name, arguments (a list of texts) and output (a path pattern of sbatch).
-        nodes: the nodes; each of them is taken as a whole.
+        nodes: the nodes.
         minutes: the job's time limit.
+        share: whether other jobs may run on the nodes; else each of them is taken as a whole.
     """
     extra = job.get("arguments")
     return [
         "--parsable",
         "--no-requeue",
-        "--exclusive",
+        *([] if share else ["--exclusive"]),
         f"--job-name=busbar-{job['name']}",
         f"--nodes={len(nodes)}",
         f"--nodelist={','.join(nodes)}",

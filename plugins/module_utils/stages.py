@@ -15,7 +15,7 @@ from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .locate import locate
-from .validation import floor_for, fold, input_problems, judged, node_list, planned_test
+from .validation import candidates, floor_for, fold, input_problems, judged, node_list, planned_test
 
 __all__ = [
     "FIRST",
@@ -121,7 +121,7 @@ def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any
     out = {item["node"] for answer in answers for item in answer["nodes"]}
     out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
     nodes = [node for node in nodes if node not in out]
-    partners = int(options["partners"])
+    partners = min(int(options["partners"]), len(candidates(options, nodes)))
     lonely = len(nodes) + partners < _PAIR and "node" in options["stages"]
     if nodes and not lonely:
         step["stage"] = "cluster"

@@ -201,6 +201,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
         collectives: what its job measures, one after the other; by default all that are asked for.
     """
     others = candidates(options, nodes) if partners else []
+    partners = min(partners, len(others))
     measured = collectives or list(options["collectives"])
     ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
     exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"

@@ -8,8 +8,9 @@ DOCUMENTATION = r"""
 module: slurm_tests
 short_description: Run test jobs on chosen nodes and wait for them
 description:
-  - Waits until the nodes of each test can take a job, submits all tests with C(sbatch), and waits for their end.
-  - A node on which no job can start is left out and named. A job that pends or runs too long is cancelled.
+  - Waits until the nodes of each test are idle, submits all tests with C(sbatch), and waits for their end.
+  - A node that is not idle by then, or on which no job can start, is left out and named, with the jobs that run there.
+    A job that pends or runs too long is cancelled.
   - It never fails for what happens to a job. What happened is in the result, to be judged by the caller.
   - It runs as the user of the task and must run where C(sbatch) works. It changes no configuration.
 version_added: "0.1.0"
@@ -57,9 +58,13 @@ options:
         type: str
         required: true
   wait:
-    description: How many seconds to wait for nodes that cannot take a job yet, and for a job to start.
+    description: How many seconds to wait for nodes that are not idle yet, and for a job to start.
     type: int
     default: 60
+  share:
+    description: Test nodes on which other jobs run, beside them. Else a test has its nodes for itself.
+    type: bool
+    default: false
   time_limit:
     description: How many seconds a job may run.
     type: int
@@ -110,7 +115,15 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm_jobs import choose_nodes, is_over, parse_job, parse_nodes, parse_queue, sbatch_arguments  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm_jobs import (  # noqa: TID252 - the collection's name stands in no import
+    choose_nodes,
+    is_over,
+    occupied_words,
+    parse_job,
+    parse_nodes,
+    parse_queue,
+    sbatch_arguments,
+)
 
 _ANSWER_S = 20
 
@@ -130,21 +143,35 @@ class Runner:
         return code, out, err.strip()
 
     def wait_for_nodes(self) -> dict[str, tuple[str, str]]:
-        """Return the states of all nodes once those of the tests can take jobs, or when the time is over."""
+        """Return the states of all nodes once those of the tests are idle, or when the time is over."""
         wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
         until = time.monotonic() + self.params["wait"]
         while True:
             code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E")
             nodes = parse_nodes(out) if code == 0 else {}
-            missing = choose_nodes(wanted, [], 0, nodes)[2]
+            missing = choose_nodes(wanted, [], 0, nodes, share=self.params["share"])[2]
             hopeless = all(word.startswith("drain") for word in missing.values())
             if hopeless or time.monotonic() >= until:
                 return nodes
             time.sleep(max(1.0, self.params["poll"]))
 
+    def who_is_on(self, node: str) -> str:
+        """Return whose jobs keep a node from being idle, in words; an empty text when none do."""
+        code, out, _err = self.ask("squeue", "-h", "-a", "-w", node, "-t", "R,CG,S,CF,SI,ST", "-o", "%i|%u")
+        return occupied_words(out) if code == 0 else ""
+
+    def named(self, node: str, reason: str) -> str:
+        """Return why a node is left out, with the jobs that run on it."""
+        jobs = self.who_is_on(node) if reason.startswith("not idle") else ""
+        return f"{reason}, {jobs}" if jobs else reason
+
     def submit(self, test: dict[str, Any], nodes: dict[str, tuple[str, str]]) -> dict[str, Any]:
         """Submit one test; returns its entry of the result."""
-        usable, partners, left_out = choose_nodes(test["nodes"], test["candidates"], test["partners"], nodes)
+        share = self.params["share"]
+        usable, partners, left_out = choose_nodes(
+            test["nodes"], test["candidates"], test["partners"], nodes, share=share
+        )
+        left_out = {node: self.named(node, reason) for node, reason in left_out.items()}
         entry = {
             "name": test["name"],
             "nodes": usable,
@@ -163,10 +190,12 @@ class Runner:
             entry["problem"] = "slurmctld does not answer"
         elif len(usable) + len(partners) < test["minimum"] or not usable:
             why = "".join(f"; {node}: {reason}" for node, reason in sorted(left_out.items())[:8])
+            if len(partners) < test["partners"]:
+                why += f"; {len(partners)} of {test['partners']} partner(s) idle"
             entry["problem"] = f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
         else:
             minutes = math.ceil((self.params["time_limit"] + 59) / 60)
-            arguments = sbatch_arguments(test, usable + partners, minutes)
+            arguments = sbatch_arguments(test, usable + partners, minutes, share=share)
             code, out, err = self.ask("sbatch", *arguments, data=test["script"])
             if code == 0:
                 entry["job_id"] = out.strip().split(";")[0]
@@ -198,9 +227,10 @@ class Runner:
     def in_time(self, entry: dict[str, Any], waited: float, started: float | None, now: float) -> bool:
         """Return whether a job may go on; if not, cancel it and say why."""
         if started is None and waited > self.params["wait"]:
-            entry["problem"] = (
-                f"did not start within {self.params['wait']} s: {entry['reason'] or 'no answer of slurmctld'}"
-            )
+            why = entry["reason"] or "no answer of slurmctld"
+            taken = [f"{node}: {jobs}" for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))]
+            why += f" ({'; '.join(taken)})" if taken else ""
+            entry["problem"] = f"did not start within {self.params['wait']} s: {why}"
         elif started is not None and now - started > self.params["time_limit"]:
             entry["problem"] = f"did not end within {self.params['time_limit']} s and was cancelled"
         else:
@@ -240,6 +270,7 @@ def main() -> None:
         argument_spec={
             "tests": {"type": "list", "elements": "dict", "required": True, "options": test},
             "wait": {"type": "int", "default": 60},
+            "share": {"type": "bool", "default": False},
             "time_limit": {"type": "int", "default": 600},
             "poll": {"type": "float", "default": 0.5},
         },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +11,6 @@ import pytest
 from conftest import Cluster, as_json
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
@@ -88,6 +89,38 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
         back_in_service(four)
     done = validate(four, "-e", '{"nccl_validation_stages": ["cluster"]}')
     assert done.returncode == PASS, done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
+    """What one node sends to one other gets 10 Mb/s; all else is as before."""
+    inside = ["podman", "inspect", "--format", "{{.State.Pid}}", cluster.container(one)]
+    pid = subprocess.run(inside, check=True, capture_output=True, text=True).stdout.strip()
+    address = cluster.exec(other, "hostname -I").stdout.split()[0]
+
+    def tc(words: str) -> None:
+        subprocess.run(["nsenter", f"--target={pid}", "--net", "tc", *words.split()], check=True)
+
+    tc("qdisc add dev eth0 root handle 1: htb")
+    try:
+        tc("class add dev eth0 parent 1: classid 1:4 htb rate 10mbit burst 80k")
+        tc(f"filter add dev eth0 parent 1: protocol ip u32 match ip dst {address}/32 flowid 1:4")
+        yield
+    finally:
+        tc("qdisc del dev eth0 root")
+
+
+def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
+    asked = ("-e", '{"nccl_validation_collectives": ["alltoall"]}', "-e", "nccl_validation_drain_failed=true")
+    with slow_link(four, "gpu1", "gpu3"):
+        done = validate(four, *asked)
+    assert done.returncode == FAIL, done.stdout + done.stderr
+    report = latest(four)
+    assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("link", ["gpu1", "gpu3"])]
+    assert {test["collective"] for test in report["tests"]} == {"alltoall"}
+    assert "link gpu1-gpu3: slow between gpu1 and gpu3, though each is fine with others" in done.stdout
+    assert (report["unresolved"], report["drain"]["nodes"]) == ([], [])
+    assert set(four.node_states().values()) == {"idle"}
 
 
 def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl_outcome import bus_factor
 from conftest import as_json, recap
 
 if TYPE_CHECKING:
@@ -62,6 +65,27 @@ def test_one_line_per_test_is_printed(sandbox: Cluster) -> None:
     ]
     for test in report["tests"]:
         assert f"PASS  {test['name']} on " in done.stdout
+
+
+def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_floor(sandbox: Cluster) -> None:
+    names = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
+    # Two busy cores say little about speed: what counts is that each is there, right, and held against its floor.
+    low = dict.fromkeys(names, 1e-6) | {"broadcast": 90}
+    asked = {"nccl_validation_collectives": names, "nccl_validation_floor_gbs": low, "nccl_validation_repeats": 2}
+    small = ("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.05")
+    stage = ("-e", '{"nccl_validation_stages": ["cluster"], "nccl_validation_locate_rounds": 0}')
+    done, report = validate(sandbox, *small, *stage, "-e", json.dumps(asked))
+    assert done.returncode != 0
+    tests = {test["collective"]: test for test in report["tests"]}
+    assert list(tests) == names
+    ranks = len(sandbox.compute)
+    for name, test in tests.items():
+        assert [(run["program"], run["outcome"]) for run in test["runs"]] == [(f"{name}_perf", "ok")] * 2
+        assert all(run["checked"] for run in test["runs"])
+        half = test["runs"][0]["rows"][-1]["out_of_place"]
+        assert half["busbw"] == pytest.approx(half["algbw"] * bus_factor(name, ranks), rel=0.02, abs=2e-4)
+        assert test["verdict"] == ("FAIL" if name == "broadcast" else "PASS"), test["reason"]
+        assert "median of 2" in test["reason"]
 
 
 def test_wrong_sums_fail(sandbox: Cluster) -> None:
@@ -123,13 +147,14 @@ def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster)
         "ctl", f"sbatch --parsable --exclusive -w {node} --chdir=/ -o /dev/null --wrap 'sleep 300'"
     ).stdout.strip()
     try:
-        done, report = validate(sandbox, "-e", "nccl_validation_wait=4")
+        done, report = validate(sandbox, "-e", "nccl_validation_wait=4", "-e", "nccl_validation_share=true")
     finally:
         sandbox.exec("ctl", f"scancel {job}")
         sandbox.wait_idle()
     assert done.returncode != 0
     assert report["verdict"] == "INCONCLUSIVE"
     assert "did not start within 4 s" in report["reason"]
+    assert f"{node}: job {job} of root" in " ".join(test["reason"] for test in report["tests"])
     assert sandbox.exec("ctl", "squeue -h -n busbar-cluster").stdout == ""
 
 

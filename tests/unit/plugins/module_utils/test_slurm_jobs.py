@@ -6,6 +6,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm_jobs import (
     choose_nodes,
     is_over,
+    occupied_words,
     parse_job,
     parse_nodes,
     parse_queue,
@@ -23,7 +24,7 @@ NODES = parse_nodes(
     ("node", "words"),
     [
         ("gpu1", ""),
-        ("gpu2", ""),
+        ("gpu2", "not idle: mixed"),
         ("gpu3", "down (Not responding)"),
         ("gpu4", "drained (busbar: slow)"),
         ("gpu5", "does not answer"),
@@ -33,6 +34,27 @@ NODES = parse_nodes(
 )
 def test_why_a_node_takes_no_job(node: str, words: str) -> None:
     assert unusable_reason(node, NODES) == words
+
+
+def test_who_shares_takes_busy_nodes_too_but_none_that_is_gone() -> None:
+    assert unusable_reason("gpu2", NODES, share=True) == ""
+    assert unusable_reason("gpu5", NODES, share=True) == "does not answer"
+    assert choose_nodes(["gpu1", "gpu2"], ["gpu2", "gpu6"], 1, NODES, share=True) == (["gpu1", "gpu2"], ["gpu6"], {})
+    assert choose_nodes(["gpu1"], ["gpu2", "gpu6"], 2, NODES, share=True)[1] == ["gpu6"]
+    assert "--exclusive" not in sbatch_arguments({"name": "a", "output": "/x"}, ["a"], 1, share=True)
+
+
+@pytest.mark.parametrize(
+    ("queue", "words"),
+    [
+        ("", ""),
+        ("7|alice\n", "job 7 of alice"),
+        ("7|alice\n8_[1-3]|bob\n", "job 7 of alice, job 8_[1-3] of bob"),
+        ("".join(f"{number}|a\n" for number in range(6)), "job 0 of a, job 1 of a, job 2 of a, job 3 of a and 2 more"),
+    ],
+)
+def test_whose_jobs_keep_a_node(queue: str, words: str) -> None:
+    assert occupied_words(queue) == words
 
 
 def test_only_idle_nodes_become_partners() -> None:

@@ -1,0 +1,99 @@
+"""A validation beside other people's jobs: it waits for nodes, names who has them, and leaves the jobs alone."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from conftest import as_json
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+PASS, INCONCLUSIVE = 0, 3
+SMALL = ("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2")
+
+
+def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Run the command and return what it said and the report that it left."""
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    only = ("-t", "nccl_validation_run", *SMALL)
+    done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, *only, *arguments, timeout=600)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
+
+
+def states(sandbox: Cluster, job: str) -> str:
+    """State, start and node of a job; what never changes when nobody touches it."""
+    return sandbox.exec("ctl", f"squeue -h -j {job} -o '%T %S %N'").stdout.strip()
+
+
+@contextlib.contextmanager
+def job_of_alice(sandbox: Cluster, node: str, seconds: int = 900) -> Iterator[str]:
+    """A job of one task that runs on a node."""
+    sandbox.wait_idle()
+    submit = f"sbatch --parsable -w {node} -n1 --mem=64M --chdir=/ -o /dev/null --wrap 'sleep {seconds}'"
+    job = sandbox.exec("login", submit, user="alice").stdout.strip()
+    try:
+        sandbox.wait_until(lambda: states(sandbox, job).startswith("RUNNING"), f"job {job} does not start", 90)
+        yield job
+    finally:
+        sandbox.exec("ctl", f"scancel {job}", check=False)
+        sandbox.wait_idle(120)
+
+
+def test_a_node_with_somebody_s_job_is_waited_for_then_named_and_the_others_judged(sandbox: Cluster) -> None:
+    taken, *free = sorted(sandbox.compute)
+    with job_of_alice(sandbox, taken) as job:
+        before = states(sandbox, job)
+        done, report = validate(sandbox, "-e", "nccl_validation_wait=4")
+        assert states(sandbox, job) == before
+    assert done.returncode == INCONCLUSIVE, done.stdout
+    assert report["left_out"] == {taken: f"not idle: mixed, job {job} of alice"}
+    assert f"not tested  {taken}: not idle: mixed, job {job} of alice" in done.stdout
+    assert "culprits" not in report
+    tests = {test["name"]: test for test in report["tests"]}
+    assert tests[f"node-{taken}"]["job"]["job_id"] == ""
+    assert {tests[f"node-{node}"]["verdict"] for node in free} == {"PASS"}
+    assert not any(taken in test["nodes"] + test["partners"] for test in report["tests"])
+
+
+def test_a_node_that_becomes_idle_in_time_is_tested(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    with job_of_alice(sandbox, node, seconds=20):
+        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "nccl_validation_wait=180")
+    assert done.returncode == PASS, done.stdout
+    assert (report["left_out"], report["tests"][0]["nodes"]) == ({}, [node])
+
+
+def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster) -> None:
+    taken, node, *others = sorted(sandbox.compute)
+    with job_of_alice(sandbox, taken) as job:
+        before = states(sandbox, job)
+        alone = ("-e", f"validation_nodes={node}", "-e", "nccl_validation_partners=0")
+        done, report = validate(sandbox, *alone)
+        assert (done.returncode, report["nodes"], report["verdict"]) == (PASS, [node], "PASS"), done.stdout
+        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "nccl_validation_wait=4")
+        assert states(sandbox, job) == before
+    whole = next(test for test in report["tests"] if test["stage"] == "cluster")
+    if others:
+        assert (done.returncode, whole["nodes"]) == (PASS, [node]), done.stdout
+        assert whole["partners"] in [[other] for other in others]
+    else:
+        assert (done.returncode, whole["job"]["job_id"]) == (INCONCLUSIVE, ""), done.stdout
+        assert "0 of 1 partner(s) idle" in whole["reason"]
+
+
+def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:
+    taken = sandbox.compute[0]
+    asked = ("-e", "nccl_validation_share=true", "-e", '{"nccl_validation_stages": ["cluster"]}')
+    with job_of_alice(sandbox, taken) as job:
+        before = states(sandbox, job)
+        done, report = validate(sandbox, *asked, "-e", '{"nccl_validation_sbatch_arguments": ["--mem=64M"]}')
+        assert states(sandbox, job) == before
+    assert done.returncode == PASS, done.stdout
+    assert taken in report["tests"][0]["nodes"]

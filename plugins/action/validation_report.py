@@ -10,6 +10,12 @@ from ansible.plugins.action import ActionBase
 
 SPEC = {
     "folder": {"type": "path", "required": True},
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {"name": {"type": "str", "required": True}, "content": {"type": "str", "required": True}},
+    },
     "state": {"type": "str", "choices": ["present", "writable"], "default": "present"},
 }
 
@@ -24,8 +30,28 @@ def unwritable(folder: Path) -> str:
     return "" if os.access(place, os.W_OK | os.X_OK) else f"{folder}: {place} cannot be written by this user"
 
 
+def write_files(folder: Path, contents: dict[str, str]) -> list[Path]:
+    """Write files that all may read, by name, into a folder that is made when it is not there.
+
+    Raises:
+        OSError: the folder or a file cannot be written.
+        ValueError: a name is none of a file in the folder.
+    """
+    strange = next((name for name in contents if not name or Path(name).name != name), None)
+    if strange is not None:
+        message = f"{strange!r} is no name of a file in the folder"
+        raise ValueError(message)
+    if contents:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, content in contents.items():
+        # What a node printed may be no text at all.
+        (folder / name).write_bytes(content.encode("utf-8", errors="surrogateescape"))
+        (folder / name).chmod(0o644)
+    return [folder / name for name in contents]
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
-    """Writes the files beside report.json; what goes wrong is told, and never hides the verdict."""
+    """Writes a report; that the pages beside it cannot be drawn is told, and never hides the verdict."""
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the paths written, or why they could not be."""
@@ -38,10 +64,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         if self._task.check_mode:
             return result | {"skipped": True, "msg": "check mode writes nothing"}
         try:
+            written = write_files(folder, {item["name"]: item["content"] for item in arguments["files"]})
+        except (OSError, ValueError) as exc:
+            return result | {"failed": True, "msg": f"the report could not be written: {exc}"}
+        result |= {"changed": True, "paths": [str(path) for path in written], "pages_problem": ""}
+        try:
             from ..plugin_utils.report_files import write_pages  # noqa: PLC0415, TID252 - a library may be missing
 
-            paths = write_pages(folder)
+            result["paths"] += [str(path) for path in write_pages(folder)]
         except Exception as exc:  # noqa: BLE001 - whatever it is, the verdict must still be told
             message = f"the pages of the report could not be written: {type(exc).__name__}: {exc}"
-            return result | {"failed": True, "msg": message}
-        return result | {"changed": True, "paths": [str(path) for path in paths]}
+            result["pages_problem"] = message
+        return result

@@ -8,8 +8,9 @@ module: validation_report
 author: busbar contributors
 short_description: Write a validation's report for people, CI and Prometheus
 description:
-  - Writes C(report.html), C(junit.xml) and C(busbar.prom) beside a C(report.json), and compares it with the earlier
-    reports beside it.
+  - Writes the files it is given, C(report.json) among them, then C(report.html), C(junit.xml) and C(busbar.prom) beside
+    it, and compares it with the earlier reports beside it.
+  - That the pages cannot be drawn is told in RV(pages_problem) and is no failure, for the files are there.
   - An action plugin of the same name does the work where ansible-playbook runs, so it needs no host and no connection.
 attributes:
   check_mode:
@@ -20,6 +21,20 @@ options:
     description: Folder of the report, on the machine that ansible-playbook runs on.
     type: path
     required: true
+  files:
+    description: Files to write into the folder first, such as the raw outputs of the tests.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the file, without a folder.
+        type: str
+        required: true
+      content:
+        description: What it holds.
+        type: str
+        required: true
   state:
     description:
       - V(present) writes the files.
@@ -30,9 +45,12 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Write the pages
+- name: Write the report
   busbar.cluster.validation_report:
     folder: reports/20261120T080000Z
+    files:
+      - name: report.json
+        content: "{{ report | to_json }}"
 """
 
 RETURN = r"""
@@ -40,5 +58,9 @@ paths:
   description: The files written.
   type: list
   elements: str
+  returned: when files were written
+pages_problem:
+  description: Why the pages could not be drawn; empty when they could.
+  type: str
   returned: when files were written
 """

@@ -7,7 +7,7 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable
+from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable, write_files
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     FILES,
     folders,
@@ -76,3 +76,19 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert unwritable(tmp_path / "new" / "reports") == ""
     assert "is no folder" in unwritable(tmp_path / "file" / "reports")
+
+
+def test_raw_outputs_are_written_as_they_came(tmp_path: Path) -> None:
+    folder = tmp_path / "reports" / "20261121T000000Z"
+    told = {"report.json": "{}\n", "cluster.out": "caf\udce9 \u2713\r\n"}
+    assert write_files(folder, told) == [folder / name for name in told]
+    assert (folder / "cluster.out").read_bytes() == b"caf\xe9 \xe2\x9c\x93\r\n"
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
+    assert write_files(folder, {}) == []
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", "/etc/x"])
+def test_a_name_that_leaves_the_folder_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is no name of a file"):
+        write_files(tmp_path / "r", {"good": "x", name: "y"})
+    assert not (tmp_path / "r").exists()

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-__all__ = ["exit_code", "register"]
+__all__ = [
+    "add_run_options",
+    "ask_passwords",
+    "choose_inventory",
+    "exit_code",
+    "prompting_options",
+    "register",
+    "site_folder",
+]
 
 OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
 _VERDICTS = {"PASS": OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
@@ -50,14 +58,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="site",
         help="name of a playbook, such as base, slurm or preflight (default: site)",
     )
-    _add_options(provision)
+    add_run_options(provision)
     provision.set_defaults(run=_run, command="provision")
     validate = subparsers.add_parser(
         "validate",
         help="prove that the cluster is as fast as it should be",
         description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE.",
     )
-    _add_options(validate)
+    add_run_options(validate)
     validate.set_defaults(run=_run, command="validate", playbook="validate")
 
 
@@ -90,7 +98,7 @@ def _is_input(failure: Failure) -> bool:
     return failure.kind == "failed" and (preflight or failure.action in _INPUT_ACTIONS)
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
+def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add what both commands take."""
     where = parser.add_argument_group("which cluster")
     where.add_argument(
@@ -113,11 +121,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
-    inventory, said = _inventory(args)
+    inventory, said = choose_inventory(args)
     path = _playbook_path(args.playbook)
-    site = _site_folder(inventory[0])
+    site = site_folder(inventory[0])
     log = open_log(site / "logs", args.command)
-    playbook = Playbook(path, inventory, [*args.options, *_prompting(args)], _passwords(args))
+    playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args))
     display = make_display()
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
@@ -142,7 +150,7 @@ def _run(args: argparse.Namespace) -> int:
     return exit_code(returned, run.failures, verdict)
 
 
-def _inventory(args: argparse.Namespace) -> tuple[list[str], str]:
+def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
     """Return the inventory's sources, and how they came to be chosen.
 
     Raises:
@@ -185,7 +193,7 @@ def _playbook_path(name: str) -> Path:
     raise UsageError(message)
 
 
-def _site_folder(source: str) -> Path:
+def site_folder(source: str) -> Path:
     """Return the folder that holds an inventory's logs and reports: the parent of its directory, as for Ansible."""
     if "," in source:
         return Path.cwd()
@@ -193,12 +201,12 @@ def _site_folder(source: str) -> Path:
     return (path if path.is_dir() else path.parent).parent
 
 
-def _prompting(args: argparse.Namespace) -> list[str]:
+def prompting_options(args: argparse.Namespace) -> list[str]:
     """Return the options that make ansible-playbook ask for the passwords that runner then answers."""
     return [f"--{key.replace('_', '-')}" for key in PROMPTS if getattr(args, key)]
 
 
-def _passwords(args: argparse.Namespace) -> dict[str, str]:
+def ask_passwords(args: argparse.Namespace) -> dict[str, str]:
     """Ask for the passwords that are wanted, and return them by key of PROMPTS.
 
     Raises:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware import profile_problems
 from busbar.sandbox.recording import gpu_recording
 from conftest import recap
 
@@ -86,3 +88,20 @@ def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> Non
     assert code == 2, output
     assert f"{NODE}: nvidia-smi: fails: nvidia-smi did not answer in 2 s" in output
     assert "look for Xid in dmesg, then reboot the node" in output
+
+
+def test_a_machine_is_described(sandbox: Cluster) -> None:
+    done = sandbox.busbar("inventory", "describe", "gpu[1-2]", "-i", str(sandbox.inventory))
+    assert done.returncode == 0, done.stderr
+    assert "  # gpu[1-2]\n  # nearest known profile: sandbox_gpu, which differs:\n" in done.stdout
+    assert "  # slurmd -C: " in done.stdout
+    ((name, profile),) = yaml.safe_load(done.stdout)["hardware_profiles_extra"].items()
+    assert (name, profile["gpu"]["model"], profile["gpu"]["count"]) == ("simx2", "Simulated GPU", 2)
+    assert profile_problems(name, profile) == []
+
+
+def test_a_machine_that_does_not_answer_is_named(sandbox: Cluster) -> None:
+    done = sandbox.busbar("inventory", "describe", "nobody", "-i", str(sandbox.inventory))
+    assert done.returncode == 2
+    assert done.stderr.endswith(".log\n")
+    assert "has no host nobody" in done.stderr

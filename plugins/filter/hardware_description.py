@@ -1,0 +1,86 @@
+"""Filter that writes hardware profiles of machines."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hardware_description
+author: busbar contributors
+short_description: Hardware profiles that would fit machines, as YAML
+options:
+  _input:
+    description: Names of the hosts.
+    type: list
+    elements: str
+    required: true
+  hostvars:
+    description: Variables of all hosts.
+    type: dict
+    required: true
+  names:
+    description: >-
+      Names of the variables with the results of M(busbar.cluster.node_info), M(busbar.cluster.nvidia_gpu_info) and
+      C(slurmd -C), as C(node), C(gpus) and C(slurmd). A host without the first two is passed over.
+    type: dict
+    required: true
+  catalogue:
+    description: The known hardware by name.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the profiles
+  ansible.builtin.debug:
+    msg: "{{ ansible_play_hosts | busbar.cluster.hardware_description(hostvars, names, hardware_catalogue) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The text for C(hardware_profiles_extra); empty when no host answered.
+  type: str
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.hardware_description import (  # noqa: TID252 - the collection's name stands in no import
+    describe_machine,
+    description_text,
+    machine_notes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def hardware_description(
+    hosts: list[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    names: Mapping[str, str],
+    catalogue: Mapping[str, Mapping[str, Any]],
+) -> str:
+    """Return the text.
+
+    Raises:
+        AnsibleFilterError: when the catalogue or an answer is malformed.
+    """
+    machines = []
+    try:
+        for host in hosts:
+            node, gpus, slurmd = (hostvars[host].get(names[key]) or {} for key in ("node", "gpus", "slurmd"))
+            if node.get("reached") and "gpus" in gpus:
+                notes = machine_notes(gpus, str(slurmd.get("stdout") or ""))
+                machines.append((str(host), describe_machine(node["node"], gpus), notes))
+        return description_text(machines, catalogue)
+    except (KeyError, TypeError, ValueError) as exc:
+        message = f"hardware_description: {type(exc).__name__}: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.hardware_description`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"hardware_description": hardware_description}

@@ -1,0 +1,71 @@
+"""`busbar inventory`: what hardware profile a machine would have."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.module_utils.problems import unfold_hosts
+
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.playbook_run import Playbook, hosts_counter, open_log, run_playbook
+from busbar.provision_command import (
+    add_run_options,
+    ask_passwords,
+    choose_inventory,
+    prompting_options,
+    site_folder,
+)
+from busbar.run_display import PlainDisplay, summary
+from busbar.run_events import Run
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["register"]
+
+DESCRIPTION = """\
+Asks machines for processors, memory, GPUs and NICs and prints the hardware profiles that would fit them, ready for
+hardware_profiles_extra; comments name the nearest known profile and what differs. A machine that is in no inventory yet
+is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
+"""
+INTERRUPTED = 130
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("inventory", help="describe machines for the inventory")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    describe = actions.add_parser("describe", help="the hardware profile of machines", description=DESCRIPTION)
+    describe.add_argument("hosts", nargs="+", metavar="HOST", help="names of the inventory, also folded: gpu[1-4]")
+    add_run_options(describe)
+    describe.set_defaults(run=_describe)
+
+
+def _describe(args: argparse.Namespace) -> int:
+    """Print the profiles; returns 0, or 1 when a host did not answer."""
+    try:
+        hosts = [host for folded in args.hosts for host in unfold_hosts(folded)]
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
+    inventory, _ = choose_inventory(args)
+    options = ["--limit", ",".join(hosts), "--skip-tags", "describe_show", *args.options, *prompting_options(args)]
+    playbook = Playbook(collection() / "playbooks" / "describe.yml", inventory, options, ask_passwords(args))
+    log = open_log(site_folder(inventory[0]) / "logs", "describe")
+    # What can be put into a file goes to standard output, the rest beside it.
+    display = PlainDisplay(sys.stderr)
+    run = Run(display, hosts_counter(playbook))
+    with display:
+        returned, interrupted = run_playbook(playbook, run, log)
+    if interrupted:
+        return INTERRUPTED
+    if not run.tasks:
+        message = f"the inventory {', '.join(inventory)} has no host {', '.join(hosts)}; log: {log}"
+        raise UsageError(message)
+    text = str(run.custom.get("busbar_description") or "").strip("\n")
+    if text:
+        print(text)
+    if returned:
+        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+    return 0 if returned == 0 and text else 1

@@ -27,12 +27,14 @@ class FabricNotes:
         self.nics: list[str] = []
         self.gdrdma: bool | None = None
         self.nvls: bool | None = None
+        self._ways: set[str] = set()
 
     def feed(self, line: str) -> None:
         """Take one line of the library."""
-        match = _NETWORK.search(line)
-        if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a bound
-            self.networks.append(match[1])
+        if "Using network" in line:
+            match = _NETWORK.search(line)
+            if match is not None and match[1] not in self.networks and len(self.networks) < 8:  # noqa: PLR2004 - a bound
+                self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)
         if "NVLS" in line or "nvls" in line:
@@ -43,13 +45,24 @@ class FabricNotes:
             for name, _kind in _NIC.findall(line):
                 if name not in self.nics and len(self.nics) < 64:  # noqa: PLR2004 - a bound
                     self.nics.append(name)
-        match = _VIA.search(line)
+        at = line.find("via NET/")
+        if at >= 0:
+            self._via(line[max(0, at - 1) :])
+        if "GPU Direct RDMA" in line:
+            match = _GDR.search(line)
+            if match is not None and match[1] == "Disabled":
+                self.gdrdma = False
+
+    def _via(self, way: str) -> None:
+        # A connection per line, but few ways: what was seen once says nothing new.
+        if way in self._ways:
+            return
+        if len(self._ways) < 1024:  # noqa: PLR2004 - a bound
+            self._ways.add(way)
+        match = _VIA.search(way)
         if match is not None:
             direct = match[2] is not None
             self.gdrdma = direct if self.gdrdma is None else self.gdrdma and direct
-        match = _GDR.search(line)
-        if match is not None and match[1] == "Disabled":
-            self.gdrdma = False
 
     def _nvls(self, line: str) -> None:
         match = _NVLS_CHANNELS.search(line)

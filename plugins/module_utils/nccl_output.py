@@ -136,20 +136,28 @@ class _Parser:
 
     def feed(self, raw: str) -> None:
         """Take one line."""
+        if words.is_library_line(raw):
+            self._library(raw)
+            return
         line = words.clean(raw)
         if not line or line.isspace():
             return
-        self.run["seen"]["text"] = True
         if " NCCL INFO" in line or " NCCL WARN" in line or " NCCL TRACE" in line:
-            self.fabric.feed(line)
-            self._version(line)
+            self._library(line)
             self._row(line)
             return
+        self.run["seen"]["text"] = True
         if self._row(line):
             return
         marked = "#" in line or any(word in line for word in _MARKS)
         if not (marked and (self._heading(line) or self._footer(line))):
             self._other(line)
+
+    def _library(self, line: str) -> None:
+        self.run["seen"]["text"] = True
+        self.fabric.feed(line)
+        if "version" in line:
+            self._version(line)
 
     def _row(self, line: str) -> bool:
         match = words.ROW.match(line)

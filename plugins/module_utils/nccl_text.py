@@ -13,6 +13,7 @@ __all__ = [
     "FAILURE",
     "HEAD",
     "LIBRARY_ERROR",
+    "LIBRARY_LINE",
     "OUT_OF_BOUNDS",
     "PROGRAM",
     "RANK",
@@ -22,6 +23,7 @@ __all__ = [
     "Cell",
     "Layout",
     "clean",
+    "is_library_line",
     "read_cell",
     "read_layout",
 ]
@@ -44,6 +46,11 @@ _PREFIX = re.compile(
       | \[[\w.-]+\]\[[\w.-]+\]\s                    # pod and container
     )""",
     re.VERBOSE,
+)
+# A line of the library itself, behind no prefix or one of mpirun or srun: no row of a table begins so.
+LIBRARY_LINE = re.compile(
+    r"(?:\[\d+,\s*\d+\](?:<std(?:out|err|diag)>)?:|\s*\d{1,6}:[ \t]+)?"
+    r"[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE)"
 )
 _TAG = re.compile(r"\[\d+,\s*\d+\]<std(?:out|err|diag)>:")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -124,6 +131,12 @@ def clean(line: str) -> str:
             break
         line = line[match.end() :]
     return line
+
+
+def is_library_line(raw: str) -> bool:
+    """Return whether a line as it came is one of the library that cleaning would leave as it is, but for a prefix."""
+    match = LIBRARY_LINE.match(raw)
+    return match is not None and "\x1b" not in raw and "\r" not in raw and "<std" not in raw[match.end() :]
 
 
 def read_cell(token: str) -> Cell | None:

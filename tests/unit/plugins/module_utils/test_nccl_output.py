@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils import nccl_text
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines, parse_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -241,6 +242,41 @@ def test_a_line_without_end_does_not_fill_the_memory() -> None:
 @given(st.text(max_size=400))
 def test_no_text_raises(text: str) -> None:
     json.dumps(parse_text(text), allow_nan=False)
+
+
+PIECES = [
+    "gpu1:1:1 [0] NCCL INFO ",
+    "gpu1:1:1 [0] NCCL WARN ",
+    "[1,0]<stdout>:",
+    "[1,3]<stderr>:",
+    "0: ",
+    "web-1  | ",
+    "[pod][box] ",
+    "\x1b[0m",
+    "\r",
+    "Using network IB",
+    "Channel 00/0 : 7[3] -> 0[0] [receive] via NET/IB/0",
+    "/GDRDMA",
+    "/Shared",
+    "GPU Direct RDMA Disabled for HCA 0",
+    "NCCL version 2.21.5+cuda12.4",
+    "nccl-tests version 2.13.9",
+    "16 nvls channels",
+    "NVLS comm 0x1",
+    " 8 2 float sum -1 24.1 0.00 0.00 0",
+    " 23.9 0.00 0.00 0",
+    "# Out of bounds values : 0 OK",
+    "\n",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+def test_the_short_way_for_lines_of_the_library_changes_nothing(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nccl_text, "is_library_line", lambda _raw: False)
+        wanted = parse_text(text)
+    assert parse_text(text) == wanted
 
 
 PARTS = [(m.start(), m.end()) for pattern in (ROW, RANK) for m in pattern.finditer(WHOLE)]

@@ -35,7 +35,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.validation import input_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation import (  # noqa: TID252 - the collection's name stands in no import
+    input_problems,
+    unknown_profiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
 def nccl_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation."""
     try:
-        return input_problems(options)
+        return input_problems(options) or unknown_profiles(options)
     except (KeyError, TypeError, ValueError) as exc:
         message = f"nccl_problems: {exc}"
         raise AnsibleFilterError(message) from exc

@@ -24,6 +24,7 @@ __all__ = [
     "judged",
     "node_list",
     "planned_test",
+    "unknown_profiles",
 ]
 
 BACKENDS = ("mpi", "nccl")
@@ -104,7 +105,9 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         if stage not in STAGES
     ]
     problems += collective_problems(options) or floor_problems(options)
-    return problems + _size_problems(options) + _topology_problems(options) + _node_problems(options)
+    if not problems:
+        problems += _node_problems(options)
+    return problems + _size_problems(options) + _topology_problems(options)
 
 
 def _number_problems(options: dict[str, Any]) -> list[str]:
@@ -159,6 +162,29 @@ def _node_problems(options: dict[str, Any]) -> list[str]:
         return [f"nccl_validation_nodes: {fold(strange)} is not among the compute nodes ({fold(options['pool'])})"]
     used = sorted({str(options["hardware"].get(node) or "") for node in nodes} & set(options["catalogue"]))
     return [problem for name in used for problem in profile_problems(name, options["catalogue"][name])]
+
+
+def unknown_profiles(options: dict[str, Any]) -> list[str]:
+    """Return which nodes have a profile that nobody knows, unless the operator says what to ask of them.
+
+    A node without a profile is no mistake; its verdict is INCONCLUSIVE.
+
+    Args:
+        options: as for input_problems, which finds nothing wrong with them.
+    """
+    if all(floor_of(options, collective) for collective in options["collectives"]):
+        return []
+    strange: dict[str, list[str]] = {}
+    for node in node_list(options["nodes"]):
+        name = str(options["hardware"].get(node) or "")
+        if name and name not in options["catalogue"]:
+            strange.setdefault(name, []).append(node)
+    known = ", ".join(sorted(options["catalogue"]))
+    return [
+        f"hardware: {name!r} of {fold(members)} is none of {known}: correct it, describe it in "
+        "hardware_profiles_extra, or give nccl_validation_floor_gbs"
+        for name, members in strange.items()
+    ]
 
 
 def _gpus(profile: dict[str, Any] | None) -> int:

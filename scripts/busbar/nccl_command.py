@@ -24,6 +24,10 @@ __all__ = ["read_runs", "register"]
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MOST_JSON = 1 << 28
+_LOOK = 8192
+# A log may hold a few stray bytes, as files on a network do that a crash left half written.
+_MOST_STRANGE = 0.1
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
 
 
 def _lines(text: TextIO) -> Iterator[str]:
@@ -36,11 +40,13 @@ def read_runs(path: Path) -> dict[str, Any]:
     """The runs in a file, read as a stream.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read, is empty, or is no text.
     """
     try:
         with path.open("rb") as raw:
-            start = raw.read(64)
+            start = raw.read(_LOOK)
+        _refuse_what_is_no_text(path, start)
+        start = start[:64]
         encoding = _BOMS.get(start[:2], "utf-8-sig")
         with path.open(encoding=encoding, errors="replace") as text:
             if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
@@ -49,6 +55,16 @@ def read_runs(path: Path) -> dict[str, Any]:
     except OSError as exc:
         message = f"cannot read {path}: {exc.strerror or exc}"
         raise UsageError(message) from exc
+
+
+def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
+    if not start.strip():
+        message = f"{path} is empty" if not start else f"{path} holds nothing but blanks"
+        raise UsageError(message)
+    strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
+    if start[:2] not in _BOMS and strange > _MOST_STRANGE * len(start):
+        message = f"{path} is no text: give the output of nccl-tests, or the JSON file that -J wrote"
+        raise UsageError(message)
 
 
 def _catalogue(more: Path | None) -> dict[str, Any]:

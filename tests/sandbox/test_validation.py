@@ -190,8 +190,16 @@ def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -
         ("nccl_validation_backend=nccl", "needs nccl_validation_binary"),
         ("nccl_validation_max_bytes=12Q", "is no size"),
         ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
+        ("nccl_validation_floor_gbs=fast", "nccl_validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
+        ("nccl_validation_collectives=all_reduce,sum", "nccl_validation_collectives: 'sum' is not one of"),
+        ("hardware=abacus", "hardware: 'abacus' of gpu[1-"),
+        (
+            '{"nccl_validation_min_bytes": "4M", "nccl_validation_max_bytes": "1M"}',
+            "nccl_validation_min_bytes is above",
+        ),
+        ("nccl_validation_reports_dir=/proc/nothing", "reports cannot be kept in"),
     ]:
-        done = sandbox.playbook("validate.yml", "-e", wrong)
-        assert done.returncode != 0
-        assert words in " ".join(done.stdout.split() + done.stderr.split())
+        done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, "-e", wrong)
+        said = " ".join(done.stdout.split() + done.stderr.split())
+        assert (done.returncode, words in said) == (2, True), said
     assert sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout == jobs

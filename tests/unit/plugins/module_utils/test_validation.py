@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
     input_problems,
     node_list,
     planned_test,
+    unknown_profiles,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import report, summary_lines
 
@@ -211,6 +212,15 @@ def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
     assert "--gpus-per-node=2" in test["job"]["arguments"]
 
 
+def test_a_profile_that_nobody_knows_is_refused_unless_a_floor_is_given() -> None:
+    options = {**OPTIONS, "hardware": {"gpu1": "abacus", "gpu2": "abacus", "gpu3": "x"}}
+    assert unknown_profiles(OPTIONS) == []
+    assert unknown_profiles({**OPTIONS, "hardware": {}}) == []
+    (said,) = unknown_profiles(options)
+    assert said.startswith("hardware: 'abacus' of gpu[1-2] is none of c4140_v100, dgx1, ")
+    assert unknown_profiles({**options, "floor_gbs": 0.5}) == []
+
+
 def test_a_good_run() -> None:
     found = judged()
     assert (found["schema"], found["verdict"]) == (1, "PASS")
@@ -229,7 +239,7 @@ def test_a_good_run() -> None:
         (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part and not 3"),
         (MPI, {}, {"floor_gbs": 50.0}, "FAIL", "too slow"),
         (MPI, {}, {"hardware": {}}, "INCONCLUSIVE", "no hardware"),
-        (MPI, {}, {"hardware": {"gpu1": "x", "gpu2": "x"}}, "INCONCLUSIVE", "unknown hardware 'x'"),
+        (MPI, {}, {"hardware": {"gpu1": "x", "gpu2": "x"}, "floor_gbs": 0.001}, "PASS", "floor 0.001"),
         (MPI, {}, {"hardware": {"gpu1": "dgx_h100", "gpu2": "dgx_h100"}}, "INCONCLUSIVE", "no floor"),
         (
             MPI.replace("       0\n", "       1\n", 1).replace("0 OK", "1 FAILED"),
@@ -240,7 +250,7 @@ def test_a_good_run() -> None:
         ),
     ],
 )
-def test_what_is_not_a_pass(
+def test_verdicts_of_a_job(
     text: str | None, entry: dict[str, Any], options: dict[str, Any], verdict: str, words: str
 ) -> None:
     found = judged(text, entry, **options)

@@ -23,7 +23,7 @@ _ODD = re.compile(
     r"^\[?(GPU is lost|GPU requires reset|Insufficient Permissions|Unknown Error|ERR!|Not Supported|Invalid.*)\]?$",
     re.IGNORECASE,
 )
-_NUMBER = re.compile(r"^\s*(-?\d{1,18}(?:\.\d{1,6})?)\s*(?:x|%|[KMGT]i?B|W|C|us|MHz|bank\(s\))?\s*$")
+_NUMBER = re.compile(r"^\s*(-?\d{1,18}(?:\.\d{1,6})?)\s*(?:[xX]|%|[KMGT]i?B|W|C|us|MHz|bank\(s\))?\s*$")
 _NOTE = re.compile(r"\s*\[.*$")
 _FAILURES = re.compile(
     r"NVIDIA-SMI has failed|Failed to initialize NVML|No devices were found|Unable to determine the device handle|"

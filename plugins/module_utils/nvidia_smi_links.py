@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["nominal_link_gbs", "parse_nvlink", "parse_topology"]
 
+_LONGEST_LINE = 2000
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _GPU = re.compile(r"^GPU (\d+): (.*?) \(UUID: ([^)]*)\)\s*$")
 _LINK = re.compile(r"^\s*Link (\d+): (.*\S)\s*$")
@@ -36,7 +37,7 @@ def parse_nvlink(text: str) -> dict[str, Any]:
     """
     gpus: list[dict[str, Any]] = []
     errors: list[str] = []
-    for line in text.splitlines():
+    for line in (whole[:_LONGEST_LINE] for whole in text.splitlines()):
         gpu, link = _GPU.match(line.strip()), _LINK.match(line)
         if gpu:
             gpus.append(_no_links(int(gpu.group(1)), gpu.group(2), gpu.group(3)))

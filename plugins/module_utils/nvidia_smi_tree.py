@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["CSV_COLUMNS", "LOG", "Node", "read_csv", "read_text", "read_xml", "slug"]
 
 LOG = "nvidia_smi_log"
-_TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]*)?([^<>]*)>")
+# Bounded, so that no text makes the search slow.
+_TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]{0,99})?([^<>]*)>")
+_DEEPEST = 100
+_LONGEST_LINE = 2000
 _ID = re.compile(r"""\bid\s*=\s*["']([^"']*)["']""")
 _ENTITIES = {"&quot;": '"', "&apos;": "'"}
 _TEXT_LINE = re.compile(r"^(\s*)(\S.*?)(?:\s+:(?:\s+(.*))?)?$")
@@ -164,7 +167,7 @@ def _open(stack: list[Node], tag: str, rest: str) -> None:
         if "gpu" in open_tags:
             del stack[open_tags.index("gpu") :]
     stack[-1].children.append(node)
-    if not rest.endswith("/"):
+    if not rest.endswith("/") and len(stack) < _DEEPEST:
         stack.append(node)
 
 
@@ -203,7 +206,8 @@ def read_text(text: str) -> Node:
     """Return the text form (`nvidia-smi -q`) as a tree with names as in slug()."""
     top = Node(LOG)
     stack: list[tuple[int, Node]] = [(-1, top)]
-    for line in text.splitlines():
+    for whole in text.splitlines():
+        line = whole[:_LONGEST_LINE]
         gpu = _TEXT_GPU.match(line)
         if gpu:
             stack = [(-1, top), (0, Node("gpu", identity=gpu.group(1)))]

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.gpu_claims import claim_problems, model_name
 from ansible_collections.busbar.cluster.plugins.module_utils.gpu_sources import join_sources
+from busbar.paths import collection
 from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:
@@ -307,3 +309,21 @@ def test_recordings_of_real_hosts(entry: dict[str, Any]) -> None:
     wanted = next((texts for name, texts in SICK.items() if name in entry["file"]), [])
     assert len(problems) == len(wanted), problems
     assert all(problem.startswith(text) for (_, problem), text in zip(problems, wanted, strict=True))
+
+
+@pytest.mark.skipif(not RECORDINGS, reason=f"no recordings in {CORPUS}")
+@pytest.mark.parametrize(
+    ("name", "profile"),
+    [
+        ("smi-xml/013-nvidia-hw-qx-b200.xml", "dgx_b200"),
+        ("smi-xml/014-nvidia-hw-qx-gb200.xml", "gb200_nvl72"),
+        ("smi-xml/015-nvidia-hw-qx-gb300.xml", "gb300"),
+        ("smi-xml/016-nvidia-hw-qx-h100.xml", "dgx_h100"),
+        ("smi-xml/007-influxdata-rtx-3060-v12.xml", "rtx_3060_desktop"),
+    ],
+)
+def test_recordings_fit_the_catalogue(name: str, profile: str) -> None:
+    catalogue = yaml.safe_load((collection() / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+    found = join_sources({"state": "ok", "query": (CORPUS / name).read_text()}, {}, [])
+    found |= {"rdma_ports": [], "network_interfaces": [], "pci_nics": ["x"] * 8}
+    assert claim_problems("n1", catalogue[profile], found, {"gpu_tolerance": 0.05}) == []

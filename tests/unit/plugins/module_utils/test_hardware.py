@@ -45,6 +45,8 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("dgx_h100", "colour", "green", "colour: unknown key"),
         ("dgx_h100", "gpu.count", True, "gpu.count"),
         ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type"),
+        ("dgx_h100", "gpu.pcie_gen", "5", "gpu.pcie_gen: must be a whole number"),
+        ("dgx_h100", "gpu.pcie_width", 0, "gpu.pcie_width: must be a whole number"),
         ("dgx_h100", "nics", [], "nics"),
         ("dgx_h100", "nics", [{"count": 1}], "nics[0]"),
         ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
@@ -68,6 +70,11 @@ def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) ->
     problems = hardware_problems(changed(name, path, value))
     assert any(words in problem for problem in problems), problems
     assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
+
+
+def test_links_to_the_host_may_be_declared() -> None:
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_gen", 5)) == []
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_width", 16)) == []
 
 
 @pytest.mark.parametrize("catalogue", [None, [], "dgx", {"dgx": None}, {"dgx": []}, {3: {}}])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -101,6 +102,26 @@ def test_two_logs_in_a_row() -> None:
 def test_entities_are_not_expanded() -> None:
     bomb = '<!DOCTYPE x [<!ENTITY a "aaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>' + log_xml(gpu_xml(name="&b;"))
     assert parse_query(bomb)["gpus"][0]["product_name"] == "&b;"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<nvidia_smi_log>" + "<a>" * 100_000 + "</b>" * 100_000,
+        "<nvidia_smi_log><" + "a" * 300_000,
+        "<nvidia_smi_log>" + "<!--" * 100_000,
+        "NVSMI LOG\n    Product Name" + " " * 300_000 + "x",
+        "GPU 0: " + "(UUID: " * 50_000,
+        "\t" + "GPU0 " * 50_000 + "\n" + "GPU0 " * 50_000,
+        "name, index\n" + "," * 300_000,
+    ],
+    ids=range(7),
+)
+def test_no_text_takes_long(text: str) -> None:
+    began = time.process_time()
+    for read in (parse_query, parse_nvlink, parse_topology):
+        read(text)
+    assert time.process_time() - began < 15
 
 
 def test_text_around_the_log_and_comments() -> None:

@@ -53,18 +53,29 @@ def claim_problems(
     ]
     widths = _usual(facts["gpus"], "pcie_width_current")
     generations = _usual([gpu for gpu in facts["gpus"] if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
+    found = []
     for gpu in facts["gpus"]:
-        found = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
+        faults = [tuple(ailment) for ailment in gpu_ailments(gpu)]
         if not gpu["lost"]:
             # Another model differs in everything else, too.
-            found += [*_model(claim, gpu)] or [*_memory(claim, gpu, tolerance), *_nvlinks(claim, gpu)]
-            found += [*_link_width(claim, gpu, widths), *_link_generation(claim, gpu, generations)]
-        problems += [make_problem([host], _place(gpu), problem, remedy) for problem, remedy in found]
-    return problems
+            faults += [*_model(claim, gpu)] or [*_memory(claim, gpu, tolerance), *_nvlinks(claim, gpu)]
+            faults += [*_link_width(claim, gpu, widths), *_link_generation(claim, gpu, generations)]
+        found += [(gpu, *fault) for fault in faults]
+    return [*problems, *_gpu_problems(host, len(facts["gpus"]), found)]
 
 
-def _place(gpu: Mapping[str, Any]) -> str:
-    return f"GPU {gpu['index']} ({gpu_label(gpu)})"
+def _gpu_problems(host: str, gpus: int, found: Sequence[tuple[Mapping[str, Any], str, str]]) -> Iterator[Problem]:
+    """Yield the faults of single GPUs; one that all have is told once, so that hosts that are alike can be folded."""
+    struck = Counter(problem for _, problem, _ in found)
+    told = set()
+    for gpu, problem, remedy in found:
+        everywhere = struck[problem] == gpus > 1
+        if everywhere and problem in told:
+            continue
+        told.add(problem)
+        index = ",".join(map(str, range(gpus))) if everywhere else str(gpu["index"])
+        place = f"all {gpus} GPUs" if everywhere else f"GPU {gpu['index']} ({gpu_label(gpu)})"
+        yield make_problem([host], place, problem, remedy.replace("INDEX", index))
 
 
 def model_name(name: str) -> str:

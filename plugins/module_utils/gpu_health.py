@@ -13,7 +13,7 @@ __all__ = ["Ailment", "gpu_ailments", "gpu_label"]
 
 # NVIDIA's criterion for replacing a board, from "Dynamic Page Retirement".
 _MOST_RETIRED_PAGES = 60
-_RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i {index}) or reboot"
+_RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i INDEX) or reboot"
 _REPLACE = "drain the node and have the board replaced"
 # Only what the hardware itself does against damage; power caps and idle clocks are normal.
 _SLOWDOWNS = {
@@ -27,13 +27,13 @@ _FABRIC_FAULTS = {
     "access_timeout_recovery": {"true"},
 }
 _FABRIC_REMEDY = (
-    "look at the fabric manager (systemctl status nvidia-fabricmanager, nvidia-smi -q -i {index}) and at the NVLink "
+    "look at the fabric manager (systemctl status nvidia-fabricmanager, nvidia-smi -q -i INDEX) and at the NVLink "
     "switches and trays; then reset the GPU"
 )
 
 
 class Ailment(NamedTuple):
-    """What is wrong with a GPU, and the way out."""
+    """What is wrong with a GPU, and the way out; INDEX in it stands for the GPU's number."""
 
     problem: str
     remedy: str
@@ -52,8 +52,7 @@ def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
     if gpu["lost"]:
         remedy = "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced"
         return [Ailment("is lost: the driver cannot reach it any more", remedy)]
-    found = [*_ecc(gpu), *_repairs(gpu), *_fabric(gpu.get("fabric") or {}), *_action(gpu), *_throttling(gpu)]
-    return [Ailment(problem, remedy.format(index=gpu["index"])) for problem, remedy in found]
+    return [*_ecc(gpu), *_repairs(gpu), *_fabric(gpu.get("fabric") or {}), *_action(gpu), *_throttling(gpu)]
 
 
 def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:

@@ -61,7 +61,7 @@ def test_sound_gpus_pass(sandbox: Cluster) -> None:
         ),
         (
             gpu_recording(NODE, 2).replace("Simulated GPU", "NVIDIA A40"),
-            f"{NODE}: GPU 0 (ffff:01:00.0, serial simulated-{NODE}-0): Simulated GPU declared, it is NVIDIA A40",
+            f"{NODE}: all 2 GPUs: Simulated GPU declared, it is NVIDIA A40",
             "correct the hardware of the host, or put the right boards in",
         ),
     ],

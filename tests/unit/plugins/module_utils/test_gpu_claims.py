@@ -127,6 +127,19 @@ def test_what_is_normal_is_not_held_against_it(changes: dict[str, object]) -> No
     assert told(pair(**changes)) == []
 
 
+def test_a_fault_of_all_gpus_is_told_once() -> None:
+    found = facts(*(gpu_xml(number, name="NVIDIA H200", action="Reset") for number in range(4)))
+    assert told(found, count=4) == [
+        ("all 4 GPUs", "the driver asks for: Reset"),
+        ("all 4 GPUs", "NVIDIA H100 80GB HBM3 declared, it is NVIDIA H200"),
+    ]
+    (first, _) = claim_problems("n1", {"gpu": CLAIM | {"count": 4}}, found, {"gpu_tolerance": 0.05})
+    assert "nvidia-smi --gpu-reset -i 0,1,2,3" in first["remedy"]
+    single = facts(gpu_xml(0), gpu_xml(1, action="Reset"))
+    (only,) = claim_problems("n1", {"gpu": CLAIM}, single, {"gpu_tolerance": 0.05})
+    assert "nvidia-smi --gpu-reset -i 1)" in only["remedy"]
+
+
 def three(**changes: object) -> dict[str, Any]:
     return facts(gpu_xml(0), gpu_xml(1, **changes), gpu_xml(2))
 
@@ -289,7 +302,7 @@ RECORDINGS = [
 BRAKE = "clocks are held down by the power brake of the server"
 SICK = {
     "query.535.129.03.out.0.valid.a10": ["a row of its memory waits to be remapped"],
-    "query.535.161.08.out.0.valid": [BRAKE] * 8,
+    "query.535.161.08.out.0.valid": [BRAKE],
     "query.535.183.01.out.0.valid": [BRAKE],
     "020-nvidia-qx-gb200-ecc-injected": ["5 uncorrectable ECC errors", "a row of its memory could not be remapped"],
     "021-nvidia-qx-gb200-fabric-degraded": ["NVLink fabric is degraded: Unhealthy, route unhealthy True"],

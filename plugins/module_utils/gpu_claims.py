@@ -44,37 +44,45 @@ def claim_problems(
     # An nvidia-smi that only knows older options tells nothing to compare.
     if not claim or facts["smi_state"] == "unusable":
         return []
-    tolerance = float(limits["gpu_tolerance"])
-    problems = [
+    return [
         *_program(host, facts),
         *_count(host, int(claim["count"]), facts),
         *_driver(host, str(limits.get("driver_branch") or ""), facts),
         *_nics(host, hardware.get("nics") or [], facts),
+        *_gpu_problems(host, facts["gpus"], _faults(claim, facts["gpus"], float(limits["gpu_tolerance"]))),
     ]
-    widths = _usual(facts["gpus"], "pcie_width_current")
-    generations = _usual([gpu for gpu in facts["gpus"] if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
+
+
+def _faults(
+    claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], tolerance: float
+) -> list[tuple[Mapping[str, Any], str, str]]:
+    """Return each fault of each GPU, with its remedy."""
+    widths = _usual(gpus, "pcie_width_current")
+    generations = _usual([gpu for gpu in gpus if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
     found = []
-    for gpu in facts["gpus"]:
-        faults = [tuple(ailment) for ailment in gpu_ailments(gpu)]
+    for gpu in gpus:
+        faults = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
         if not gpu["lost"]:
             # Another model differs in everything else, too.
             faults += [*_model(claim, gpu)] or [*_memory(claim, gpu, tolerance), *_nvlinks(claim, gpu)]
             faults += [*_link_width(claim, gpu, widths), *_link_generation(claim, gpu, generations)]
-        found += [(gpu, *fault) for fault in faults]
-    return [*problems, *_gpu_problems(host, len(facts["gpus"]), found)]
+        found += [(gpu, problem, remedy) for problem, remedy in faults]
+    return found
 
 
-def _gpu_problems(host: str, gpus: int, found: Sequence[tuple[Mapping[str, Any], str, str]]) -> Iterator[Problem]:
-    """Yield the faults of single GPUs; one that all have is told once, so that hosts that are alike can be folded."""
-    struck = Counter(problem for _, problem, _ in found)
+def _gpu_problems(
+    host: str, gpus: Sequence[Mapping[str, Any]], faults: Sequence[tuple[Mapping[str, Any], str, str]]
+) -> Iterator[Problem]:
+    """Yield the faults of GPUs; one that all of them have is told once, so that hosts that are alike can be folded."""
+    struck = Counter(problem for _, problem, _ in faults)
     told = set()
-    for gpu, problem, remedy in found:
-        everywhere = struck[problem] == gpus > 1
+    for gpu, problem, remedy in faults:
+        everywhere = struck[problem] == len(gpus) > 1
         if everywhere and problem in told:
             continue
         told.add(problem)
-        index = ",".join(map(str, range(gpus))) if everywhere else str(gpu["index"])
-        place = f"all {gpus} GPUs" if everywhere else f"GPU {gpu['index']} ({gpu_label(gpu)})"
+        index = ",".join(str(each["index"]) for each in gpus) if everywhere else str(gpu["index"])
+        place = f"all {len(gpus)} GPUs" if everywhere else f"GPU {gpu['index']} ({gpu_label(gpu)})"
         yield make_problem([host], place, problem, remedy.replace("INDEX", index))
 
 

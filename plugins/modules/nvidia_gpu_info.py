@@ -75,7 +75,7 @@ network_interfaces:
   type: list
   elements: dict
 pci_nics:
-  description: Addresses of the Mellanox NICs on the PCI bus.
+  description: Addresses of the network cards on the PCI bus.
   returned: always
   type: list
   elements: str
@@ -102,6 +102,7 @@ from ..module_utils.pci_devices import classify  # noqa: TID252
 MOST_OUTPUT = 1 << 25
 # What nvidia-smi ends with when it does not know an option.
 INVALID_ARGUMENT = 2
+NETWORK = "02"
 NO_WIDTH = (0, 63, 255)
 PATHS = ["/usr/local/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"]
 
@@ -168,11 +169,11 @@ def ask_smi(program: str | None, timeout_s: float) -> tuple[dict[str, Any], list
 
 
 def pci_devices(root: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the GPUs and the NICs on the bus."""
+    """Return the GPUs and the network cards on the bus."""
     found: dict[str, list[dict[str, Any]]] = {"gpu": [], "nic": []}
     for folder in listed(root / "sys/bus/pci/devices"):
-        vendor, kind = read(folder / "vendor")[2:], read(folder / "class")[2:6]
-        kind = classify(vendor, kind)
+        number = read(folder / "class")[2:6]
+        kind = "nic" if number.startswith(NETWORK) else classify(read(folder / "vendor")[2:], number)
         if kind in found and not (folder / "physfn").exists():
             widths = (read(folder / f"{which}_link_width") for which in ("current", "max"))
             width, width_max = (int(text) if text.isdigit() and int(text) not in NO_WIDTH else None for text in widths)

@@ -13,7 +13,8 @@ from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS
 from .locate import locate
-from .validation import fold, input_problems, judged, node_list, planned_test
+from .node_checks import check_problems, collectives, failed_nodes, judged_test, next_checks
+from .validation import fold, input_problems, node_list, planned_test
 
 __all__ = ["FIRST", "budget", "member_nodes", "next_step", "search_result", "searches", "with_results"]
 
@@ -53,7 +54,7 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
     Raises:
         ValueError: the options are not right.
     """
-    problems = input_problems(options)
+    problems = input_problems(options) + check_problems(options)
     if problems:
         raise ValueError("; ".join(problems))
     state = state or FIRST
@@ -68,9 +69,8 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
 
 def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
     """Enter the tests of the first stage that is not over."""
-    if "node" in options["stages"] and not any(test["stage"] == "node" for test in state["tests"]):
-        step["tests"] = _alone(options)
-        step["stage"] = "node" if step["tests"] else ""
+    if "node" in options["stages"]:
+        _each_alone(options, state, step)
     nodes = _gated(options, state)
     if not step["tests"] and "pair" in options["stages"]:
         if len(nodes) < _PAIR:
@@ -79,6 +79,17 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
             _search(options, state, step, nodes)
     if not step["tests"] and "cluster" in options["stages"]:
         _cluster(options, state, step, nodes)
+
+
+def _each_alone(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
+    """Enter the next tests of each node alone: the all-reduce, then one kind of check after the other."""
+    if not any(test["stage"] == "node" for test in state["tests"]):
+        step["tests"] = _alone(options)
+    if not step["tests"]:
+        here = [node for node in node_list(options["nodes"]) if node not in state["left_out"]]
+        step["tests"] = next_checks(options, state["tests"], here)
+        step["time_limit"] = max([test["time_limit"] for test in step["tests"]], default=step["time_limit"])
+    step["stage"] = "node" if step["tests"] else ""
 
 
 def _alone(options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -92,9 +103,10 @@ def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
     asked = (
         {node for test in _alone(options) for node in test["job"]["nodes"]} if "node" in options["stages"] else set()
     )
-    alone = [test for test in state["tests"] if test["stage"] == "node" and test["verdict"] == PASS]
+    alone = [test for test in collectives(state["tests"]) if test["stage"] == "node" and test["verdict"] == PASS]
     passed = {node for test in alone for node in test["nodes"]}
-    return [node for node in node_list(options["nodes"]) if node in passed or node not in asked]
+    bad = failed_nodes(state["tests"])
+    return [node for node in node_list(options["nodes"]) if (node in passed or node not in asked) and node not in bad]
 
 
 def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
@@ -164,7 +176,7 @@ def _located(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -
     topology: dict[str, list[str]] = {}
     for node in nodes if switch_of else []:
         topology.setdefault(switch_of.get(node, ""), []).append(node)
-    return locate(nodes, [search_result(test) for test in state["tests"]], topology)
+    return locate(nodes, [search_result(test) for test in collectives(state["tests"])], topology)
 
 
 def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
@@ -195,7 +207,7 @@ def with_results(
     if len(entries) != len(step["tests"]):
         why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
         return {**state, "problem": f"the tests could not be run: {why}"}
-    fresh = [judged(options, *item) for item in zip(step["tests"], entries, texts, strict=True)]
+    fresh = [judged_test(options, *item) for item in zip(step["tests"], entries, texts, strict=True)]
     files = [
         {"name": test["output"], "content": text + "\n"}
         for test, text in zip(fresh, texts, strict=True)
@@ -255,6 +267,8 @@ def budget(options: dict[str, Any]) -> str:
         "pair": f"the culprit search, at most {rounds}",
         "cluster": f"all together, {each}",
     }
+    for kind in dict.fromkeys(options.get("node_checks") or []):
+        words["node"] += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"
     parts = [f"{stage}: {words[stage]}" for stage in words if stage in options["stages"]]
     if "cluster" in options["stages"] and "pair" not in options["stages"]:
         parts.append(f"only if that fails, the culprit search, at most {rounds}")

@@ -156,7 +156,7 @@ def candidates(options: dict[str, Any], nodes: list[str]) -> list[str]:
 
 
 def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str], partners: int = 0) -> dict[str, Any]:
-    """Return a test: name, stage, ranks_per_node and job (for the module slurm_tests).
+    """Return a test: name, stage, kind, ranks_per_node and job (for the module slurm_tests).
 
     Args:
         options: as for input_problems, and script (the batch script), output (path pattern), sbatch_arguments.
@@ -180,7 +180,7 @@ def planned_test(options: dict[str, Any], name: str, stage: str, nodes: list[str
         "arguments": arguments + [str(item) for item in options["sbatch_arguments"]],
         "output": options["output"],
     }
-    return {"name": name, "stage": stage, "ranks_per_node": ranks, "job": job}
+    return {"name": name, "stage": stage, "kind": "collective", "ranks_per_node": ranks, "job": job}
 
 
 def _profile(options: dict[str, Any], nodes: list[str]) -> tuple[str, dict[str, Any] | None]:
@@ -227,6 +227,7 @@ def judged(options: dict[str, Any], planned: dict[str, Any], entry: dict[str, An
     return {
         "name": planned["name"],
         "stage": planned["stage"],
+        "kind": "collective",
         "collective": "all_reduce",
         "nodes": entry["nodes"],
         "partners": entry["partners"],

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, worst
+from .node_checks import COLLECTIVE, collectives, kind_of
 from .stages import next_step, searches
 from .validation import fold, node_list
 
@@ -35,13 +36,14 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         if test["stage"] == "node" and test["verdict"] == FAIL
     ]
     unresolved: list[dict[str, Any]] = []
+    searched = collectives(tests)
     for answer in searches(options, state):
         entries = [("node", [item["node"]], item["reason"], item) for item in answer["nodes"]]
         entries += [("link", item["nodes"], _link_words(item["nodes"]), item) for item in answer["links"]]
         entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
         for kind, nodes, reason, item in entries:
             if item["verdict"] == FAIL:
-                names = [tests[place]["name"] for place in item["results"]]
+                names = [searched[place]["name"] for place in item["results"]]
                 found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names})
             else:
                 unresolved.append({"nodes": nodes, "reason": reason})
@@ -176,7 +178,8 @@ def summary_lines(data: dict[str, Any]) -> list[str]:
     blamed = data.get("culprits") or []
     for test in data["tests"]:
         who = fold(test["nodes"] + test["partners"]) or "no node"
-        lines.append(f"{test['verdict']}  {test['name']} on {who}, {test['ranks']} ranks: {test['reason']}")
+        ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
+        lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")
         lines += [f"      {finding}" for finding in test["findings"]]
     lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
     lines += [f"not run  stage {stage}: {reason}" for stage, reason in data["skipped"].items()]

@@ -23,6 +23,7 @@ _KEYS = {
     "gpu",
     "nics",
     "busbw",
+    "p2p",
     "nvlink_domain_nodes",
     "validation_backend",
     *_WHOLE,
@@ -72,9 +73,21 @@ def _form(profile: dict[str, Any]) -> list[str]:
         problems.append("nvlink_domain_nodes: must be a whole number of 1 or more")
     if profile.get("validation_backend", "nccl") not in {"nccl", "mpi"}:
         problems.append("validation_backend: must be nccl or mpi")
+    problems += _p2p_form(profile["p2p"]) if "p2p" in profile else []
     return (
         problems + _gpu_form(profile.get("gpu")) + _nics_form(profile.get("nics")) + _busbw_form(profile.get("busbw"))
     )
+
+
+def _p2p_form(p2p: object) -> list[str]:
+    if not isinstance(p2p, dict) or set(p2p) != {"floor_gbs", "source"}:
+        return ["p2p: must have floor_gbs and source"]
+    problems = []
+    if not _is_number(p2p["floor_gbs"]) or not p2p["floor_gbs"]:
+        problems.append("p2p.floor_gbs: must be a number above 0")
+    if not isinstance(p2p["source"], str) or not p2p["source"].strip():
+        problems.append("p2p.source: every figure needs its source")
+    return problems
 
 
 def _gpu_form(gpu: object) -> list[str]:
@@ -162,8 +175,11 @@ def _bound(profile: dict[str, Any], scope: str) -> tuple[float | None, float | N
 
 def _physics(profile: dict[str, Any]) -> list[str]:
     problems = []
+    wire = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0) or _PCIE_GBS
+    if profile.get("p2p") and profile["p2p"]["floor_gbs"] > wire:
+        problems.append(f"p2p: no pair of GPUs reaches the floor {profile['p2p']['floor_gbs']:g}; {wire:g} GB/s is all")
     if profile.get("validation_backend") == "mpi":
-        return [
+        return problems + [
             f"busbw.{scope}: floor {entry['floor_gbs']:g} is above limit {entry['limit_gbs']:g} GB/s"
             for scope, entry in profile["busbw"].items()
             if entry["floor_gbs"] > entry["limit_gbs"]

@@ -11,7 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .dcgm_diag import judge_diag, read_diag
 from .judge import FAIL, INCONCLUSIVE, PASS
+from .nvbandwidth import read_nvbandwidth
+from .p2p_matrix import judge_matrices
+from .p2p_text import read_p2p
 from .report_environment import environment_of
 from .validation import judged
 
@@ -55,7 +59,11 @@ class Check:
     gpus: int = 0
 
 
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, Check] = {
+    "p2p": Check("p2pBandwidthLatencyTest", read_p2p, judge_matrices, gpus=2),
+    "nvbandwidth": Check("nvbandwidth", read_nvbandwidth, judge_matrices, gpus=2),
+    "dcgm_diag": Check("dcgmi diag", read_diag, judge_diag, gpus=1),
+}
 
 
 def kind_of(test: dict[str, Any]) -> str:

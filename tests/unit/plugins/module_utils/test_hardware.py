@@ -51,6 +51,11 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
         ("dgx_h100", "busbw.inter_node.floor_gbs", None, "floor_gbs"),
         ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
         ("dgx_h100", "busbw.between_planets", {}, "unknown scope"),
+        ("c4140_v100", "p2p", [], "p2p: must have floor_gbs and source"),
+        ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: must be a number above 0"),
+        ("c4140_v100", "p2p.source", " ", "p2p.source: every figure needs its source"),
+        ("c4140_v100", "p2p.floor_gbs", 151, "no pair of GPUs reaches the floor 151"),
+        ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "no pair of GPUs reaches the floor 64"),
         # Thresholds that somebody publishes and no node can reach.
         ("dgx_h100", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 800, "source": "x"}, "no hardware reaches"),
         ("dgx_b200", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 900, "source": "x"}, "no hardware reaches"),

@@ -85,7 +85,8 @@ def check_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the checks that are asked for, each with its remedy; an empty list when nothing is.
 
     Args:
-        options: node_checks (kinds), and check_jobs (kind to script, time_limit in seconds and arguments of sbatch).
+        options: stages, node_checks (kinds), check_jobs (kind to script, time_limit in seconds, arguments of sbatch,
+            and problems of its own options), and p2p_floor_gbs.
     """
     problems = []
     jobs = options.get("check_jobs") or {}
@@ -98,6 +99,8 @@ def check_problems(options: dict[str, Any]) -> list[str]:
             )
         else:
             problems += [f"nccl_validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]
+    if float(options.get("p2p_floor_gbs") or 0) < 0:
+        problems.append("nccl_validation_p2p_floor_gbs: must be GB/s above 0, or 0 for that of the hardware profile")
     if options.get("node_checks") and "node" not in options["stages"]:
         problems.append("nccl_validation_node_checks: run in the stage node, which nccl_validation_stages leaves out")
     return problems

@@ -24,12 +24,14 @@ _KEYS = {
     "nics",
     "busbw",
     "p2p",
+    "storage",
     "nvlink_domain_nodes",
     "validation_backend",
     *_WHOLE,
 }
 _GPU_TEXT = ("model", "slurm_type", "device_files")
 _GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs"}
+_STORAGE_FLOORS = ("read_floor_bytes_per_second", "write_floor_bytes_per_second")
 _SCOPE_KEYS = {"limit_gbs", "floor_gbs", "best_gbs", "source", "collectives"}
 
 
@@ -74,6 +76,7 @@ def _form(profile: dict[str, Any]) -> list[str]:
     if profile.get("validation_backend", "nccl") not in {"nccl", "mpi"}:
         problems.append("validation_backend: must be nccl or mpi")
     problems += _p2p_form(profile["p2p"]) if "p2p" in profile else []
+    problems += _storage_form(profile["storage"]) if "storage" in profile else []
     return (
         problems + _gpu_form(profile.get("gpu")) + _nics_form(profile.get("nics")) + _busbw_form(profile.get("busbw"))
     )
@@ -87,6 +90,20 @@ def _p2p_form(p2p: object) -> list[str]:
         problems.append("p2p.floor_gbs: must be a number above 0")
     if not isinstance(p2p["source"], str) or not p2p["source"].strip():
         problems.append("p2p.source: every figure needs its source")
+    return problems
+
+
+def _storage_form(storage: object) -> list[str]:
+    if not isinstance(storage, dict) or not set(_STORAGE_FLOORS) & set(storage):
+        return [f"storage: must have source and {' or '.join(_STORAGE_FLOORS)}"]
+    problems = [f"storage.{key}: unknown key" for key in storage if key not in {*_STORAGE_FLOORS, "source"}]
+    problems += [
+        f"storage.{key}: must be bytes per second above 0"
+        for key in _STORAGE_FLOORS
+        if key in storage and not _is_number(storage[key], 1)
+    ]
+    if not isinstance(storage.get("source"), str) or not storage["source"].strip():
+        problems.append("storage.source: every figure needs its source")
     return problems
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from .judge import FAIL, INCONCLUSIVE, PASS
 from .locate import locate
 from .node_checks import check_problems, collectives, failed_nodes, judged_test, next_checks
+from .storage_stage import STORAGE, blamed_for_storage, judged_storage, planned_storage, storage_problems
 from .validation import fold, input_problems, node_list, planned_test
 
 __all__ = ["FIRST", "budget", "member_nodes", "next_step", "search_result", "searches", "with_results"]
@@ -47,14 +48,14 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         now: seconds since 1970; None asks what would come next if there were no bounds.
 
     Returns:
-        stage (node, pair, cluster or search; empty when it is over), search (whether the culprit search asks), tests
-        (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the validation
-        ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
+        stage (storage, node, pair, cluster or search; empty when it is over), search (whether the culprit search asks),
+        tests (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the
+        validation ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
 
     Raises:
         ValueError: the options are not right.
     """
-    problems = input_problems(options) + check_problems(options)
+    problems = input_problems(options) + check_problems(options) + storage_problems(options)
     if problems:
         raise ValueError("; ".join(problems))
     state = state or FIRST
@@ -69,6 +70,10 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
 
 def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
     """Enter the tests of the first stage that is not over."""
+    if STORAGE in options["stages"] and not any(test["stage"] == STORAGE for test in state["tests"]):
+        step["stage"] = STORAGE
+        step["tests"] = [planned_storage(options, node_list(options["nodes"]))]
+        return
     if "node" in options["stages"]:
         _each_alone(options, state, step)
     nodes = _gated(options, state)
@@ -105,7 +110,8 @@ def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
     )
     alone = [test for test in collectives(state["tests"]) if test["stage"] == "node" and test["verdict"] == PASS]
     passed = {node for test in alone for node in test["nodes"]}
-    bad = failed_nodes(state["tests"])
+    bad = failed_nodes([test for test in state["tests"] if test["stage"] != STORAGE])
+    bad |= blamed_for_storage(state["tests"]).keys()
     return [node for node in node_list(options["nodes"]) if (node in passed or node not in asked) and node not in bad]
 
 
@@ -207,7 +213,10 @@ def with_results(
     if len(entries) != len(step["tests"]):
         why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
         return {**state, "problem": f"the tests could not be run: {why}"}
-    fresh = [judged_test(options, *item) for item in zip(step["tests"], entries, texts, strict=True)]
+    fresh = [
+        (judged_storage if item[0]["stage"] == STORAGE else judged_test)(options, *item)
+        for item in zip(step["tests"], entries, texts, strict=True)
+    ]
     files = [
         {"name": test["output"], "content": text + "\n"}
         for test, text in zip(fresh, texts, strict=True)
@@ -263,6 +272,7 @@ def budget(options: dict[str, Any]) -> str:
     each = f"at most {options['time_limit']} s"
     rounds = f"{options['locate_rounds']} rounds of at most {options['time_limit']} s each"
     words = {
+        STORAGE: f"all together at {options['storage']['path']}, {each}" if STORAGE in options["stages"] else "",
         "node": f"{len(nodes)} test(s) of one node at once, {each}",
         "pair": f"the culprit search, at most {rounds}",
         "cluster": f"all together, {each}",

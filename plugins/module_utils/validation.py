@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 BACKENDS = ("mpi", "nccl")
-STAGES = ("node", "pair", "cluster")
+STAGES = ("storage", "node", "pair", "cluster")
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TAIL = 20

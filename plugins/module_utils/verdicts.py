@@ -9,6 +9,7 @@ from typing import Any
 from .judge import FAIL, INCONCLUSIVE, worst
 from .node_checks import COLLECTIVE, collectives, kind_of
 from .stages import next_step, searches
+from .storage_stage import STORAGE, blamed_for_storage
 from .validation import fold, node_list
 
 __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
@@ -19,7 +20,7 @@ _MOST_EVIDENCE = 6
 
 
 def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return who is to blame, and of whom nothing can be said; nodes that failed alone first.
+    """Return who is to blame, and of whom nothing can be said; for the shared tree first, then nodes that failed alone.
 
     Args:
         options: as for stages.next_step.
@@ -30,7 +31,11 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         what is unresolved, each with nodes and reason.
     """
     tests = state["tests"]
-    found = [
+    found: list[dict[str, Any]] = [
+        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE]}
+        for node, reason in blamed_for_storage(tests).items()
+    ]
+    found += [
         {"kind": "node", "nodes": test["nodes"], "reason": f"{test['name']}: {test['reason']}", "tests": [test["name"]]}
         for test in tests
         if test["stage"] == "node" and test["verdict"] == FAIL

@@ -65,7 +65,7 @@ def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any
     return {
         "verdict": verdict,
         "reason": reason,
-        "findings": _findings(data, slow),
+        "findings": _findings(data, slow, told=verdict == FAIL),
         "floor": floor,
         "source": source,
         "program": data["program"],
@@ -172,12 +172,12 @@ def _place(matrix: dict[str, Any], odd: Odd) -> str:
     return f"{matrix['title']}, row {odd.row}, column {odd.column}"
 
 
-def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]]) -> list[str]:
-    """Return the slow cells after the first, slow answers, and what the output says itself."""
+def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, told: bool) -> list[str]:
+    """Return the slow cells, less the worst when the reason has told of it, slow answers, and what the output says."""
     found = [
         f"{_place(matrix, odd)}: {odd.value:.4g} GB/s, {odd.why} is {odd.usual:.4g}"
         for matrix, odd in sorted(slow, key=lambda item: item[1].value / item[1].usual)
-    ]
+    ][1 if told else 0 :]
     for matrix in data["matrices"]:
         if matrix["what"] == "latency":
             found += _late(matrix)

@@ -30,6 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SWAPS = 20
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def size(text: str) -> int:
+    """Return a number of bytes written as 8, 64K, 16M or 1G."""
+    number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
+    if unit not in UNITS or not number.isdigit():
+        message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
+        raise argparse.ArgumentTypeError(message)
+    return int(number) * UNITS[unit]
 
 
 def options() -> argparse.Namespace:
@@ -39,7 +49,7 @@ def options() -> argparse.Namespace:
     arg.add_argument("--token", required=True, help="letters and digits that no other run has, and none can guess")
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
     arg.add_argument("--user", default="", help="become this user first")
-    arg.add_argument("--size", type=int, default=1 << 30, help="bytes that each node writes and reads for the speed")
+    arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
     arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
     chosen = arg.parse_args()

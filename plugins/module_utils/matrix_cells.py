@@ -52,20 +52,19 @@ class Odd:
     why: str
 
 
-def odd_cells(matrix: dict[str, Any], links: dict[str, str], floor: float | None, *, nvlink: bool) -> list[Odd]:
+def odd_cells(matrix: dict[str, Any], links: dict[str, str], floors: dict[str, float], *, nvlink: bool) -> list[Odd]:
     """Return the cells of a matrix that are too slow, each once.
 
     Args:
         matrix: as matrix_text.blank describes it, in GB/s.
         links: label of each pair in ``nvidia-smi topo -m``; an empty one when it is not known.
-        floor: GB/s that each pair must reach; None for none.
+        floors: GB/s that a pair must reach, by pair such as "0-1"; an empty one for none.
         nvlink: whether the hardware has NVLink, so that less than 0.7 of the usual is too little.
     """
     values: Values = matrix["values"]
     if matrix["what"] == "each":
         return _each(values[0])
-    found = _below(values, floor) if floor is not None else []
-    found += _own(values) + _one_way(values)
+    found = _below(values, floors) + _own(values) + _one_way(values)
     whole = {f"{one}-{two}" for one, two in combinations(range(len(values)), 2)}
     if links.keys() == whole:
         found += _by_link(values, links)
@@ -84,8 +83,13 @@ def _cells(values: Values) -> list[tuple[int, int, float]]:
     ]
 
 
-def _below(values: Values, floor: float) -> list[Odd]:
-    return [Odd(row, column, value, floor, "the floor") for row, column, value in _cells(values) if value < floor]
+def _pair(row: int, column: int) -> str:
+    return f"{min(row, column)}-{max(row, column)}"
+
+
+def _below(values: Values, floors: dict[str, float]) -> list[Odd]:
+    held = [(row, column, value, floors.get(_pair(row, column), 0.0)) for row, column, value in _cells(values)]
+    return [Odd(row, column, value, floor, "the floor") for row, column, value, floor in held if value < floor]
 
 
 def _each(line: list[float | None]) -> list[Odd]:
@@ -123,7 +127,7 @@ def _by_link(values: Values, links: dict[str, str]) -> list[Odd]:
     """Return the cells that are slower than those of pairs with the same label."""
     kinds: dict[str, list[tuple[int, int, float]]] = {}
     for row, column, value in _cells(values):
-        kinds.setdefault(links[f"{min(row, column)}-{max(row, column)}"], []).append((row, column, value))
+        kinds.setdefault(links[_pair(row, column)], []).append((row, column, value))
     found = []
     for label, cells in kinds.items():
         usual = median(value for _row, _column, value in cells)

@@ -86,7 +86,7 @@ def check_problems(options: dict[str, Any]) -> list[str]:
 
     Args:
         options: stages, node_checks (kinds), check_jobs (kind to script, time_limit in seconds, arguments of sbatch,
-            and problems of its own options), and p2p_floor_gbs.
+            and problems of its own options), total_limit (s, 0 for none), and p2p_floor_gbs.
     """
     problems = []
     jobs = options.get("check_jobs") or {}
@@ -96,6 +96,11 @@ def check_problems(options: dict[str, Any]) -> list[str]:
         elif not 0 < int(jobs[kind]["time_limit"]) <= _LONGEST_S:
             problems.append(
                 f"nccl_validation_{kind}_time_limit: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
+            )
+        elif 0 < int(options.get("total_limit") or 0) < int(jobs[kind]["time_limit"]):
+            problems.append(
+                f"nccl_validation_total_limit: {options['total_limit']} is less than the {jobs[kind]['time_limit']} s "
+                f"that {kind} may take: raise it, or lower nccl_validation_{kind}_time_limit"
             )
         else:
             problems += [f"nccl_validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]

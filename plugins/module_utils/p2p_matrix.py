@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import combinations
 from statistics import median
 from typing import Any
 
@@ -88,8 +90,26 @@ def _odd(
         return []
     nvlink = bool(((profile or {}).get("gpu") or {}).get("nvlink_gbs"))
     if not matrix["p2p"]:
-        return odd_cells(matrix, {}, None, nvlink=False)
-    return odd_cells(matrix, data["links"], floor, nvlink=nvlink)
+        return odd_cells(matrix, {}, {}, nvlink=False)
+    gpus, line = range(len(matrix["columns"])), float(((profile or {}).get("gpu") or {}).get("nvlink_gbs") or 0)
+    floors = {f"{one}-{two}": floor or 0.0 for one, two in combinations(gpus, 2)}
+    for pair, own in _by_links(data["links"], line if (profile or {}).get("p2p") else 0.0).items():
+        floors[pair] = max(floors.get(pair, 0.0), own)
+    return odd_cells(matrix, data["links"], floors, nvlink=nvlink)
+
+
+def _by_links(links: dict[str, str], line: float) -> dict[str, float]:
+    """Return what each pair of a mesh of NVLinks must reach, GB/s: the share of the line rate of its own links.
+
+    A profile that has p2p of its own is such a mesh, where a GPU's links lead to different GPUs.
+    """
+    count = {pair: int(label[2:]) for pair, label in links.items() if label.startswith("NV") and label[2:].isdecimal()}
+    whole: Counter[str] = Counter()
+    for pair, number in count.items():
+        for gpu in pair.split("-"):
+            whole[gpu] += number
+    most = max(whole.values(), default=0)
+    return {pair: _NVLINK_SHARE * line * number / most for pair, number in count.items()} if most else {}
 
 
 def _verdict(

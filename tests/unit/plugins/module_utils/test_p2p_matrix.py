@@ -113,7 +113,22 @@ def test_a_pair_that_lost_its_links_is_named(gbs: float, *, known: bool) -> None
     text = (topology() if known else "") + p2p_text(8, dgx1_speed, changes)
     found = judged(read_p2p(text), "dgx1")
     assert (found["verdict"], found["pairs"]) == ("FAIL", [[0, 3]])
-    assert ("NV2 pairs" in found["reason"]) == known
+    assert ("the floor is 35" in found["reason"]) == known
+
+
+def test_a_mesh_of_links_at_half_their_rate_is_below_what_the_profile_says_of_them() -> None:
+    slow = p2p_text(8, lambda one, two: dgx1_speed(one, two) / (1 if dgx1_link(one, two) == "SYS" else 2))
+    found = judged(read_p2p(topology() + slow), "dgx1")
+    assert (found["verdict"], len(found["pairs"])) == ("FAIL", 16)
+    assert "12.1 GB/s, where the floor is 17.5" in found["reason"]
+
+
+def test_cells_are_held_against_those_with_the_same_link() -> None:
+    changes = {("uni", 2, 6): 3.0, ("uni", 6, 2): 3.0}
+    text = topology(8, lambda one, two: "PIX" if one // 2 == two // 2 else "SYS")
+    found = judged(read_p2p(text + p2p_text(8, two_sockets(8), changes)), None, floor=1.0)
+    assert (found["verdict"], found["pairs"]) == ("FAIL", [[2, 6]])
+    assert "the median of all SYS pairs is 22.4" in found["reason"]
 
 
 @pytest.mark.parametrize(

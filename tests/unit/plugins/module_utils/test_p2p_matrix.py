@@ -120,7 +120,7 @@ def test_a_mesh_of_links_at_half_their_rate_is_below_what_the_profile_says_of_th
     slow = p2p_text(8, lambda one, two: dgx1_speed(one, two) / (1 if dgx1_link(one, two) == "SYS" else 2))
     found = judged(read_p2p(topology() + slow), "dgx1")
     assert (found["verdict"], len(found["pairs"])) == ("FAIL", 16)
-    assert "12.1 GB/s, where the floor is 17.5" in found["reason"]
+    assert "GPU 0 and GPU 3: 24.15 GB/s, where the floor is 35" in found["reason"]
 
 
 def test_cells_are_held_against_those_with_the_same_link() -> None:

@@ -35,10 +35,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.validation import (  # noqa: TID252 - the collection's name stands in no import
-    input_problems,
-    unknown_profiles,
-)
+from ..module_utils.node_checks import check_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage_stage import storage_problems  # noqa: TID252
+from ..module_utils.validation import input_problems, unknown_profiles  # noqa: TID252
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +46,8 @@ if TYPE_CHECKING:
 def nccl_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation."""
     try:
-        return input_problems(options) or unknown_profiles(options)
+        problems = input_problems(options) + check_problems(options) + storage_problems(options)
+        return problems or unknown_profiles(options)
     except (KeyError, TypeError, ValueError) as exc:
         message = f"nccl_problems: {exc}"
         raise AnsibleFilterError(message) from exc

@@ -24,6 +24,8 @@ _KEYS = {
     "gpu",
     "nics",
     "busbw",
+    "p2p",
+    "storage",
     "nvlink_domain_nodes",
     "validation_backend",
     *_WHOLE,
@@ -31,6 +33,7 @@ _KEYS = {
 _GPU_TEXT = ("model", "slurm_type", "device_files")
 _GPU_OPTIONAL = ("pcie_gen", "pcie_width")
 _GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", *_GPU_OPTIONAL}
+_STORAGE_FLOORS = ("read_floor_bytes_per_second", "write_floor_bytes_per_second")
 # A collective's ceiling is computed, or that of the scope; only where it is known better it is given.
 _COLLECTIVE_KEYS = {"floor_gbs": True, "limit_gbs": False, "best_gbs": False, "source": True}
 _SCOPE_KEYS = {"limit_gbs": True, "floor_gbs": True, "best_gbs": False, "source": True, "collectives": False}
@@ -76,9 +79,36 @@ def _form(profile: dict[str, Any]) -> list[str]:
         problems.append("nvlink_domain_nodes: must be a whole number of 1 or more")
     if profile.get("validation_backend", "nccl") not in {"nccl", "mpi"}:
         problems.append("validation_backend: must be nccl or mpi")
+    problems += _p2p_form(profile["p2p"]) if "p2p" in profile else []
+    problems += _storage_form(profile["storage"]) if "storage" in profile else []
     return (
         problems + _gpu_form(profile.get("gpu")) + _nics_form(profile.get("nics")) + _busbw_form(profile.get("busbw"))
     )
+
+
+def _p2p_form(p2p: object) -> list[str]:
+    if not isinstance(p2p, dict) or set(p2p) != {"floor_gbs", "source"}:
+        return ["p2p: must have floor_gbs and source"]
+    problems = []
+    if not _is_number(p2p["floor_gbs"]) or not p2p["floor_gbs"]:
+        problems.append("p2p.floor_gbs: must be a number above 0")
+    if not isinstance(p2p["source"], str) or not p2p["source"].strip():
+        problems.append("p2p.source: every figure needs its source")
+    return problems
+
+
+def _storage_form(storage: object) -> list[str]:
+    if not isinstance(storage, dict) or not set(_STORAGE_FLOORS) & set(storage):
+        return [f"storage: must have source and {' or '.join(_STORAGE_FLOORS)}"]
+    problems = [f"storage.{key}: unknown key" for key in storage if key not in {*_STORAGE_FLOORS, "source"}]
+    problems += [
+        f"storage.{key}: must be bytes per second above 0"
+        for key in _STORAGE_FLOORS
+        if key in storage and not _is_number(storage[key], 1)
+    ]
+    if not isinstance(storage.get("source"), str) or not storage["source"].strip():
+        problems.append("storage.source: every figure needs its source")
+    return problems
 
 
 def _gpu_form(gpu: object) -> list[str]:
@@ -174,6 +204,9 @@ def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") 
 
 def _physics(profile: dict[str, Any]) -> list[str]:
     problems = []
+    wire = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0) or _PCIE_GBS
+    if profile.get("p2p") and profile["p2p"]["floor_gbs"] > wire:
+        problems.append(f"p2p: no pair of GPUs reaches the floor {profile['p2p']['floor_gbs']:g}; {wire:g} GB/s is all")
     computed = profile.get("validation_backend") != "mpi"
     for scope, entry in profile["busbw"].items():
         bound = _bound(profile, scope) if computed else (None, None)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from .report_checks import COLLECTIVE
 from .report_data import everyone
 
 __all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "spread"]
@@ -115,7 +116,7 @@ def _of_nodes(report: dict[str, Any], tests: list[Point]) -> list[Point]:
 
 
 def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return for each node, stage and collective the verdict and the median busbw (GB/s, or None).
+    """Return for each node, stage and collective the verdict and the median busbw (GB/s, or None); checks do not count.
 
     A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
     same partners the worst verdict stands.
@@ -125,7 +126,7 @@ def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for test in report["tests"]:
-        for node in everyone(test):
+        for node in everyone(test) if test["kind"] == COLLECTIVE else []:
             groups.setdefault((node, test["stage"], test["collective"]), []).append(test)
     found = []
     for (node, stage, collective), tests in sorted(groups.items()):
@@ -284,4 +285,4 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _same(test: dict[str, Any]) -> tuple[Any, ...]:
-    return (test["stage"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))
+    return (test["stage"], test["kind"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))

@@ -7,6 +7,8 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from .report_checks import COLLECTIVE, matrices_of, results_of
+
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
 SCHEMA = 1
@@ -106,6 +108,12 @@ def _test(number: int, value: object) -> dict[str, Any]:
         **{key: _number(value.get(key)) for key in _NUMBERS},
         **{key: _texts(value.get(key)) for key in _LISTS},
         "verdict": value["verdict"],
+        "kind": printable(value.get("kind") or COLLECTIVE),
+        "program": _optional(value.get("program")),
+        "version": _optional(value.get("version")),
+        "lowest_gbs": _number(value.get("lowest_gbs")),
+        "matrices": matrices_of(value.get("matrices"), printable),
+        "results": results_of(value.get("results"), printable),
         "ranks": int(_number(value.get("ranks")) or 0),
         "source": _optional(value.get("source")),
         "output": _optional(value.get("output")),
@@ -183,7 +191,8 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["culprits"])
     found: dict[str, str] = {}
     partners: dict[tuple[str, str], set[str]] = {}
-    for test in report["tests"]:
+    # A check of the shared tree has said itself whom it blames.
+    for test in [test for test in report["tests"] if test["stage"] != "storage"]:
         nodes = everyone(test)
         if test["verdict"] == "FAIL" and len(nodes) == 1:
             found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")

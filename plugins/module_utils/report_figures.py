@@ -14,7 +14,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .report_data import curves, everyone
 
-__all__ = ["curve_figure", "heat_maps", "human_size", "trend_figure"]
+__all__ = ["curve_figure", "heat_maps", "human_size", "matrix_figure", "trend_figure"]
 
 INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"
 BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
@@ -22,6 +22,7 @@ _LINES = (BLUE, TEAL, "#b7791f", "#7c4dbd", "#c2517a", "#4d7c2a", "#3b6fd4", "#8
 _MOST_TICKS = 9
 _PAIR = 2
 _LONGEST = 32
+_MOST_WRITTEN = 16
 _FLAT = 10
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
 
@@ -207,6 +208,62 @@ def _scale(floor: float) -> list[list[Any]]:
         return [[0, "#e8f0f7"], [1, BLUE]]
     below = [[0, "#7a1208"], [floor, "#f0b7ad"]]
     return below if floor >= 1 else [*below, [floor, "#d3e3f2"], [1, BLUE]]
+
+
+def matrix_figure(matrix: dict[str, Any], floor: float | None) -> dict[str, Any]:
+    """Return a heat map of a matrix with its values written in; slow cells have a red frame.
+
+    The colours are those of the cells between GPUs: a GPU's own memory is many times as fast.
+
+    Args:
+        matrix: one of a test as `report_data.normalised` gives it.
+        floor: GB/s, if one was applied to this matrix.
+    """
+    square = len(matrix["rows"]) == len(matrix["columns"]) > 1
+    cells = [
+        value
+        for row, line in enumerate(matrix["values"])
+        for column, value in enumerate(line)
+        if value is not None and not (square and row == column)
+    ]
+    top = max([*cells, floor or 0.0], default=0.0) or 1.0
+    late = matrix["unit"] != "GB/s"
+    trace = {
+        "type": "heatmap",
+        "z": [[None if value is None else min(value, top) for value in line] for line in matrix["values"]],
+        "zmin": 0,
+        "zmax": top,
+        "colorscale": [[0, "#f3f0fa"], [1, "#7c4dbd"]] if late else _scale((floor or 0.0) / top),
+        "text": [["" if value is None else f"{value:.4g}" for value in line] for line in matrix["values"]],
+        "texttemplate": "%{text}" if len(matrix["columns"]) <= _MOST_WRITTEN else "",
+        "textfont": {"size": 12 if len(matrix["columns"]) <= 8 else 9},  # noqa: PLR2004 - eight fit on a phone
+        "hovertemplate": f"%{{y}}, %{{x}}: %{{text}} {_plain(matrix['unit'])}<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 2,
+        "ygap": 2,
+        "showscale": False,
+    }
+    height = 96 + 30 * len(matrix["rows"])
+    ticks = {"showgrid": False, "zeroline": False}
+    layout = _layout(
+        height,
+        margin={"l": 64, "r": 14, "t": 8, "b": 34},
+        xaxis=_axis("", tickvals=list(range(len(matrix["columns"]))), ticktext=_gpus(matrix["columns"]), **ticks),
+        yaxis=_axis("", tickvals=list(range(len(matrix["rows"]))), ticktext=_gpus(matrix["rows"]), **ticks),
+        shapes=[_frame(row, column) for row, column in matrix["odd"]],
+    )
+    layout["yaxis"]["autorange"] = "reversed"
+    return {"data": [trace], "layout": layout}
+
+
+def _gpus(labels: list[str]) -> list[str]:
+    """Return labels of GPUs; the one row of a matrix that is about the host has none."""
+    return [f"GPU {_plain(label)}" if label else "all" for label in labels]
+
+
+def _frame(row: int, column: int) -> dict[str, Any]:
+    around = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    return {"type": "rect", **around, "line": {"color": RED, "width": 3}}
 
 
 def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any] | None:

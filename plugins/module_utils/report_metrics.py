@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from .history import node_figures
+from .report_checks import COLLECTIVE
 from .report_data import VERDICTS, counts, everyone
 from .report_page import folded
 
@@ -51,6 +52,11 @@ def metrics(report: dict[str, Any]) -> str:
     tests = [(cluster | _labels(test), test) for test in _distinct(report["tests"])]
     nodes = [
         (cluster | {key: item[key] for key in ("node", "stage", "collective")}, item) for item in node_figures(report)
+    ]
+    checks = [
+        (cluster | {"node": node, "check": test["kind"], "hardware": test["hardware"]}, test)
+        for test in _distinct(report["tests"])
+        for node in (everyone(test) if test["kind"] != COLLECTIVE else [])
     ]
     totals = counts(report)
     families = [
@@ -98,6 +104,16 @@ def metrics(report: dict[str, Any]) -> str:
             "busbar_node_busbw_bytes_per_second",
             "Median bus bandwidth of the tests of a stage with that node.",
             [(labels, _bytes(item["busbw"])) for labels, item in nodes],
+        ),
+        _family(
+            "busbar_check_verdict",
+            f"Verdict of a check of a single node: {_CODES}.",
+            [(labels, _CODE[test["verdict"]]) for labels, test in checks],
+        ),
+        _family(
+            "busbar_check_slowest_pair_bytes_per_second",
+            "What the slowest pair of GPUs of a node reached with direct access.",
+            [(labels, _bytes(test["lowest_gbs"])) for labels, test in checks],
         ),
     ]
     return "\n".join(line for family in families for line in family) + "\n"

@@ -15,9 +15,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from .history import MINIMUM, drift
+from .report_checks import COLLECTIVE, check_rows
 from .report_data import counts, culprits, everyone
 from .report_environment import facts_of
-from .report_figures import curve_figure, heat_maps, human_size, trend_figure
+from .report_figures import curve_figure, heat_maps, human_size, matrix_figure, trend_figure
 
 __all__ = ["Parts", "folded", "page"]
 
@@ -191,10 +192,22 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         for number, test in enumerate(report["tests"])
     }
     details = [
-        {**rows[number], "figure": _kept(figures, curve_figure(test)), "facts": _facts(test), "open": place < _OPEN}
+        {**rows[number], **_shown(test, figures), "facts": _facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
-    return {"tests": [rows[number] for number, _test in ordered], "details": details}
+    checks = [test for test in details if test["kind"] != COLLECTIVE]
+    curves = [test for test in details if test["kind"] == COLLECTIVE]
+    return {"tests": [rows[number] for number, _test in ordered], "details": curves, "checks": checks}
+
+
+def _shown(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures and tables of a test."""
+    maps = []
+    for matrix in test["matrices"]:
+        figure = matrix_figure(matrix, test["floor"] if matrix["p2p"] else None)
+        title = f"{matrix['title']}, {matrix['unit']}"
+        maps.append({"title": title, "figure": _kept(figures, figure), "height": figure["layout"]["height"]})
+    return {"figure": _kept(figures, curve_figure(test)), "maps": maps, "rows": check_rows(test["results"])}
 
 
 def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -218,7 +231,8 @@ def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
     job = test["job"]
     limits = [
         ("Hardware", test["hardware"] or "unknown"),
-        ("Ranks", str(test["ranks"])),
+        ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
+        ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
         ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else "none"),
         ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else "none"),
         ("Partners", folded(test["partners"])),
@@ -251,11 +265,12 @@ def _limits(report: dict[str, Any]) -> list[dict[str, Any]]:
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for test in report["tests"]:
         count = len(everyone(test))
-        key = (test["hardware"], test["collective"], count, test["floor"], test["ceiling"], test["source"])
+        what = test["collective"] or test["kind"]
+        key = (test["hardware"], what, count, test["floor"], test["ceiling"], test["source"])
         if test["floor"] is not None or test["ceiling"] is not None:
             found[key] = {
                 "hardware": test["hardware"] or "unknown",
-                "collective": test["collective"],
+                "collective": what,
                 "nodes": count,
                 "floor": _gbs(test["floor"]),
                 "ceiling": _gbs(test["ceiling"]),

@@ -15,7 +15,9 @@ from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .locate import locate
-from .validation import candidates, floor_for, fold, input_problems, judged, node_list, planned_test
+from .node_checks import check_problems, collectives, failed_nodes, judged_test, next_checks
+from .storage_stage import STORAGE, blamed_for_storage, judged_storage, planned_storage, storage_problems
+from .validation import candidates, floor_for, fold, input_problems, node_list, planned_test
 
 __all__ = [
     "FIRST",
@@ -60,14 +62,14 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         now: seconds since 1970; None asks what would come next if there were no bounds.
 
     Returns:
-        stage (node, pair, cluster or search; empty when it is over), search (whether the culprit search asks), tests
-        (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the validation
-        ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
+        stage (storage, node, pair, cluster or search; empty when it is over), search (whether the culprit search asks),
+        tests (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the
+        validation ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
 
     Raises:
         ValueError: the options are not right.
     """
-    problems = input_problems(options)
+    problems = input_problems(options) + check_problems(options) + storage_problems(options)
     if problems:
         raise ValueError("; ".join(problems))
     state = state or FIRST
@@ -82,9 +84,12 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
 
 def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
     """Enter the tests of the first stage that is not over."""
-    if "node" in options["stages"] and not any(test["stage"] == "node" for test in state["tests"]):
-        step["tests"] = _alone(options)
-        step["stage"] = "node" if step["tests"] else ""
+    if STORAGE in options["stages"] and not any(test["stage"] == STORAGE for test in state["tests"]):
+        step["stage"] = STORAGE
+        step["tests"] = [planned_storage(options, node_list(options["nodes"]))]
+        return
+    if "node" in options["stages"]:
+        _each_alone(options, state, step)
     nodes = _gated(options, state)
     if not step["tests"] and "pair" in options["stages"] and len(nodes) < _PAIR:
         step["skipped"]["pair"] = f"{len(nodes)} node(s) passed what came before"
@@ -92,6 +97,17 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
         _search(options, state, step)
     if not step["tests"] and "cluster" in options["stages"]:
         _cluster(options, state, step, nodes)
+
+
+def _each_alone(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
+    """Enter the next tests of each node alone: the all-reduce, then one kind of check after the other."""
+    if not any(test["stage"] == "node" for test in state["tests"]):
+        step["tests"] = _alone(options)
+    if not step["tests"]:
+        here = [node for node in node_list(options["nodes"]) if node not in state["left_out"]]
+        step["tests"] = next_checks(options, state["tests"], here)
+        step["time_limit"] = max([test["time_limit"] for test in step["tests"]], default=step["time_limit"])
+    step["stage"] = "node" if step["tests"] else ""
 
 
 def _alone(options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -106,11 +122,13 @@ def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
         {node for test in _alone(options) for node in test["job"]["nodes"]} if "node" in options["stages"] else set()
     )
     alone: dict[str, list[str]] = {}
-    for test in state["tests"]:
+    for test in collectives(state["tests"]):
         for node in test["nodes"] if test["stage"] == "node" else []:
             alone.setdefault(node, []).append(test["verdict"])
     passed = {node for node, verdicts in alone.items() if set(verdicts) == {PASS}}
-    return [node for node in node_list(options["nodes"]) if node in passed or node not in asked]
+    bad = failed_nodes([test for test in state["tests"] if test["stage"] != STORAGE])
+    bad |= blamed_for_storage(state["tests"]).keys()
+    return [node for node in node_list(options["nodes"]) if (node in passed or node not in asked) and node not in bad]
 
 
 def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
@@ -283,7 +301,7 @@ def with_results(
     if len(entries) != len(step["tests"]):
         why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
         return {**state, "problem": f"the tests could not be run: {why}"}
-    fresh = [test for item in zip(step["tests"], entries, texts, strict=True) for test in judged(options, *item)]
+    fresh = [test for item in zip(step["tests"], entries, texts, strict=True) for test in _judged(options, *item)]
     files = [
         {"name": f"{test['name']}.out", "content": text + "\n"}
         for test, text in zip(step["tests"], texts, strict=True)
@@ -297,6 +315,15 @@ def with_results(
         "search_rounds": state["search_rounds"] + bool(step["search"]),
         "problem": "",
     }
+
+
+def _judged(
+    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
+) -> list[dict[str, Any]]:
+    """Return the report's entries of a test of whatever kind."""
+    if planned["stage"] == STORAGE:
+        return [judged_storage(options, planned, entry, text)]
+    return judged_test(options, planned, entry, text)
 
 
 def search_done(options: dict[str, Any], state: dict[str, Any]) -> bool:
@@ -346,10 +373,13 @@ def budget(options: dict[str, Any]) -> str:
     each = f"at most {options['time_limit']} s"
     rounds = f"{options['locate_rounds']} rounds of at most {options['time_limit']} s each"
     words = {
+        STORAGE: f"all together at {options['storage']['path']}, {each}" if STORAGE in options["stages"] else "",
         "node": f"{len(nodes)} test(s) of one node at once, {each}",
         "pair": f"the culprit search, at most {rounds}",
         "cluster": f"all together, {each}",
     }
+    for kind in dict.fromkeys(options.get("node_checks") or []):
+        words["node"] += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"
     parts = [f"{stage}: {words[stage]}" for stage in words if stage in options["stages"]]
     if "cluster" in options["stages"] and "pair" not in options["stages"]:
         parts.append(f"only if that fails, the culprit search, at most {rounds}")

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 BACKENDS = ("mpi", "nccl")
-STAGES = ("node", "pair", "cluster")
+STAGES = ("storage", "node", "pair", "cluster")
 
 # Options that are whole numbers, with the least and the most that they may be.
 _NUMBERS: dict[str, tuple[int, int | None]] = {
@@ -216,7 +216,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
     *,
     collectives: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Return a test: name, stage, ranks_per_node, collectives and job (for the module slurm_tests).
+    """Return a test: name, stage, kind, ranks_per_node, collectives and job (for the module slurm_tests).
 
     Args:
         options: as for input_problems, and script (the batch script), output (path pattern), sbatch_arguments.
@@ -244,7 +244,8 @@ def planned_test(  # noqa: PLR0913 - what a test is
         "arguments": arguments + [str(item) for item in options["sbatch_arguments"]],
         "output": options["output"],
     }
-    return {"name": name, "stage": stage, "ranks_per_node": ranks, "collectives": measured, "job": job}
+    test = {"name": name, "stage": stage, "kind": "collective", "ranks_per_node": ranks}
+    return {**test, "collectives": measured, "job": job}
 
 
 def _profile(options: dict[str, Any], nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
@@ -291,6 +292,7 @@ def judged(
     parts = sections(text, measured) if text else {}
     common = {
         "stage": planned["stage"],
+        "kind": "collective",
         "nodes": entry["nodes"],
         "partners": entry["partners"],
         "left_out": entry["left_out"],

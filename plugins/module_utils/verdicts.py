@@ -19,7 +19,9 @@ from __future__ import annotations
 from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
+from .node_checks import COLLECTIVE, kind_of
 from .stages import member_nodes, next_step, search_done, searches
+from .storage_stage import STORAGE, blamed_for_storage
 from .validation import fold, node_list
 
 __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
@@ -31,7 +33,7 @@ _OF_SEARCH = frozenset({"pair", "search"})
 
 
 def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return who is to blame, and of whom nothing can be said; nodes that failed alone first.
+    """Return who is to blame, and of whom nothing can be said; for the shared tree first, then nodes that failed alone.
 
     Args:
         options: as for stages.next_step.
@@ -42,7 +44,11 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         what is unresolved, each with nodes and reason.
     """
     tests = state["tests"]
-    found = [
+    found: list[dict[str, Any]] = [
+        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE]}
+        for node, reason in blamed_for_storage(tests).items()
+    ]
+    found += [
         {"kind": "node", "nodes": test["nodes"], "reason": f"{test['name']}: {test['reason']}", "tests": [test["name"]]}
         for test in tests
         if test["stage"] == "node" and test["verdict"] == FAIL
@@ -221,7 +227,8 @@ def summary_lines(data: dict[str, Any]) -> list[str]:
     blamed = data.get("culprits") or []
     for test in data["tests"]:
         who = fold(test["nodes"] + test["partners"]) or "no node"
-        lines.append(f"{test['verdict']}  {test['name']} on {who}, {test['ranks']} ranks: {test['reason']}")
+        ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
+        lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")
         lines += [f"      {finding}" for finding in test["findings"]]
     lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
     lines += [f"not run  stage {stage}: {reason}" for stage, reason in data["skipped"].items()]

@@ -1,4 +1,4 @@
-"""`busbar nccl`: outputs of nccl-tests as data, and a verdict on them."""
+"""`busbar nccl`: outputs of nccl-tests as data, and a verdict on them and on bandwidth matrices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.judge import FAIL, 
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines, parse_text
 
 from busbar.errors import UsageError
+from busbar.matrix_output import judged_matrices, print_matrices
 from busbar.paths import collection
 
 if TYPE_CHECKING:
@@ -129,12 +130,20 @@ def _parse(args: argparse.Namespace) -> int:
     return 0
 
 
-def _judge(args: argparse.Namespace) -> int:
+def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]]:
+    """The profile that was asked for, None when there is none, and what to say of that."""
     catalogue = _catalogue(args.catalogue)
     profile = catalogue.get(args.hardware)
     problems = profile_problems(args.hardware, profile) if profile is not None else []
     if problems:
         raise UsageError("; ".join(problems))
+    if profile is not None or args.hardware is None:
+        return profile, []
+    return None, [f"{args.hardware!r} is not in the catalogue, which has {', '.join(sorted(catalogue))}"]
+
+
+def _judge(args: argparse.Namespace) -> int:
+    profile, unknown = _profile(args)
     asked = Asked(
         nodes=_positive("--nodes", args.nodes),
         ranks=None if args.ranks is None else _positive("--ranks", args.ranks),
@@ -145,10 +154,7 @@ def _judge(args: argparse.Namespace) -> int:
         allow_missing_ranks=args.allow_missing_ranks,
     )
     answer = judge(read_runs(args.file)["runs"], profile, asked)
-    if profile is None:
-        answer["findings"].append(
-            f"{args.hardware!r} is not in the catalogue, which has {', '.join(sorted(catalogue))}"
-        )
+    answer["findings"] += unknown
     if args.format == "json":
         json.dump(answer, sys.stdout, indent=1, allow_nan=False)
         print()
@@ -158,6 +164,19 @@ def _judge(args: argparse.Namespace) -> int:
             print(f"  {finding}")
         if answer["source"]:
             print(f"  floor from: {answer['source']}")
+    return EXIT[answer["verdict"]]
+
+
+def _matrix(args: argparse.Namespace) -> int:
+    profile, unknown = _profile(args)
+    floor = 0.0 if args.floor is None else _bandwidth("--floor", args.floor)
+    answer = judged_matrices(args.file, args.hardware or "", profile, floor)
+    answer["findings"] += unknown
+    if args.format == "json":
+        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        print_matrices(answer)
     return EXIT[answer["verdict"]]
 
 
@@ -190,9 +209,18 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parse.set_defaults(run=_parse)
     judged = commands.add_parser("judge", help="PASS, FAIL or INCONCLUSIVE, with the reason")
     judged.set_defaults(run=_judge)
+    matrix = commands.add_parser("matrix", help="a verdict on what p2pBandwidthLatencyTest or nvbandwidth printed")
+    matrix.set_defaults(run=_matrix)
     for command in (parse, judged):
         command.add_argument("file", metavar="FILE", type=Path, help="the output, or the JSON file that -J wrote")
+    matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
+    for command in (parse, judged, matrix):
         command.add_argument("--format", choices=("json", "table"), default="table")
+    matrix.add_argument("--hardware", metavar="NAME", help="profile of the hardware catalogue")
+    matrix.add_argument(
+        "--floor", metavar="GBS", help="GB/s for each pair with direct access, instead of the profile's"
+    )
+    matrix.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with more hardware_profiles")
     judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
     judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
     judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")

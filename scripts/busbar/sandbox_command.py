@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 from busbar.errors import UsageError
 from busbar.sandbox import cluster, faults, host
 from busbar.sandbox.image import ADMIN
-from busbar.sandbox.state import DISTRIBUTIONS, MAX_COMPUTE, Sandbox, default_name, load, locked, sandbox_path
+from busbar.sandbox.state import (
+    DISTRIBUTIONS,
+    MAX_COMPUTE,
+    SHARED,
+    Sandbox,
+    default_name,
+    load,
+    locked,
+    sandbox_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,8 +109,19 @@ def run_up(args: argparse.Namespace) -> int:
         sandbox.gpus = sandbox.gpus if args.gpus is None else args.gpus
         sandbox.distribution = args.distribution or sandbox.distribution
         cluster.up(sandbox, say, rebuild=args.rebuild)
+    say(storage_line(sandbox))
     say(f"inventory: {sandbox.path / 'inventory'}")
     return 0
+
+
+def storage_line(sandbox: Sandbox) -> str:
+    """What the nodes share, and that it is no NFS."""
+    if not sandbox.storage:
+        return "storage: none; the sandbox was made before there was a shared tree"
+    return (
+        f"storage: {sandbox.storage}, no NFS: {SHARED} of every node is {sandbox.shared} of this machine, "
+        "and sandbox down removes it"
+    )
 
 
 def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
@@ -138,11 +158,14 @@ def run_status(args: argparse.Namespace) -> int:
     nodes = cluster.node_states(sandbox)
     if args.format == "json":
         report = {"name": sandbox.name, "distribution": sandbox.distribution, "gpus": sandbox.gpus}
+        storage = {"backend": sandbox.storage, "mount": SHARED, "source": str(sandbox.shared)}
+        report |= {"storage": storage if sandbox.storage else None}
         print(json.dumps(report | {"nodes": nodes, "faults": sandbox.faults}, indent=2))
     else:
         print(f"sandbox {sandbox.name} ({sandbox.distribution}, {sandbox.gpus} simulated GPUs per compute node)")
         for node in nodes:
             print(f"  {node['node']:<8} {node['address']:<15} {node['state']}")
+        print(f"  {storage_line(sandbox)}")
         for fault in sandbox.faults:
             print(f"  fault: {fault['kind']} {fault['node']} {fault['detail']}".rstrip())
     return 0 if all(node["state"] == "running" for node in nodes) and not sandbox.faults else 1

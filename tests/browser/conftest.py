@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
+from check_samples import checked
 from report_samples import EVIL, nccl_text, of_pairs, small, validation
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -79,6 +80,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "pairs": of_pairs(12, slow="gpu7", started="2026-11-21T08:00:00Z"),
         "evil": {**evil(), "started": "2026-11-22T08:00:00Z"},
         "many": many,
+        "checks": checked("2026-11-24T08:00:00Z", words=f"GPU 5 had {EVIL} errors"),
     }
     found = {}
     for name, report in [*(("", report) for report in old), *named.items()]:

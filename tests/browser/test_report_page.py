@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from page_watch import PATIENCE_S, complaints, drawn, hovered, opened, requests, says, until
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.wait import WebDriverWait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from selenium.webdriver import Chrome
-    from selenium.webdriver.remote.webelement import WebElement
-
-PATIENCE_S = 10
-
-
-def opened(browser: Chrome, page: Path, width: int = 1200, height: int = 900) -> None:
-    """Open a page afresh in a window of that size, in CSS pixels."""
-    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get("about:blank")
-    for kind in ("browser", "performance"):
-        log(browser, kind)
-    browser.get(page.as_uri())
-
-
-def until(browser: Chrome, holds: Callable[[], object]) -> None:
-    """Wait until something holds."""
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: holds())
-
-
-def drawn(browser: Chrome, selector: str) -> WebElement:
-    """Scroll to a figure and return it once it is drawn."""
-    place = browser.find_element(By.CSS_SELECTOR, selector)
-    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", place)
-    until(browser, lambda: place.find_elements(By.CSS_SELECTOR, "svg.main-svg"))
-    return place
-
-
-def log(browser: Any, kind: str) -> list[dict[str, Any]]:  # noqa: ANN401 - Selenium gives it no types
-    """What came into a log since it was last read."""
-    return list(browser.get_log(kind))
-
-
-def complaints(browser: Chrome) -> list[str]:
-    return [entry["message"] for entry in log(browser, "browser") if entry["level"] in {"SEVERE", "WARNING"}]
-
-
-def requests(browser: Chrome) -> list[str]:
-    """Addresses that the browser asked for since the page was opened."""
-    events = [json.loads(entry["message"])["message"] for entry in log(browser, "performance")]
-    return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
 
 
 def test_it_opens_with_the_verdict_and_the_culprits(browser: Chrome, pages: dict[str, Path]) -> None:
@@ -102,16 +59,6 @@ def test_the_map_of_pairs_shows_the_slow_node(browser: Chrome, pages: dict[str, 
     assert "gpu7" in shown
     assert "121 GB/s, FAIL" in shown
     assert browser.find_element(By.CSS_SELECTOR, "#culprits strong").text == "gpu7"
-
-
-def hovered(place: WebElement) -> str:
-    """What the figure says of the point under the pointer."""
-    return " ".join(item.text for item in place.find_elements(By.CSS_SELECTOR, ".hoverlayer text"))
-
-
-def says(place: WebElement, words: str) -> bool:
-    """Whether the figure says that of the point under the pointer."""
-    return words in hovered(place)
 
 
 def column(browser: Chrome, name: str) -> list[str]:

@@ -103,6 +103,37 @@ def test_faults_are_real_and_heal(sandbox: Cluster, faults: Callable[..., None])
     assert sandbox.exec("login", "hostname").stdout.strip() == "login"
 
 
+def test_all_nodes_share_a_tree_that_is_called_what_it_is(sandbox: Cluster) -> None:
+    status = sandbox.busbar("sandbox", "status", "--name", sandbox.name, "--format", "json")
+    source = sandbox.state / "storage" / "shared"
+    assert json.loads(status.stdout)["storage"] == {"backend": "bind", "mount": "/shared", "source": str(source)}
+    said = sandbox.busbar("sandbox", "status", "--name", sandbox.name).stdout
+    assert "storage: bind, no NFS: /shared of every node is " in said
+    sandbox.exec("login", "echo from login >/shared/probe", user="admin")
+    try:
+        for node in ("ctl", *sandbox.compute):
+            assert sandbox.exec(node, "cat /shared/probe").stdout == "from login\n"
+    finally:
+        sandbox.exec("login", "rm /shared/probe")
+
+
+def test_what_is_mounted_below_a_sandbox_is_never_emptied(sandbox: Cluster, second: str) -> None:
+    sandbox.busbar("sandbox", "up", "--name", second, "--compute", "1")
+    there = sandbox_path(second) / "storage" / "shared" / "data"
+    there.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(there)], check=True)
+    try:
+        (there / "precious").touch()
+        refused = sandbox.busbar("sandbox", "down", "--name", second)
+        assert (there / "precious").exists()
+    finally:
+        subprocess.run(["umount", str(there)], check=True)
+    assert refused.returncode == 2
+    assert f"{there}: something is mounted there" in refused.stderr
+    assert sandbox.busbar("sandbox", "down", "--name", second).returncode == 0
+    assert traces(second) == []
+
+
 def test_a_sandbox_is_not_shrunk_under_its_users(sandbox: Cluster) -> None:
     refused = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", "1")
     assert refused.returncode == 2

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from busbar.errors import UsageError
 from busbar.sandbox import host, image, inventory
 from busbar.sandbox.recording import gpu_recording
-from busbar.sandbox.state import LABEL, Sandbox, sandbox_path
+from busbar.sandbox.state import LABEL, SHARED, Sandbox, sandbox_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,6 +44,7 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     ensure_network(sandbox)
     sandbox.save()
     public_key = ensure_key(sandbox)
+    ensure_shared(sandbox)
     present = containers(sandbox.name)
     missing = [node for node in sandbox.nodes if sandbox.container(node) not in present]
     in_parallel(lambda node: create(sandbox, node, public_key), missing)
@@ -61,8 +62,9 @@ def down(name: str, *, purge: bool = False) -> bool:
         whether there was anything to remove.
 
     Raises:
-        UsageError: podman could not remove something.
+        UsageError: podman could not remove something, or something else is mounted below the state folder.
     """
+    refuse_mounts(sandbox_path(name))
     found = [*containers(name), *leftover_storage(name)]
     remove(found)
     network = f"busbar-{name}"
@@ -79,6 +81,25 @@ def down(name: str, *, purge: bool = False) -> bool:
         for identity in sorted(set(listed.stdout.split())):
             host.podman("rmi", "--force", identity)
     return bool(found) or has_network or had_state
+
+
+def refuse_mounts(folder: Path, table: str | None = None) -> None:
+    """Stop before a removal of this folder would empty what somebody has mounted below it.
+
+    Args:
+        folder: what is going to be removed.
+        table: text of /proc/self/mountinfo; the present one by default.
+
+    Raises:
+        UsageError: names the mounts.
+    """
+    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8") if table is None else table
+    fields = [line.split() for line in text.splitlines()]
+    points = [Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), item[4])) for item in fields]
+    found = [str(point) for point in points if point.is_relative_to(folder.resolve())]
+    if found:
+        msg = f"{', '.join(found)}: something is mounted there and would be emptied; unmount it first"
+        raise UsageError(msg)
 
 
 def containers(name: str) -> dict[str, str]:
@@ -175,6 +196,15 @@ def ensure_key(sandbox: Sandbox) -> str:
     return key.with_name("id_ed25519.pub").read_text(encoding="utf-8").strip()
 
 
+def ensure_shared(sandbox: Sandbox) -> None:
+    """Make the folder that all nodes share, writable for their users and closed to those of this machine."""
+    if not sandbox.storage or sandbox.shared.exists():
+        return
+    sandbox.shared.parent.mkdir(mode=0o700, exist_ok=True)
+    sandbox.shared.mkdir()
+    sandbox.shared.chmod(0o1777)
+
+
 def create(sandbox: Sandbox, node: str, public_key: str) -> None:
     """Make one node's container, with its simulated GPUs where it is a compute node."""
     container = sandbox.container(node)
@@ -194,6 +224,7 @@ def create(sandbox: Sandbox, node: str, public_key: str) -> None:
         "--stop-signal=SIGRTMIN+3",
         f"--env=ADMIN={image.ADMIN}",
         f"--env=ADMIN_KEY={public_key}",
+        *([f"--volume={sandbox.shared}:{SHARED}"] if sandbox.storage else []),
         *host.ulimits(),
         image.image_name(sandbox.distribution),
         "/bin/sh",

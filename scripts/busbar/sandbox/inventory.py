@@ -72,6 +72,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         ],
         "slurm_partitions": [{"name": "batch", "default": True}],
         "nccl_validation_backend": "mpi",
+        # Its nodes have no kernel of their own that could serve or mount NFS.
+        **({"storage_backend": sandbox.storage} if sandbox.storage else {}),
     }
 
 

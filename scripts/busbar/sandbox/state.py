@@ -18,9 +18,20 @@ from busbar.paths import checkout
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["DISTRIBUTIONS", "LABEL", "Sandbox", "default_name", "inventory_of", "load", "locked", "sandbox_path"]
+__all__ = [
+    "DISTRIBUTIONS",
+    "LABEL",
+    "SHARED",
+    "Sandbox",
+    "default_name",
+    "inventory_of",
+    "load",
+    "locked",
+    "sandbox_path",
+]
 
 LABEL = "io.busbar.sandbox"
+SHARED = "/shared"
 DISTRIBUTIONS = {"debian12": "bookworm", "debian13": "trixie"}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 FIRST_COMPUTE_ADDRESS = 20
@@ -36,6 +47,8 @@ class Sandbox:
         distribution: key of DISTRIBUTIONS.
         compute: number of compute nodes.
         gpus: simulated GPUs per compute node.
+        storage: how the nodes share a tree: ``bind`` mounts a folder of this machine on all of them; empty in a sandbox
+            that was made before there was one.
         subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
         faults: what `busbar sandbox fault` did and `heal` must undo, in order.
     """
@@ -44,6 +57,7 @@ class Sandbox:
     distribution: str = "debian13"
     compute: int = 2
     gpus: int = 2
+    storage: str = "bind"
     subnet: str = ""
     faults: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
@@ -51,6 +65,11 @@ class Sandbox:
     def path(self) -> Path:
         """The sandbox's state folder."""
         return sandbox_path(self.name)
+
+    @property
+    def shared(self) -> Path:
+        """The folder of this machine that every node sees as SHARED; its parent keeps other users of it out."""
+        return self.path / "storage" / "shared"
 
     @property
     def network(self) -> str:
@@ -130,7 +149,8 @@ def load(name: str | None = None) -> Sandbox:
     name = name or default_name()
     path = sandbox_path(name) / "sandbox.json"
     try:
-        return Sandbox(**json.loads(path.read_text(encoding="utf-8")))
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return Sandbox(**{"storage": "", **known})
     except FileNotFoundError:
         msg = f"no sandbox {name!r} here; make it with: busbar sandbox up --name {name}"
         raise UsageError(msg) from None

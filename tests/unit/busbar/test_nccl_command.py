@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from busbar.errors import UsageError
 from busbar.nccl_command import register
+from matrix_samples import nvbandwidth_json, nvbandwidth_text, p2p_text
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "nccl"
 SEED = Path(__file__).parents[4] / "shared/seeds/001_df0eff65af7a84aa.txt"
@@ -56,8 +57,38 @@ def test_judge(  # noqa: PLR0913, PLR0917 - a table
 
 
 @pytest.mark.parametrize(
+    ("text", "options", "code", "words"),
+    [
+        (p2p_text(), ["--hardware", "c4140_v100"], 0, "PASS: 4 GPUs, all pairs at 40 GB/s"),
+        (p2p_text(changes={("uni", 1, 3): 16.1}), ["--hardware", "c4140_v100"], 1, "16.10*"),
+        (p2p_text(changes={("uni", 1, 3): 16.1}), [], 1, "FAIL: matrix.txt: GPU 1 and GPU 3: 16.1 GB/s"),
+        (p2p_text(), [], 3, "no hardware profile: no floor"),
+        (p2p_text(), ["--floor", "40"], 0, "floor from: given by the operator"),
+        (p2p_text(), ["--floor", "49"], 1, "the floor is 49"),
+        (p2p_text(), ["--hardware", "abacus"], 3, "'abacus' is not in the catalogue"),
+        (nvbandwidth_text(), ["--hardware", "dgx_h100"], 0, "device_to_device_memcpy_read_ce, GB/s"),
+        (nvbandwidth_json(), ["--hardware", "dgx_h100"], 0, "   all     55.20"),
+        ("", ["--hardware", "dgx_h100"], 3, "there is no output of p2pBandwidthLatencyTest"),
+    ],
+)
+def test_matrix(  # noqa: PLR0913, PLR0917 - a table
+    text: str, options: list[str], code: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "matrix.txt"
+    path.write_text(text, encoding="utf-8")
+    assert run("matrix", str(path), *options) == code
+    assert words in capsys.readouterr().out
+    assert run("matrix", str(path), "--format", "json", *options) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}[found["verdict"]] == code
+
+
+@pytest.mark.parametrize(
     "args",
     [
+        ["matrix", "/no/such/file"],
+        ["matrix", "/"],
+        ["matrix", WHOLE, "--floor", "much"],
         ["parse", "/no/such/file"],
         ["parse", "/"],
         ["judge", "/no/such/file", "--hardware", "dgx_h100", "--nodes", "2"],

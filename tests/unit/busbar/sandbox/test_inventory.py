@@ -42,3 +42,9 @@ def test_ansible_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_profile_follows_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, Any] | None) -> None:
     variables = site_variables(Sandbox("demo", gpus=gpus, subnet="10.209.7"), "key")
     assert variables["hardware_profiles_extra"]["sandbox_gpu"]["gpu"] == gpu
+
+
+@pytest.mark.parametrize(("storage", "declared"), [("bind", "bind"), ("", None)])
+def test_the_shared_tree_is_declared_as_what_it_is(storage: str, declared: str | None) -> None:
+    variables = site_variables(Sandbox("demo", storage=storage, subnet="10.209.7"), "key")
+    assert variables.get("storage_backend") == declared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -50,6 +51,15 @@ def test_state_survives() -> None:
     sandbox.save()
     assert load("demo") == sandbox
     assert inventory_of("demo") == sandbox.path / "inventory"
+
+
+def test_a_sandbox_from_before_the_shared_tree_has_none() -> None:
+    sandbox = Sandbox("demo")
+    sandbox.save()
+    path = sandbox.path / "sandbox.json"
+    old = {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key != "storage"}
+    path.write_text(json.dumps(old), encoding="utf-8")
+    assert (sandbox.storage, load("demo").storage) == ("bind", "")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "demo", "colour": 3}'])

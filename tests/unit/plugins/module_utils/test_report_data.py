@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report_data import counts, culprits, curves, normalised
+from check_samples import checked
 from report_samples import nccl_text, of_pairs, small, validation
 
 ROOT = Path(__file__).parents[4]
@@ -35,6 +36,7 @@ CASES = {
             }
         ]
     ),
+    "checks": checked(),
     "unknown hardware": validation([{"name": "c", "stage": "cluster", "nodes": ["a"], "peak": 9.0}], hardware="none"),
 }
 

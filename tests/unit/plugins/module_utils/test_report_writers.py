@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report_figures impo
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.report_junit import junit
 from ansible_collections.busbar.cluster.plugins.module_utils.report_metrics import metrics
+from check_samples import checked
 from junitparser import Error, Failure, JUnitXml
 from plotly.graph_objects import Figure
 from prometheus_client.parser import text_string_to_metric_families
@@ -35,6 +36,7 @@ STRANGE = validation([{"name": f'a"\\\n{EVIL}', "stage": "node", "nodes": ["gpu1
         (STRANGE, 1, 0, 0),
         (NO_ANSWER, 1, 0, 1),
         (LEFT_OUT, 6, 0, 1),
+        (checked(), 17, 2, 0),
     ],
 )
 def test_junit(report: dict[str, Any], tests: int, failures: int, errors: int) -> None:
@@ -72,6 +74,16 @@ def test_metrics() -> None:
     speed = {labels["test"]: value for labels, value in found["busbar_test_busbw_bytes_per_second"]}
     assert speed["node-gpu3"] == pytest.approx(237e9)
     assert {labels["nodes"] for labels, _ in found["busbar_test_verdict"]} >= {"gpu3", "gpu[1-4]"}
+
+
+def test_checks_have_metrics_of_their_own_and_are_none_of_the_all_reduce() -> None:
+    found = samples(checked())
+    verdicts = {(labels["node"], labels["check"]): value for labels, value in found["busbar_check_verdict"]}
+    assert len(verdicts) == 12
+    assert {who for who, value in verdicts.items() if value} == {("gpu2", "p2p"), ("gpu3", "dcgm_diag")}
+    slowest = found["busbar_check_slowest_pair_bytes_per_second"]
+    assert {(labels["node"], labels["check"]): value for labels, value in slowest}["gpu2", "p2p"] == 126e9
+    assert {labels["collective"] for labels, _ in found["busbar_node_verdict"]} == {"all_reduce"}
 
 
 @pytest.mark.parametrize("report", [NO_ANSWER, LEFT_OUT, INCONCLUSIVE, STRANGE, of_pairs(4)])

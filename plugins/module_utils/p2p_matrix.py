@@ -1,0 +1,222 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Judges the bandwidth matrices of a node, cell by cell: against its hardware profile and against their neighbours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations
+from statistics import median
+from typing import Any
+
+from .judge import FAIL, INCONCLUSIVE, PASS
+from .matrix_cells import Odd, odd_cells
+
+__all__ = ["judge_matrices", "pair_floor"]
+
+# Of the line rate of a GPU's NVLinks a copy by its engine reaches 0.82 (H100, 371 of 450 GB/s: Azure's health checks
+# for ND96isr_H100_v5, which ask for 335), 0.86 (H800, 172 of 200) and 0.92 (A100, 276 of 300).
+_NVLINK_SHARE = 0.7
+# Copies through the host's memory reach 5.7 GB/s over PCIe 3 x16 (2 x RTX 2080 Ti) and 10.9 (4 x V100, Dell's guide of
+# 2019); slots of four lanes have a quarter of the rate.
+_PCIE_GBS = 15.75
+_PCIE_SHARE = 0.2
+_ODD_LATENCY = 3.0
+_MOST_FINDINGS = 12
+_MOST_NAMED = 3
+_TWO = 2
+
+
+def pair_floor(profile: dict[str, Any] | None, asked: float = 0.0) -> tuple[float | None, str | None]:
+    """Return what each pair of GPUs has to reach with direct access, GB/s one way, and where that comes from.
+
+    Args:
+        profile: of the hardware; its p2p (floor_gbs and source) counts, else a share of the computed line rate.
+        asked: what the operator asks for instead; 0 for nothing.
+    """
+    if asked > 0:
+        return asked, "given by the operator"
+    if profile is None or not profile.get("gpu"):
+        return None, None
+    if profile.get("p2p"):
+        return float(profile["p2p"]["floor_gbs"]), str(profile["p2p"]["source"])
+    line = float(profile["gpu"].get("nvlink_gbs") or 0)
+    if line > 0:
+        return line * _NVLINK_SHARE, f"{_NVLINK_SHARE} of the line rate of the GPU's NVLinks, {line:g} GB/s"
+    return _PCIE_GBS * _PCIE_SHARE, f"{_PCIE_SHARE} of the line rate of PCIe 3 x16, {_PCIE_GBS} GB/s"
+
+
+def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return verdict, reason and findings about the matrices of a node, and what the report shows of them.
+
+    Args:
+        data: as matrix_text.blank describes it.
+        about: node (its name), hardware, profile (None when it is not known) and options (p2p_floor_gbs).
+
+    Returns:
+        verdict, reason, findings, floor (GB/s) and source; program, version, devices; pairs (the GPUs that are named,
+        two of each pair, one where a GPU is slow by itself); lowest_gbs (of the pairs that the floor is about); and
+        matrices, each with odd (row and column of its slow cells).
+    """
+    profile = about["profile"]
+    floor, source = pair_floor(profile, float((about["options"] or {}).get("p2p_floor_gbs") or 0))
+    found = [(matrix, _odd(matrix, data, floor, profile)) for matrix in data["matrices"]]
+    slow = [(matrix, odd) for matrix, cells in found for odd in cells]
+    verdict, reason = _verdict(data, about, slow, floor)
+    lowest = _lowest(data)
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "findings": _findings(data, slow, told=verdict == FAIL),
+        "floor": floor,
+        "source": source,
+        "program": data["program"],
+        "version": data["version"],
+        "devices": data["devices"],
+        "pairs": _named(slow) if verdict == FAIL else [],
+        "lowest_gbs": lowest[0] if lowest else None,
+        "matrices": [
+            {key: matrix[key] for key in ("title", "unit", "what", "p2p", "rows", "columns", "values")}
+            | {"odd": [[odd.row, odd.column] for odd in cells]}
+            for matrix, cells in found
+        ],
+    }
+
+
+def _odd(
+    matrix: dict[str, Any], data: dict[str, Any], floor: float | None, profile: dict[str, Any] | None
+) -> list[Odd]:
+    if matrix["unit"] != "GB/s" or matrix["what"] == "latency":
+        return []
+    nvlink = bool(((profile or {}).get("gpu") or {}).get("nvlink_gbs"))
+    if not matrix["p2p"]:
+        return odd_cells(matrix, {}, {}, nvlink=False)
+    gpus, line = range(len(matrix["columns"])), float(((profile or {}).get("gpu") or {}).get("nvlink_gbs") or 0)
+    floors = {f"{one}-{two}": floor or 0.0 for one, two in combinations(gpus, 2)}
+    for pair, own in _by_links(data["links"], line if (profile or {}).get("p2p") else 0.0).items():
+        floors[pair] = max(floors.get(pair, 0.0), own)
+    return odd_cells(matrix, data["links"], floors, nvlink=nvlink)
+
+
+def _by_links(links: dict[str, str], line: float) -> dict[str, float]:
+    """Return what each pair of a mesh of NVLinks must reach, GB/s: the share of the line rate of its own links.
+
+    A profile that has p2p of its own is such a mesh, where a GPU's links lead to different GPUs.
+    """
+    count = {pair: int(label[2:]) for pair, label in links.items() if label.startswith("NV") and label[2:].isdecimal()}
+    whole: Counter[str] = Counter()
+    for pair, number in count.items():
+        for gpu in pair.split("-"):
+            whole[gpu] += number
+    most = max(whole.values(), default=0)
+    return {pair: _NVLINK_SHARE * line * number / most for pair, number in count.items()} if most else {}
+
+
+def _verdict(
+    data: dict[str, Any], about: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], floor: float | None
+) -> tuple[str, str]:
+    """Return verdict and reason: is the data right, is all of it there, is each pair fast enough."""
+    node, gpus = about["node"], _gpus(data)
+    if data["wrong"]:
+        return FAIL, f"{node}: copies arrive with other data than was sent: {data['wrong'][0]}"
+    missing = _missing(data, about)
+    if missing:
+        return INCONCLUSIVE, missing
+    if slow:
+        return FAIL, f"{node}: {_slow_words(slow)}"
+    if floor is None:
+        name = about["hardware"]
+        return INCONCLUSIVE, f"unknown hardware {name!r}: no floor" if name else "no hardware profile: no floor"
+    value, pair, title = _lowest(data) or (0.0, (0, 0), "")
+    slowest = f"slowest GPU {pair[0]} and GPU {pair[1]}: {value:.4g} GB/s ({title})"
+    return PASS, f"{gpus} GPUs, all pairs at {floor:.4g} GB/s or more and like their neighbours; {slowest}"
+
+
+def _missing(data: dict[str, Any], about: dict[str, Any]) -> str:
+    """Return what lacks for a judgement; nothing when all is there."""
+    gpus = _gpus(data)
+    wanted = int(((about["profile"] or {}).get("gpu") or {}).get("count") or 0)
+    if data["errors"]:
+        return f"{about['node']}: {data['errors'][0]}"
+    if wanted and gpus != wanted:
+        return f"{about['node']}: {gpus} GPU(s) took part and not {wanted}"
+    return f"{about['node']}: no pair of GPUs was measured" if _lowest(data) is None else ""
+
+
+def _gpus(data: dict[str, Any]) -> int:
+    return max((len(matrix["columns"]) for matrix in data["matrices"]), default=0)
+
+
+def _lowest(data: dict[str, Any]) -> tuple[float, tuple[int, int], str] | None:
+    cells = [
+        (value, (min(row, column), max(row, column)), matrix["title"])
+        for matrix in data["matrices"]
+        if matrix["p2p"]
+        for row, line in enumerate(matrix["values"])
+        for column, value in enumerate(line)
+        if value is not None and row != column
+    ]
+    return min(cells, default=None)
+
+
+def _named(slow: list[tuple[dict[str, Any], Odd]]) -> list[list[int]]:
+    """Return the GPUs of the slow cells, worst first."""
+    share: dict[tuple[int, ...], float] = {}
+    for matrix, odd in slow:
+        alone = matrix["what"] == "each" or odd.row == odd.column
+        gpus = (odd.column,) if alone else (min(odd.row, odd.column), max(odd.row, odd.column))
+        share[gpus] = min(share.get(gpus, 1.0), odd.value / odd.usual)
+    return [list(gpus) for gpus in sorted(share, key=lambda gpus: (share[gpus], gpus))]
+
+
+def _who(gpus: list[int]) -> str:
+    return " and ".join(f"GPU {gpu}" for gpu in gpus)
+
+
+def _slow_words(slow: list[tuple[dict[str, Any], Odd]]) -> str:
+    """Return the worst cell in words, and which other GPUs are slow."""
+    named = _named(slow)
+    matrix, odd = min(slow, key=lambda item: item[1].value / item[1].usual)
+    what = f"{odd.value:.4g} GB/s, where {odd.why} is {odd.usual:.4g} ({_place(matrix, odd)})"
+    shared = set(named[0]).intersection(*named)
+    if len(named) > _TWO and len(shared) == 1:
+        return f"GPU {shared.pop()} is slow with {len(named)} others, {_who(named[0])}: {what}"
+    more = [_who(gpus) for gpus in named[1 : _MOST_NAMED + 1]]
+    rest = f", {len(named) - 1 - len(more)} more" if len(named) > _MOST_NAMED + 1 else ""
+    return f"{_who(named[0])}: {what}{'; also ' + ', '.join(more) + rest if more else ''}"
+
+
+def _place(matrix: dict[str, Any], odd: Odd) -> str:
+    if matrix["what"] == "each":
+        return f"{matrix['title']}, column {odd.column}"
+    return f"{matrix['title']}, row {odd.row}, column {odd.column}"
+
+
+def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, told: bool) -> list[str]:
+    """Return the slow cells, less the worst when the reason has told of it, slow answers, and what the output says."""
+    found = [
+        f"{_place(matrix, odd)}: {odd.value:.4g} GB/s, {odd.why} is {odd.usual:.4g}"
+        for matrix, odd in sorted(slow, key=lambda item: item[1].value / item[1].usual)
+    ][1 if told else 0 :]
+    for matrix in data["matrices"]:
+        if matrix["what"] == "latency":
+            found += _late(matrix)
+    found += data["notes"]
+    found += data["errors"][1:]
+    return found[:_MOST_FINDINGS] + ([f"and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else [])
+
+
+def _late(matrix: dict[str, Any]) -> list[str]:
+    """Return the pairs that take much longer to answer than the others; the samples call these figures unstable."""
+    cells = [
+        (row, column, value)
+        for row, line in enumerate(matrix["values"])
+        for column, value in enumerate(line)
+        if value is not None and row != column
+    ]
+    usual = median(value for _row, _column, value in cells) if cells else 0.0
+    return [
+        f"{matrix['title']}, row {row}, column {column}: {value:.4g} {matrix['unit']}, the median is {usual:.4g}"
+        for row, column, value in cells
+        if value > _ODD_LATENCY * usual
+    ]

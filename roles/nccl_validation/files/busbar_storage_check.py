@@ -1,0 +1,288 @@
+#!/usr/bin/python3 -B
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""One node's part in a check of a shared tree; prints one JSON object per observation.
+
+Run on every node at once, one phase after the other; the end of a phase is what the next one waits for:
+srun --ntasks-per-node=1 busbar_storage_check --path /shared --token TOKEN --phase write
+A node looks at a bounded number of others, so the work per node is the same in a cluster of any size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import os
+import pwd
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from busbar_storage_rank import DATA, LONGEST_ERROR, NODE_BYTES, POLL_S, SWAP, WORD, mount_of, words
+from busbar_storage_speed import Speed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SWAPS = 20
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def size(text: str) -> int:
+    """Return a number of bytes written as 8, 64K, 16M or 1G."""
+    number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
+    if unit not in UNITS or not number.isdigit():
+        message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
+        raise argparse.ArgumentTypeError(message)
+    return int(number) * UNITS[unit]
+
+
+def options() -> argparse.Namespace:
+    """Return the options."""
+    arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arg.add_argument("--path", type=Path, required=True, help="a folder that all nodes share")
+    arg.add_argument("--token", required=True, help="letters and digits that no other run has, and none can guess")
+    arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
+    arg.add_argument("--user", default="", help="become this user first")
+    arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
+    arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
+    arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
+    chosen = arg.parse_args()
+    if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
+        arg.error("--token: 8 to 64 letters and digits")
+    return chosen
+
+
+def become(user: str) -> None:
+    """Give up root for a user."""
+    account = pwd.getpwnam(user)
+    os.initgroups(user, account.pw_gid)
+    os.setgid(account.pw_gid)
+    os.setuid(account.pw_uid)
+
+
+def partners(rank: int, ranks: int) -> list[int]:
+    """Return whom a rank looks at: its next neighbours and two far ones, so that a few bad nodes split no ring."""
+    found = [(rank + step) % ranks for step in (1, 2, ranks // 3, ranks // 2)]
+    return [other for other in dict.fromkeys(found) if other != rank]
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file in place and let it reach the server."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class Check(Speed):
+    """Looks whether a tree is shared, and what of it can be relied on."""
+
+    def write(self) -> None:
+        """Make the files that the others are going to look at."""
+        self.say("mount", **mount_of(self.chosen.path))
+        error = "no room"
+        try:
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            if self.room(self.ranks * NODE_BYTES):
+                self.claim_tree()
+                write_whole(self.file("data"), self.content(self.rank, 1, DATA))
+                write_whole(self.file("swap"), self.content(self.rank, 0, SWAP))
+                for name in ("lock", "turn", "answer"):
+                    write_whole(self.file(name), b" " * WORD)
+                error = ""
+        except OSError as exc:
+            error = f"{exc.filename or self.folder}: {words(exc)}"[:LONGEST_ERROR]
+        self.say("write", ok=not error, error=error)
+        if not error:
+            self.own_back()
+
+    def own_back(self) -> None:
+        """Read the own file back, past the node's own cache where the kernel lets it go."""
+        with contextlib.suppress(OSError), self.file("data").open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        result, _version = self.look("data", self.rank, DATA)
+        self.say("back", result=result)
+
+    def claim_tree(self) -> None:
+        """Give the tree a name; of all nodes that see the same tree only one can, the first."""
+        with contextlib.suppress(FileExistsError):
+            handle = os.open(self.folder / "tree", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(handle, f"{self.rank}".encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def read(self) -> None:
+        """Look whose tree this is and at the others' files."""
+        try:
+            tree = (self.folder / "tree").read_text(encoding="ascii")[:9]
+        except (OSError, ValueError) as exc:
+            tree = ""
+            self.say("problem", phase="read", error=words(exc))
+        self.say("tree", tree=int(tree) if tree.isdigit() else None)
+        self.see(1)
+
+    def see(self, version: int) -> None:
+        """Look at the others' files, which must be of this version; an older one is stale."""
+        for other in partners(self.rank, self.ranks):
+            self.see_one("data", other, version, DATA)
+
+    def see_one(self, name: str, other: int, version: int, size: int) -> None:
+        """Look at a file of another rank."""
+        result, found = self.look(name, other, size)
+        if result == "ok" and found != version:
+            result = "stale"
+        self.say("see", file=name, peer=other, version=version, result=result, found=found)
+
+    def rename(self) -> None:
+        """Replace the own file again and again while looking at a neighbour's, which must always be whole."""
+        counts = {"reads": 0, "missing": 0, "wrong": 0, "back": 0, "other": 0}
+        seen, began, version = -1, time.monotonic(), 0
+        other = (self.rank - 1) % self.ranks
+        while version < SWAPS or (self.ranks > 1 and seen < SWAPS and time.monotonic() - began < self.chosen.patience):
+            if version < SWAPS:
+                version += 1
+                fresh = self.file("swap.new")
+                write_whole(fresh, self.content(self.rank, version, SWAP))
+                fresh.replace(self.file("swap"))
+            seen = self.look_at_swap(other, seen, counts)
+            if seen < 0 and time.monotonic() - began > self.chosen.patience / 4:
+                break
+            time.sleep(POLL_S / 2)
+        if self.ranks > 1:
+            self.say("rename", peer=other, seen=seen, **counts)
+        write_whole(self.file("data"), self.content(self.rank, 2, DATA))
+
+    def look_at_swap(self, other: int, seen: int, counts: dict[str, int]) -> int:
+        """Count one look at a file that is being replaced; returns the last version seen."""
+        result, version = self.look("swap", other, SWAP)
+        # A file that was replaced between opening and reading may be gone on an NFS server: then one looks again.
+        if result == "handle" or self.ranks == 1:
+            return seen
+        counts["reads"] += 1
+        if result == "ok":
+            counts["back"] += version < seen
+            return max(seen, version)
+        counts[result if result in counts else "other"] += 1
+        return seen
+
+    def lock(self) -> None:
+        """Look at what was rewritten; then hold a lock that a neighbour must not get, and try the other one's."""
+        self.see(2)
+        other = (self.rank - 1) % self.ranks
+        if other == self.rank:
+            return
+        self.see_one("swap", other, SWAPS, SWAP)
+        with self.file("lock").open("r+b") as own:
+            try:
+                fcntl.lockf(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as exc:
+                self.say("lock", peer=other, result="error", error=words(exc))
+                return
+            self.tell("turn", self.rank, "held")
+            result, error = self.try_lock(other)
+            # Whatever came of the own attempt, the next node relies on this lock being held until it has tried.
+            self.await_word("answer", self.rank, "tried")
+            fcntl.lockf(own, fcntl.LOCK_UN)
+            self.tell("turn", self.rank, "released")
+        if result == "refused" and not self.get_lock(other):
+            result = "never"
+        self.say("lock", peer=other, result=result, error=error)
+
+    def try_lock(self, other: int) -> tuple[str, str]:
+        """Try to get the lock that another holds: refused is right, granted is wrong; returns that and an error."""
+        try:
+            with self.file("lock", other).open("r+b") as theirs:
+                if not self.await_word("turn", other, "held"):
+                    return "no-turn", ""
+                result = "refused" if not self.is_granted(theirs) else "granted"
+                self.tell("answer", other, "tried")
+                return result, ""
+        except OSError as exc:
+            return ("missing" if exc.errno == errno.ENOENT else "error"), words(exc)
+
+    def get_lock(self, other: int) -> bool:
+        """Return whether the lock can be had once the other one has released it."""
+        self.await_word("turn", other, "released")
+        until = time.monotonic() + self.chosen.patience
+        with self.file("lock", other).open("r+b") as theirs:
+            while time.monotonic() < until:
+                if self.is_granted(theirs):
+                    return True
+                time.sleep(POLL_S)
+        return False
+
+    @staticmethod
+    def is_granted(file: IO[bytes]) -> bool:
+        """Return whether a lock is granted at once; it is given back."""
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            if exc.errno in {errno.EAGAIN, errno.EACCES}:
+                return False
+            raise
+        fcntl.lockf(file, fcntl.LOCK_UN)
+        return True
+
+    def tell(self, name: str, rank: int, word: str) -> None:
+        """Write a word in place, so that a reader sees the old or the new one."""
+        with self.file(name, rank).open("r+b") as file:
+            file.write(word.ljust(WORD).encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def await_word(self, name: str, rank: int, word: str) -> bool:
+        """Return whether a word comes to stand in a file within the time that a neighbour may take."""
+        until = time.monotonic() + self.chosen.patience
+        while time.monotonic() < until:
+            # Opened anew each time: that is when an NFS client asks the server whether its copy is still right.
+            with contextlib.suppress(OSError):
+                if self.file(name, rank).read_bytes().strip() == word.encode():
+                    return True
+            time.sleep(POLL_S)
+        return False
+
+
+PHASES: dict[str, Callable[[Check], None]] = {
+    "write": Check.write,
+    "read": Check.read,
+    "rename": Check.rename,
+    "lock": Check.lock,
+    "speed-write": Check.speed_write,
+    "speed-read": Check.speed_read,
+    "clean": Check.clean,
+}
+
+
+def stop(number: int, _frame: object) -> None:
+    """Turn a signal into the ordinary end, which cleans up."""
+    sys.exit(128 + number)
+
+
+def main() -> int:
+    """Run one phase; whoever is stopped in the middle takes its files away."""
+    chosen = options()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+    rank = Check(chosen)
+    try:
+        if chosen.user:
+            become(chosen.user)
+        (Check.sweep if chosen.phase == "sweep" else PHASES[chosen.phase])(rank)
+    except SystemExit:
+        rank.clean()
+        raise
+    except (OSError, KeyError, ValueError) as exc:
+        rank.say("problem", phase=chosen.phase, error=words(exc))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

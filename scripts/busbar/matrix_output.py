@@ -1,0 +1,55 @@
+"""Bandwidth matrices of a file, judged and shown to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.nvbandwidth import PROGRAM, read_nvbandwidth
+from ansible_collections.busbar.cluster.plugins.module_utils.p2p_matrix import judge_matrices
+from ansible_collections.busbar.cluster.plugins.module_utils.p2p_text import read_p2p
+
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["judged_matrices", "print_matrices"]
+
+_MOST = 1 << 24
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+
+def judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, floor: float) -> dict[str, Any]:
+    """The verdict on a file that p2pBandwidthLatencyTest or nvbandwidth wrote, as p2p_matrix.judge_matrices gives it.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    try:
+        with path.open("rb") as raw:
+            data = raw.read(_MOST)
+    except OSError as exc:
+        message = f"cannot read {path}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    text = data.decode(_BOMS.get(data[:2], "utf-8-sig"), errors="replace")
+    read = read_nvbandwidth if PROGRAM in text else read_p2p
+    about = {"node": path.name, "hardware": hardware, "profile": profile, "options": {"p2p_floor_gbs": floor}}
+    return judge_matrices(read(text), about)
+
+
+def print_matrices(answer: dict[str, Any]) -> None:
+    """The verdict and the matrices; a star stands behind the cells that are too slow."""
+    print(f"{answer['verdict']}: {answer['reason']}")
+    for finding in answer["findings"]:
+        print(f"  {finding}")
+    if answer["source"]:
+        print(f"  floor from: {answer['source']}")
+    for matrix in answer["matrices"]:
+        print(f"\n{matrix['title']}, {matrix['unit']}")
+        print(" " * 6 + "".join(f"{label:>10} " for label in matrix["columns"]))
+        for row, (label, line) in enumerate(zip(matrix["rows"], matrix["values"], strict=True)):
+            cells = [
+                f"{'-' if value is None else format(value, '.2f'):>10}{'*' if [row, column] in matrix['odd'] else ' '}"
+                for column, value in enumerate(line)
+            ]
+            print(f"{label or 'all':>6}{''.join(cells)}")

@@ -1,0 +1,169 @@
+"""The program that every node runs, as processes of this machine: one per rank, one phase after the other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.storage_check import judge_storage
+from ansible_collections.busbar.cluster.plugins.module_utils.storage_found import Limits
+from ansible_collections.busbar.cluster.plugins.module_utils.storage_output import read_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROGRAM = Path(__file__).resolve().parents[3] / "roles" / "nccl_validation" / "files" / "busbar_storage_check.py"
+TOKEN = "0123456789abcdef"  # noqa: S105 - a name, no secret
+FLOORS: dict[str, float | None] = {"write": 1e6, "read": 1e6}
+PHASES = ("write", "read", "rename", "lock", "speed-write", "speed-read", "clean")
+FIO = """\
+#!/bin/sh
+for word in "$@"; do case $word in --filename=*) file=${word#*=} ;; --rw=*) way=${word#*=} ;; esac; done
+[ $way = read ] || head -c 2097152 /dev/zero >"$file"
+printf 'fio: a warning\\n{"jobs": [{"%s": {"bw_bytes": 123000000, "io_bytes": 2097152, "runtime": 17}}]}' "$way"
+"""
+
+
+@pytest.fixture
+def fio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fio that measures nothing, first in the path."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "fio").write_text(FIO, encoding="utf-8")
+    (folder / "fio").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "fio"
+
+
+def start(path: Path, phase: str, rank: int, ranks: int, *arguments: str) -> subprocess.Popen[str]:
+    slurm = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": str(ranks), "SLURMD_NODENAME": f"gpu{rank + 1}"}
+    command = [sys.executable, "-B", str(PROGRAM), "--path", str(path), "--token", TOKEN, "--phase", phase]
+    command += ["--patience", "4", *arguments]
+    return subprocess.Popen(command, env=os.environ | slurm, stdout=subprocess.PIPE, text=True)
+
+
+def phase_of(paths: list[Path], phase: str, *arguments: str) -> str:
+    """Run one phase on all ranks at once."""
+    children = [start(path, phase, rank, len(paths), *arguments) for rank, path in enumerate(paths)]
+    return "".join(child.communicate(timeout=120)[0] for child in children)
+
+
+def judged(text: str, ranks: int) -> tuple[str, str, list[str]]:
+    nodes = [f"gpu{number + 1}" for number in range(ranks)]
+    limits = Limits("/shared", dict.fromkeys(nodes, FLOORS))
+    answer = judge_storage(read_storage(text), nodes, limits)
+    return answer["verdict"], answer["reason"], [item["node"] for item in answer["blamed"]]
+
+
+@pytest.mark.usefixtures("fio")
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_one_tree_passes_and_is_left_empty(tmp_path: Path, ranks: int) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    text = "".join(phase_of([shared] * ranks, phase, "--size", "2097152") for phase in PHASES)
+    assert judged(text, ranks)[0] == "PASS", text
+    assert "slowest write 123 MB/s" in judged(text, ranks)[1]
+    assert max(len(line) for line in text.splitlines()) < 1000
+    assert list(shared.iterdir()) == []
+
+
+@pytest.mark.usefixtures("fio")
+def test_a_tree_of_its_own_is_found_and_emptied_too(tmp_path: Path) -> None:
+    shared, private = tmp_path / "shared", tmp_path / "private"
+    shared.mkdir()
+    private.mkdir()
+    text = "".join(phase_of([shared, private, shared], phase) for phase in PHASES)
+    verdict, reason, blamed = judged(text, 3)
+    assert (verdict, blamed) == ("FAIL", ["gpu2"]), text
+    assert "gpu2: sees another tree" in reason
+    assert (list(shared.iterdir()), list(private.iterdir())) == ([], [])
+
+
+def spoiled(shared: Path, name: str, make: Callable[[Path], object]) -> None:
+    make(next(shared.glob(f".busbar-storage-*/{name}")))
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda path: path.unlink(), "missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "wrong"),
+        (lambda path: path.write_bytes(b""), "wrong"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x"), "wrong"),
+    ],
+)
+def test_what_is_not_what_was_written_is_told(tmp_path: Path, make: Callable[[Path], object], word: str) -> None:
+    phase_of([tmp_path] * 2, "write")
+    spoiled(tmp_path, "data-1", make)
+    said = read_storage(phase_of([tmp_path] * 2, "read"))["nodes"]
+    assert [item["sees"][0]["result"] for item in said] == [word, "ok"]
+
+
+def test_an_old_version_is_stale(tmp_path: Path) -> None:
+    phase_of([tmp_path] * 2, "write")
+    old = next(tmp_path.glob(".busbar-storage-*/data-1")).read_bytes()
+    phase_of([tmp_path] * 2, "rename")
+    spoiled(tmp_path, "data-1", lambda path: path.write_bytes(old))
+    said = read_storage(phase_of([tmp_path] * 2, "lock"))["nodes"]
+    assert [item["sees"][0]["result"] for item in said] == ["stale", "ok"]
+
+
+def test_no_room_is_found_before_anything_is_written(tmp_path: Path) -> None:
+    phase_of([tmp_path] * 2, "write")
+    said = read_storage(phase_of([tmp_path] * 2, "speed-write", "--size", str(1 << 55)))["nodes"]
+    assert [item["speed"]["write"]["error"] for item in said] == ["no room", "no room"]
+    assert list(tmp_path.glob(".busbar-storage-*/fio-*")) == []
+
+
+def test_a_missing_tree_is_named(tmp_path: Path) -> None:
+    text = "".join(phase_of([tmp_path / "nowhere"] * 2, phase) for phase in PHASES)
+    verdict, reason, _blamed = judged(text, 2)
+    assert verdict == "FAIL"
+    assert "cannot write" in reason
+    assert "No such file or directory" in reason
+
+
+def test_without_fio_nothing_is_measured_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    phase_of([tmp_path], "write")
+    said = read_storage(phase_of([tmp_path], "speed-write"))["nodes"]
+    assert said[0]["speed"]["write"]["error"] == "fio is not installed"
+
+
+def test_a_rank_that_is_stopped_takes_its_files_and_fio_away(tmp_path: Path, fio: Path) -> None:
+    fio.write_text(f"#!/bin/sh\necho $$ >{tmp_path}/pid\nexec sleep 300\n", encoding="utf-8")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    phase_of([shared], "write")
+    child = start(shared, "speed-write", 0, 1)
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.05)
+    child.terminate()
+    assert child.wait(timeout=30) == 143
+    assert list(shared.iterdir()) == []
+    assert not Path("/proc", (tmp_path / "pid").read_text(encoding="ascii").strip()).exists()
+
+
+def test_sweep_removes_the_folder_of_this_run_alone(tmp_path: Path) -> None:
+    phase_of([tmp_path], "write")
+    (tmp_path / ".busbar-storage-another").mkdir()
+    (tmp_path / "precious").touch()
+    phase_of([tmp_path], "sweep")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".busbar-storage-another", "precious"]
+
+
+@pytest.mark.parametrize("token", ["", "short", "../../../../etc", "a" * 65])
+def test_a_token_that_could_name_another_folder_is_refused(tmp_path: Path, token: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-B", str(PROGRAM), "--path", str(tmp_path), "--token", token, "--phase", "sweep"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "--token" in done.stderr

@@ -340,6 +340,7 @@ def _fabric_findings(
         fabric = run.get("fabric") or {}
         if nics and asked.nodes > 1:
             _network_findings(answer, fabric, sum(int(nic["count"]) for nic in nics))
+            _rail_findings(answer, fabric.get("rails") or {})
         if fabric.get("nvls") is False and float(gpu.get("nvlink_gbs") or 0) >= 450:  # noqa: PLR2004 - Hopper
             _once(answer, "NVLS not in use: the fabric manager, the driver or NCCL_NVLS_ENABLE")
     if answer.measured_busbw and asked.nodes == 1 and profile is not None:
@@ -357,6 +358,18 @@ def _network_findings(answer: _Verdict, fabric: dict[str, Any], nics: int) -> No
     found = len(fabric.get("nics") or [])
     if found and found != nics:
         _once(answer, f"wrong number of NICs: NCCL uses {found} and the profile has {nics}")
+
+
+def _rail_findings(answer: _Verdict, rails: dict[str, dict[str, list[str]]]) -> None:
+    """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
+    for key, words in (("listed", "is not in use"), ("carried", "is idle")):
+        told = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
+        names = sorted({name for nics in told.values() for name in nics})
+        usual = [name for name in names if 2 * sum(name in nics for nics in told.values()) >= len(told)]
+        for host, nics in sorted(told.items()):
+            for name in usual:
+                if name not in nics and (key == "listed" or name in rails[host]["listed"]):
+                    _once(answer, f"rail {name} of node {host} {words}, unlike on other nodes")
 
 
 def _once(answer: _Verdict, finding: str) -> None:

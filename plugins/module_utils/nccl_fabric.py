@@ -10,16 +10,22 @@ from typing import Any
 __all__ = ["FabricNotes"]
 
 _NETWORK = re.compile(r"NCCL INFO Using network (\S.*?)\s*$")
+_HOST = re.compile(r"(?:^|\s)([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO")
 _NIC = re.compile(r"\[\d+\]([\w.-]+):\d+/(IB|RoCE|\w+)")
-_VIA = re.compile(r"\bvia (NET/[\w .-]+?)/\d+(?:\(\d+\))?(/GDRDMA)?(?:/|\s|\(|$)")
+_VIA = re.compile(r"\bvia (NET/[\w .-]+?)/(\d+)(?:\(\d+\))?(/GDRDMA)?(?:/|\s|\(|$)")
 _NVLS_CHANNELS = re.compile(r"(\d+) nvls channels")
 _NVLS_SUPPORT = re.compile(r"NVLS multicast support is (not )?available")
 _NVLS_USED = re.compile(r"Connected NVLS tree|NVLS Head|NVLS comm 0x")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled)")
 
 
+_MOST_WAYS = 16384
+_MOST_HOSTS = 4096
+_MOST_NICS = 64
+
+
 class FabricNotes:
-    """Gathers, in constant memory, the networks, NICs, GPUDirect RDMA and NVLS that a run used."""
+    """Gathers, in bounded memory, the networks, NICs, GPUDirect RDMA and NVLS that a run used."""
 
     def __init__(self) -> None:
         """Start with nothing known."""
@@ -28,6 +34,8 @@ class FabricNotes:
         self.gdrdma: bool | None = None
         self.nvls: bool | None = None
         self._ways: set[str] = set()
+        self._listed: dict[str, list[str]] = {}
+        self._carrying: dict[str, set[int]] = {}
 
     def feed(self, line: str) -> None:
         """Take one line of the library."""
@@ -42,27 +50,34 @@ class FabricNotes:
 
     def _net(self, line: str) -> None:
         if "NET/IB : Using" in line:
-            for name, _kind in _NIC.findall(line):
-                if name not in self.nics and len(self.nics) < 64:  # noqa: PLR2004 - a bound
-                    self.nics.append(name)
+            names = [name for name, _kind in _NIC.findall(line)][:_MOST_NICS]
+            self.nics += [name for name in names if name not in self.nics][: _MOST_NICS - len(self.nics)]
+            host = _HOST.search(line)
+            if host is not None and len(self._listed) < _MOST_HOSTS:
+                self._listed.setdefault(host[1], names)
         at = line.find("via NET/")
         if at >= 0:
-            self._via(line[max(0, at - 1) :])
+            self._via(line, line[max(0, at - 1) :])
         if "GPU Direct RDMA" in line:
             match = _GDR.search(line)
             if match is not None and match[1] == "Disabled":
                 self.gdrdma = False
 
-    def _via(self, way: str) -> None:
-        # A connection per line, but few ways: what was seen once says nothing new.
-        if way in self._ways:
+    def _via(self, line: str, way: str) -> None:
+        # A connection per line, but few ways of each host: what was seen once says nothing new.
+        seen = line[: line.find(":")] + way
+        if seen in self._ways:
             return
-        if len(self._ways) < 1024:  # noqa: PLR2004 - a bound
-            self._ways.add(way)
+        if len(self._ways) < _MOST_WAYS:
+            self._ways.add(seen)
         match = _VIA.search(way)
-        if match is not None:
-            direct = match[2] is not None
-            self.gdrdma = direct if self.gdrdma is None else self.gdrdma and direct
+        if match is None:
+            return
+        direct = match[3] is not None
+        self.gdrdma = direct if self.gdrdma is None else self.gdrdma and direct
+        host = _HOST.search(line)
+        if host is not None and match[1] == "NET/IB" and len(self._carrying) < _MOST_HOSTS:
+            self._carrying.setdefault(host[1], set()).add(int(match[2]) if len(match[2]) < 4 else 0)  # noqa: PLR2004
 
     def _nvls(self, line: str) -> None:
         match = _NVLS_CHANNELS.search(line)
@@ -75,5 +90,15 @@ class FabricNotes:
             self.nvls = True
 
     def result(self) -> dict[str, Any]:
-        """Return what is known; None and empty lists stand for what no line told."""
-        return {"networks": self.networks, "nics": self.nics, "gdrdma": self.gdrdma, "nvls": self.nvls}
+        """Return what is known; None and empty lists stand for what no line told.
+
+        ``rails`` holds for each host the NICs that NCCL ``listed`` there and those that ``carried`` data.
+        """
+        rails = {
+            host: {
+                "listed": names,
+                "carried": [name for place, name in enumerate(names) if place in self._carrying.get(host, ())],
+            }
+            for host, names in self._listed.items()
+        }
+        return {"networks": self.networks, "nics": self.nics, "gdrdma": self.gdrdma, "nvls": self.nvls, "rails": rails}

@@ -198,6 +198,7 @@ def judged_check(
         "stage": planned["stage"],
         "kind": planned["kind"],
         "collective": "",
+        "rail": "",
         "nodes": entry["nodes"],
         "partners": entry["partners"],
         "left_out": entry["left_out"],

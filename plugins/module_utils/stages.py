@@ -5,7 +5,8 @@
 Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
 wrong, crash or hang, the culprit search asks for tests until it knows who is to blame. It searches with the collective
 that failed. Not all connections carry a reduction; so when that names nobody, it searches once more with alltoall,
-which uses every connection among its nodes.
+which uses every connection among its nodes. Where rails are named, all nodes together are tested once more over each of
+them alone, and what is slow then is searched for on that rail.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ _BROKEN = frozenset({"crashed", "truncated", "error-only"})
 _EVERY_CONNECTION = "alltoall"
 _BLAMED = ("nodes", "links", "boundaries")
 
+# Nodes, collective and rail of a search.
+_Cause = tuple[list[str], str, str]
+
 
 def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now: float | None = None) -> dict[str, Any]:
     """Return the tests to run next; none when the validation is over.
@@ -62,7 +66,7 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         now: seconds since 1970; None asks what would come next if there were no bounds.
 
     Returns:
-        stage (storage, node, pair, cluster or search; empty when it is over), search (whether the culprit search asks),
+        stage (storage, node, pair, cluster, rail or search; empty when it is over), search (whether the search asks),
         tests (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the
         validation ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
 
@@ -97,6 +101,23 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
         _search(options, state, step)
     if not step["tests"] and "cluster" in options["stages"]:
         _cluster(options, state, step, nodes)
+    if not step["tests"] and options["rails"]:
+        _next_rail(options, state, step)
+
+
+def _next_rail(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
+    """Enter the test of all together over the next rail, of those nodes that nothing has been found against."""
+    whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
+    if whole is None or search_result(whole)["outcome"] != "ok":
+        return
+    out = {item["node"] for search in searches(options, state) for item in search["answer"]["nodes"]}
+    nodes = [node for node in member_nodes(whole) if node not in out]
+    done = {test["rail"] for test in state["tests"] if test["stage"] == "rail"}
+    rail = next((rail for rail in options["rails"] if rail not in done), None)
+    if rail is not None and len(nodes) >= _PAIR:
+        first = options["collectives"][:1]
+        step["tests"] = [planned_test(options, f"rail-{rail}", "rail", nodes, collectives=first, rail=rail)]
+        step["stage"] = "rail"
 
 
 def _each_alone(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
@@ -158,8 +179,9 @@ def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
     asking = next((search for search in searches(options, state) if not search["answer"]["done"]), None)
     if asking is None:
         return
-    collective = asking["collective"]
+    collective, rail = asking["collective"], asking["rail"]
     suffix = "" if collective == options["collectives"][0] else f"-{collective}"
+    suffix += f"-{rail}" if rail else ""
     used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
     number = state["search_rounds"] + 1
     for place, members in enumerate(asking["answer"]["tests"], start=1):
@@ -167,7 +189,7 @@ def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
         name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
         again = f"_again{used[name]}" if used[name] else ""
         stage = "pair" if kind == "pair" else "search"
-        step["tests"].append(planned_test(options, name + again, stage, members, collectives=[collective]))
+        step["tests"].append(planned_test(options, name + again, stage, members, collectives=[collective], rail=rail))
     step["stage"] = "pair" if any(test["stage"] == "pair" for test in step["tests"]) else "search"
     step["search"] = True
     step["wait"] = min(step["wait"], _SEARCH_WAIT_S)
@@ -188,13 +210,19 @@ def _bound(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any],
         step["tests"] = []
 
 
-def _located(options: dict[str, Any], state: dict[str, Any], nodes: list[str], collective: str) -> dict[str, Any]:
-    """Return what a search among some nodes with one collective says; its results are positions among all tests."""
+def _is_of(test: dict[str, Any], collective: str, rail: str) -> bool:
+    """Return whether a judged test measured a collective over a rail; over all of them when it is empty."""
+    return (test["collective"], test["rail"]) == (collective, rail)
+
+
+def _located(options: dict[str, Any], state: dict[str, Any], cause: _Cause) -> dict[str, Any]:
+    """Return what a search says; its results are positions among all tests."""
+    nodes, collective, rail = cause
     switch_of = {node: switch for switch, members in options["topology"].items() for node in node_list(members)}
     topology: dict[str, list[str]] = {}
     for node in nodes if switch_of else []:
         topology.setdefault(switch_of.get(node, ""), []).append(node)
-    places = [place for place, test in enumerate(state["tests"]) if test["collective"] == collective]
+    places = [place for place, test in enumerate(state["tests"]) if _is_of(test, collective, rail)]
     answer = locate(nodes, [search_result(state["tests"][place]) for place in places], topology)
     for kind in _BLAMED:
         for item in answer[kind]:
@@ -206,21 +234,16 @@ def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, A
     """Return the culprit searches that this validation made so far, in order; only the last may not be done.
 
     Returns:
-        collective, nodes (among which), explained (a later search names who is to blame for what it left open), and
-        answer (as locate gives it).
+        collective, rail (empty for all), nodes (among which), explained (a later search names who is to blame for what
+        it left open), and answer (as locate gives it).
     """
     found: list[dict[str, Any]] = []
     asked = str(options["search_collective"])
-    first = options["collectives"][0] if asked == "auto" else asked
-    causes = [(first, _gated(options, state), False)] if "pair" in options["stages"] else []
-    for test in state["tests"]:
-        if test["stage"] == "cluster" and _calls_for_search(test):
-            slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok"
-            causes.append((test["collective"] if asked == "auto" else asked, member_nodes(test), slow))
-    for collective, nodes, slow in causes:
-        _add_search(options, state, found, (collective, nodes))
-        if slow and asked == "auto" and found and not any(map(named, found)) and _can_widen(options, state, nodes):
-            _widen(options, state, found, nodes)
+    for cause, slow in _causes(options, state, asked):
+        _add_search(options, state, found, cause)
+        unnamed = found and not any(map(named, found))
+        if slow and asked == "auto" and unnamed and _can_widen(options, state, cause[0]):
+            _widen(options, state, found, cause[0])
         if any(not search["answer"]["done"] for search in found):
             break
     for place, search in enumerate(found):
@@ -228,17 +251,27 @@ def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, A
     return found
 
 
-def _add_search(
-    options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], asked: tuple[str, list[str]]
-) -> None:
+def _causes(options: dict[str, Any], state: dict[str, Any], asked: str) -> list[tuple[_Cause, bool]]:
+    """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
+    first = options["collectives"][0] if asked == "auto" else asked
+    causes = [((_gated(options, state), first, ""), False)] if "pair" in options["stages"] else []
+    for test in state["tests"]:
+        if test["stage"] in {"cluster", "rail"} and _calls_for_search(test):
+            collective = test["collective"] if asked == "auto" or test["rail"] else asked
+            slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok" and not test["rail"]
+            causes.append(((member_nodes(test), collective, test["rail"]), slow))
+    return causes
+
+
+def _add_search(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], cause: _Cause) -> None:
     """Add a search for a cause among those nodes that no earlier search has named."""
-    collective, nodes = asked
-    out = {item["node"] for search in found for item in search["answer"]["nodes"]}
+    nodes, collective, rail = cause
+    out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
     left = [node for node in nodes if node not in out]
-    known = any((search["collective"], search["nodes"]) == (collective, left) for search in found)
+    known = any((search["nodes"], search["collective"], search["rail"]) == (left, collective, rail) for search in found)
     if len(left) >= _PAIR and not known:
-        answer = _located(options, state, left, collective)
-        found.append({"collective": collective, "nodes": left, "explained": False, "answer": answer})
+        answer = _located(options, state, (left, collective, rail))
+        found.append({"collective": collective, "rail": rail, "nodes": left, "explained": False, "answer": answer})
 
 
 def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], nodes: list[str]) -> None:
@@ -249,7 +282,7 @@ def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str,
     before, count = found[-1]["answer"], len(found)
     if not before["done"] and not _fails_again(state, found[-1]):
         return
-    _add_search(options, state, found, (_EVERY_CONNECTION, nodes))
+    _add_search(options, state, found, (nodes, _EVERY_CONNECTION, ""))
     if len(found) > count and (named(found[-1]) or not found[-1]["answer"]["done"]):
         before.update(done=True, tests=[])
 
@@ -260,7 +293,9 @@ def _fails_again(state: dict[str, Any], search: dict[str, Any]) -> bool:
     failed = [
         test
         for test in state["tests"]
-        if test["collective"] == search["collective"] and test["verdict"] == FAIL and set(member_nodes(test)) == whole
+        if _is_of(test, search["collective"], search["rail"])
+        and test["verdict"] == FAIL
+        and set(member_nodes(test)) == whole
     ]
     return len(failed) > 1
 
@@ -383,6 +418,8 @@ def budget(options: dict[str, Any]) -> str:
     parts = [f"{stage}: {words[stage]}" for stage in words if stage in options["stages"]]
     if "cluster" in options["stages"] and "pair" not in options["stages"]:
         parts.append(f"only if that fails, the culprit search, at most {rounds}")
+    if options["rails"]:
+        parts.append(f"then all together over each of {len(options['rails'])} rail(s), {each}")
     total = int(options["total_limit"])
     end = f"; never more than {total} s in all" if total else ""
     return f"validation of {fold(nodes)}: {'; '.join(parts)}{end}"

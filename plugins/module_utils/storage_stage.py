@@ -113,6 +113,7 @@ def judged_storage(
         "stage": planned["stage"],
         "kind": planned["kind"],
         "collective": "",
+        "rail": "",
         "nodes": entry["nodes"],
         "partners": entry["partners"],
         "left_out": entry["left_out"],

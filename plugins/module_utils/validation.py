@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -23,6 +24,7 @@ __all__ = [
     "input_problems",
     "judged",
     "node_list",
+    "of_one_rail",
     "planned_test",
     "unknown_profiles",
 ]
@@ -44,6 +46,7 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "total_limit": (0, None),
     "drain_limit": (0, 100),
 }
+_RAIL = re.compile(r"[\w.-]+")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TAIL = 20
 _PAIR = 2
@@ -88,7 +91,7 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
             pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs,
             topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit, collectives,
-            search_collective, repeats, spread_limit (percent).
+            search_collective, repeats, spread_limit (percent), rails (names of NICs).
     """
     problems = _number_problems(options)
     if problems:
@@ -105,9 +108,21 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         if stage not in STAGES
     ]
     problems += collective_problems(options) or floor_problems(options)
+    problems += _rail_problems(options)
     if not problems:
         problems += _node_problems(options)
     return problems + _size_problems(options) + _topology_problems(options)
+
+
+def _rail_problems(options: dict[str, Any]) -> list[str]:
+    rails = options["rails"]
+    if not isinstance(rails, list) or not all(_RAIL.fullmatch(str(rail)) for rail in rails):
+        return ["nccl_validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
+    if len(set(rails)) < len(rails):
+        return ["nccl_validation_rails: names a rail twice"]
+    if rails and "cluster" not in options["stages"]:
+        return ["nccl_validation_rails: the stage cluster comes first: add it to nccl_validation_stages"]
+    return []
 
 
 def _number_problems(options: dict[str, Any]) -> list[str]:
@@ -215,8 +230,9 @@ def planned_test(  # noqa: PLR0913 - what a test is
     partners: int = 0,
     *,
     collectives: list[str] | None = None,
+    rail: str = "",
 ) -> dict[str, Any]:
-    """Return a test: name, stage, kind, ranks_per_node, collectives and job (for the module slurm_tests).
+    """Return a test: name, stage, kind, ranks_per_node, collectives, rail and job (for the module slurm_tests).
 
     Args:
         options: as for input_problems, and script (the batch script), output (path pattern), sbatch_arguments.
@@ -225,12 +241,14 @@ def planned_test(  # noqa: PLR0913 - what a test is
         nodes: the nodes to be tested.
         partners: how many others help.
         collectives: what its job measures, one after the other; by default all that are asked for.
+        rail: the one NIC of each node that it may use; all of them when it is empty.
     """
     others = candidates(options, nodes) if partners else []
     partners = min(partners, len(others))
     measured = collectives or list(options["collectives"])
     ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
     exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"
+    exported += f",BUSBAR_RAIL={rail}" if rail else ""
     arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,{exported}"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
@@ -245,7 +263,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
         "output": options["output"],
     }
     test = {"name": name, "stage": stage, "kind": "collective", "ranks_per_node": ranks}
-    return {**test, "collectives": measured, "job": job}
+    return {**test, "collectives": measured, "rail": rail, "job": job}
 
 
 def _profile(options: dict[str, Any], nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
@@ -266,6 +284,28 @@ def _profile(options: dict[str, Any], nodes: list[str], collective: str) -> tupl
         found.append((0.0 if floor is None else floor, name, profile))
     _floor, name, profile = min(found, key=lambda item: item[:2])
     return name, profile
+
+
+def _rail_share(options: dict[str, Any], profile: dict[str, Any] | None) -> float:
+    """Return what part of all NICs of a node one rail is: of those that the hardware has, or of those named if more."""
+    nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
+    return 1 / max(nics, len(options["rails"]))
+
+
+def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
+    """Return a profile with one NIC of its nodes: that share of their rate, and of each limit and floor."""
+    rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
+    nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
+    return {**profile, "nics": [nic], "busbw": {key: _part(scope, share) for key, scope in profile["busbw"].items()}}
+
+
+def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
+    part = {key: value * share if key.endswith("_gbs") else value for key, value in scope.items()}
+    if "collectives" in scope:
+        part["collectives"] = {name: _part(entry, share) for name, entry in scope["collectives"].items()}
+    if scope.get("source"):
+        part["source"] = f"{share:.3g} of all rails together; {scope['source']}"
+    return part
 
 
 def floor_for(options: dict[str, Any], nodes: list[str], collective: str) -> float | None:
@@ -293,6 +333,7 @@ def judged(
     common = {
         "stage": planned["stage"],
         "kind": "collective",
+        "rail": planned["rail"],
         "nodes": entry["nodes"],
         "partners": entry["partners"],
         "left_out": entry["left_out"],
@@ -323,11 +364,15 @@ def _answer(
     nodes = common["nodes"] + common["partners"]
     name, profile = _profile(options, nodes, collective)
     runs = [run for piece in pieces for run in parse_text(piece)["runs"]]
+    floor = floor_of(options, collective)
+    if common["rail"]:
+        share = _rail_share(options, profile)
+        floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
     asked = Asked(
         nodes=max(1, len(nodes)),
         ranks=max(1, common["ranks"]),
         hardware=name or None,
-        floor=floor_of(options, collective),
+        floor=floor,
         collective=collective,
         allow_unchecked=bool(options["allow_unchecked"]),
         hosts=tuple(nodes),

@@ -29,6 +29,8 @@ __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
 SCHEMA = 1
 _MOST_REASON = 200
 _MOST_EVIDENCE = 6
+# A rail is a NIC, its cable and its port of a switch; the node is not fit for work with it.
+_DRAINED = frozenset({"node", "rail"})
 _OF_SEARCH = frozenset({"pair", "search"})
 
 
@@ -40,29 +42,39 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         state: as stages.with_results gives it.
 
     Returns:
-        Culprits, each with kind (node, link, boundary), nodes, reason and tests (names of those that show it); and
-        what is unresolved, each with nodes and reason.
+        Culprits, each with kind (node, rail, link, boundary), nodes, reason, rail (empty for all) and tests (names of
+        those that show it); and what is unresolved, each with nodes and reason.
     """
     tests = state["tests"]
     found: list[dict[str, Any]] = [
-        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE]}
+        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE], "rail": ""}
         for node, reason in blamed_for_storage(tests).items()
     ]
     found += [
-        {"kind": "node", "nodes": test["nodes"], "reason": f"{test['name']}: {test['reason']}", "tests": [test["name"]]}
+        {
+            "kind": "node",
+            "nodes": test["nodes"],
+            "reason": f"{test['name']}: {test['reason']}",
+            "tests": [test["name"]],
+            "rail": "",
+        }
         for test in tests
         if test["stage"] == "node" and test["verdict"] == FAIL
     ]
     unresolved: list[dict[str, Any]] = []
     for search in searches(options, state):
         answer = search["answer"]
-        entries = [("node", [item["node"]], item["reason"], item) for item in answer["nodes"]]
+        kind = "rail" if search["rail"] else "node"
+        entries = [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
         entries += [("link", item["nodes"], _link_words(item["nodes"]), item) for item in answer["links"]]
         entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
-        for kind, nodes, reason, item in entries:
+        rail = search["rail"]
+        for kind, nodes, words, item in entries:
+            reason = f"rail {rail} of node {nodes[0]}: {words}" if kind == "rail" else words
+            reason = f"{words} over rail {rail}" if rail and kind != "rail" else reason
             if item["verdict"] == FAIL:
                 names = [tests[place]["name"] for place in item["results"]]
-                found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names})
+                found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names, "rail": rail})
             else:
                 unresolved.append({"nodes": nodes, "reason": reason})
         if not search["explained"]:
@@ -72,7 +84,9 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
 
 def _once(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the items less those about nodes that an earlier one is about."""
-    return list({(item.get("kind"), tuple(item["nodes"])): item for item in reversed(items)}.values())[::-1]
+    return list(
+        {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
+    )[::-1]
 
 
 def _link_words(nodes: list[str]) -> str:
@@ -92,13 +106,13 @@ def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reaso
 
     Args:
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
-        blamed: as culprits gives them; only nodes are drained.
+        blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
         node_reasons: lines of ``sinfo -R``: those that busbar drained before count.
 
     Returns:
         nodes (a list of node and reason) and refused (text).
     """
-    guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] == "node"}
+    guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
     answer: dict[str, Any] = {"nodes": [], "refused": ""}
     if not options["drain_failed"] or not guilty:
         return answer
@@ -162,7 +176,7 @@ def report(
             key: options[key]
             for key in (
                 *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
-                *("partners", "locate_rounds"),
+                *("partners", "locate_rounds", "rails"),
             )
         },
     }
@@ -179,7 +193,7 @@ def _counting(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, 
         if test["stage"] in _OF_SEARCH:
             if not done and last[_who_and_what(test)] is test:
                 counting.append(test)
-        elif test["stage"] == "cluster" and test["verdict"] == FAIL and _who_and_what(test) in passed:
+        elif test["stage"] in {"cluster", "rail"} and test["verdict"] == FAIL and _who_and_what(test) in passed:
             reason = f"failed once ({test['reason']}), and passed with the same nodes at another time"
             counting.append({**test, "verdict": INCONCLUSIVE, "reason": reason})
         else:
@@ -187,8 +201,8 @@ def _counting(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, 
     return counting
 
 
-def _who_and_what(test: dict[str, Any]) -> tuple[frozenset[str], str]:
-    return frozenset(member_nodes(test)), test["collective"]
+def _who_and_what(test: dict[str, Any]) -> tuple[frozenset[str], str, str]:
+    return frozenset(member_nodes(test)), test["collective"], test["rail"]
 
 
 def _reason(
@@ -203,7 +217,11 @@ def _reason(
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
         alone = any(first["reason"].startswith(f"{name}: ") for name in first["tests"])
-        return f"{first['reason']}{more}" if alone else f"{_who(first)}: {first['reason']}{more}"
+        return (
+            f"{first['reason']}{more}"
+            if alone or first["kind"] == "rail"
+            else f"{_who(first)}: {first['reason']}{more}"
+        )
     if state["problem"]:
         return str(state["problem"])
     test = next((test for test in state["tests"] if test["verdict"] == verdict), None)
@@ -239,7 +257,8 @@ def summary_lines(data: dict[str, Any]) -> list[str]:
         lines.append(f"FAIL  culprit nodes: {fold(guilty)}")
     for item in blamed:
         shown = ", ".join(item["tests"][:_MOST_EVIDENCE]) + (", …" if len(item["tests"]) > _MOST_EVIDENCE else "")
-        lines.append(f"FAIL  {item['kind']} {_who(item)}: {item['reason']} ({shown})")
+        who = "" if item["kind"] == "rail" else f"{item['kind']} {_who(item)}: "
+        lines.append(f"FAIL  {who}{item['reason']} ({shown})")
     lines += [f"INCONCLUSIVE  {fold(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
     lines += [
         f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"

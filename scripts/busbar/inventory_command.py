@@ -61,7 +61,7 @@ def _describe(args: argparse.Namespace) -> int:
     if interrupted:
         return INTERRUPTED
     if not run.tasks:
-        message = f"the inventory {', '.join(inventory)} has no host {', '.join(hosts)}; log: {log}"
+        message = f"the inventory {', '.join(inventory)} has no host {' '.join(args.hosts)}; log: {log}"
         raise UsageError(message)
     text = str(run.custom.get("busbar_description") or "").strip("\n")
     if text:

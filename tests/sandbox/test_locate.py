@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,11 @@ SMALL = (
 
 @pytest.fixture(scope="module")
 def four(sandbox: Cluster) -> Iterator[Cluster]:
-    """A sandbox of four compute nodes, provisioned; that includes its first validation, which passes."""
+    """A provisioned sandbox of four compute nodes: the one that is there when it has so many, else one of its own."""
+    if sandbox.compute == ["gpu1", "gpu2", "gpu3", "gpu4"]:
+        sandbox.wait_idle()
+        yield sandbox
+        return
     cluster = Cluster(f"{sandbox.name}-4")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--compute", "4", "--gpus", "1")
     assert made.returncode == 0, made.stderr
@@ -64,6 +69,8 @@ def back_in_service(cluster: Cluster) -> None:
 
 
 def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> None:
+    done = validate(four)
+    assert done.returncode == PASS, done.stdout + done.stderr
     report = latest(four)
     assert report["verdict"] == "PASS"
     assert [test["stage"] for test in report["tests"]] == ["node"] * 4 + ["cluster"]
@@ -121,6 +128,50 @@ def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -
     assert "link gpu1-gpu3: slow between gpu1 and gpu3, though each is fine with others" in done.stdout
     assert (report["unresolved"], report["drain"]["nodes"]) == ([], [])
     assert set(four.node_states().values()) == {"idle"}
+
+
+@contextlib.contextmanager
+def second_rail(cluster: Cluster, slow: str) -> Iterator[None]:
+    """Each compute node gets a second network interface, eth1, which has 10 Mb/s on one node."""
+    bridge = f"bb{os.getpid()}"
+    limit = "root tbf rate 10mbit burst 80000 latency 50ms"
+
+    def run(words: str) -> None:
+        subprocess.run(words.split(), check=True, capture_output=True)
+
+    run(f"ip link add {bridge} type bridge")
+    try:
+        run(f"ip link set {bridge} up")
+        for number, node in enumerate(cluster.compute, start=1):
+            inside = ["podman", "inspect", "--format", "{{.State.Pid}}", cluster.container(node)]
+            pid = subprocess.run(inside, check=True, capture_output=True, text=True).stdout.strip()
+            run(f"ip link add {bridge}n{number} type veth peer name eth1 netns {pid}")
+            run(f"ip link set {bridge}n{number} master {bridge} up")
+            run(f"nsenter --target={pid} --net ip addr add 10.98.7.{number}/24 dev eth1")
+            run(f"nsenter --target={pid} --net ip link set eth1 up")
+            if node == slow:
+                run(f"nsenter --target={pid} --net tc qdisc replace dev eth1 {limit}")
+                run(f"tc qdisc replace dev {bridge}n{number} {limit}")
+        yield
+    finally:
+        for number in range(1, len(cluster.compute) + 1):
+            subprocess.run(["ip", "link", "del", f"{bridge}n{number}"], check=False, capture_output=True)
+        run(f"ip link del {bridge}")
+
+
+def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: Cluster) -> None:
+    floor = ("-e", "nccl_validation_floor_gbs=0.012")
+    rails = ("-e", "nccl_validation_rails=eth0,eth1", "-e", "nccl_validation_stages=cluster")
+    first = ("-e", '{"nccl_validation_environment": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}')
+    with second_rail(four, "gpu3"):
+        done = validate(four, *floor, *rails, *first)
+    assert done.returncode == FAIL, done.stdout + done.stderr
+    report = latest(four)
+    assert [(item["kind"], item["nodes"], item["rail"]) for item in report["culprits"]] == [("rail", ["gpu3"], "eth1")]
+    assert "rail eth1 of node gpu3: slow with gpu" in done.stdout
+    found = {test["name"]: test["verdict"] for test in report["tests"]}
+    assert (found["cluster"], found["rail-eth0"], found["rail-eth1"]) == ("PASS", "PASS", "FAIL")
+    assert report["unresolved"] == []
 
 
 def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:

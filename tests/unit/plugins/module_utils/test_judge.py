@@ -126,6 +126,39 @@ def test_nccls_own_lines_name_the_cause(line: str, finding: str) -> None:
     assert any(finding in said for said in found["findings"]), found
 
 
+def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
+    """Lines of NCCL: the NICs that it lists on each host, and places in that list that carry data."""
+    text = ""
+    for host, names in listed.items():
+        shown = " ".join(f"[{place}]{name}:1/IB" for place, name in enumerate(names.split()))
+        text += f"{host}:1:1 [0] NCCL INFO NET/IB : Using {shown} [RO]; OOB eth0:10.0.0.1<0>\n"
+    for host, places in carried.items():
+        for place in places.split():
+            text += f"{host}:1:1 [0] NCCL INFO Channel 00/0 : 7[3] -> 8[0] [send] via NET/IB/{place}/GDRDMA\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("listed", "carried", "findings"),
+    [
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0 1"}, []),
+        ({"gpu1": "m0 m1", "gpu2": "m0"}, {}, ["rail m1 of node gpu2 is not in use, unlike on other nodes"]),
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0"}, ["rail m1 of node gpu2 is idle, unlike on"]),
+        # One node with a NIC more than all others is no fault of the others.
+        ({"gpu1": "m0 m1", "gpu2": "m0", "gpu3": "m0"}, {}, []),
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "1", "gpu2": "1"}, []),
+    ],
+)
+def test_a_rail_that_one_node_lacks_is_named(
+    listed: dict[str, str], carried: dict[str, str], findings: list[str]
+) -> None:
+    at = WHOLE.index("NCCL version")
+    said = verdict(WHOLE[:at] + rails(listed, carried) + WHOLE[at:])["findings"]
+    named = [finding for finding in said if finding.startswith("rail ")]
+    assert len(named) == len(findings)
+    assert all(finding.startswith(words) for finding, words in zip(named, findings, strict=True))
+
+
 def test_the_weakest_verdict_stands() -> None:
     assert worst([PASS, INCONCLUSIVE, FAIL]) == FAIL
     assert worst([PASS, INCONCLUSIVE]) == INCONCLUSIVE

@@ -13,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.stages import (
     search_result,
     with_results,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.validation import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
 from report_samples import CATALOGUE, nccl_text
 
@@ -38,6 +39,7 @@ OPTIONS: dict[str, Any] = {
     "collectives": ["all_reduce"],
     "search_collective": "auto",
     "repeats": 1,
+    "rails": [],
     "spread_limit": 10,
     "floor_gbs": 0,
     "allow_unchecked": False,
@@ -345,6 +347,53 @@ def test_a_culprit_of_one_collective_takes_no_part_in_the_search_of_the_next() -
     )
 
 
+def on_rails(test: dict[str, Any], rail: str, node: str) -> tuple[dict[str, Any], str | None]:
+    """A cluster with eight NICs a node, of which one is slow; all together hide it."""
+    nodes = test["job"]["nodes"]
+    if len(nodes) == 1 and not test["rail"]:
+        return answer(test, 475.0)
+    if not test["rail"]:
+        return answer(test, 310.0)
+    return answer(test, 10.0 if test["rail"] == rail and node in nodes and len(nodes) > 1 else 45.0)
+
+
+def test_each_rail_is_judged_by_its_share_and_the_bad_one_of_a_node_is_named_and_drained() -> None:
+    asked = ["mlx5_0", "mlx5_1", "mlx5_2"]
+    found, stages = drive(lambda test: on_rails(test, "mlx5_1", "gpu3"), rails=asked)
+    assert found["verdict"] == "FAIL"
+    assert guilty(found) == [("rail", ["gpu3"])]
+    assert found["reason"].startswith("rail mlx5_1 of node gpu3: slow with gpu")
+    assert any(line.startswith("FAIL  rail mlx5_1 of node gpu3: slow with gpu") for line in summary_lines(found))
+    assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu3"]
+    assert found["drain"]["nodes"][0]["reason"].startswith("busbar: rail mlx5_1 of node gpu3")
+    assert {test["rail"] for test in found["tests"] if test["stage"] in {"pair", "search"}} == {"mlx5_1"}
+    rails = {test["name"]: test for test in found["tests"] if test["stage"] == "rail"}
+    assert {name: test["verdict"] for name, test in rails.items()} == {
+        "rail-mlx5_0": "PASS",
+        "rail-mlx5_1": "FAIL",
+        "rail-mlx5_2": "PASS",
+    }
+    assert (rails["rail-mlx5_0"]["floor"], rails["rail-mlx5_0"]["ceiling"]) == (37.5, pytest.approx(96.9, abs=0.1))
+    assert rails["rail-mlx5_0"]["source"].startswith("0.125 of all rails together; floor: ")
+    assert rails["rail-mlx5_2"]["nodes"] == ["gpu1", "gpu2", "gpu4"]
+    assert stages[-1] == "rail"
+
+
+def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() -> None:
+    found, stages = drive(lambda test: on_rails(test, "", ""), rails=["mlx5_0", "mlx5_1"])
+    assert (found["verdict"], stages) == ("PASS", ["node", "cluster", "rail", "rail"])
+    planned = [test["name"] for test in found["tests"] if test["stage"] == "rail"]
+    assert planned == ["rail-mlx5_0", "rail-mlx5_1"]
+    broken, stages = drive(Fabric(broken="gpu2"), rails=["mlx5_0"])
+    assert (broken["verdict"], "rail" in stages) == ("INCONCLUSIVE", False)
+
+
+def test_a_job_of_one_rail_is_told_which() -> None:
+    test = planned_test(OPTIONS, "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
+    assert test["job"]["arguments"][1].endswith(",BUSBAR_COLLECTIVES=all_reduce,BUSBAR_RAIL=mlx5_0")
+    assert "RAIL" not in planned_test(OPTIONS, "cluster", "cluster", NAMES)["job"]["arguments"][1]
+
+
 def test_topology_lets_the_search_name_the_uplink() -> None:
     leaf = {"gpu1", "gpu2"}
 
@@ -386,7 +435,7 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
         "reason": "",
         "runs": [],
     }
-    test |= {"job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
+    test |= {"collective": "all_reduce", "rail": "", "job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
     told = search_result(test)
     assert told["outcome"] == outcome
     assert told["busbw"] == (5.0 if outcome == "ok" else None)

@@ -44,6 +44,7 @@ OPTIONS: dict[str, Any] = {
     "search_collective": "auto",
     "repeats": 1,
     "spread_limit": 10,
+    "rails": [],
     "floor_gbs": 0,
     "allow_unchecked": False,
     "sbatch_arguments": ["--partition=batch"],

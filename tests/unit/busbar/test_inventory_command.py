@@ -1,0 +1,68 @@
+"""`busbar inventory describe`: what it runs, what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar import inventory_command
+from busbar.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from busbar.playbook_run import Playbook
+    from busbar.run_events import Run
+
+TEXT = "hardware_profiles_extra:\n  simx2:\n    sockets: 1\n"
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> str:
+    path = tmp_path / "inventory" / "hosts.yml"
+    path.parent.mkdir()
+    path.write_text("all: {hosts: {gpu1: , gpu2: }}\n")
+    return str(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "returned", "text", "interrupted", "code"),
+    [
+        (5, 0, TEXT, False, 0),
+        (5, 2, TEXT, False, 1),
+        (5, 0, "", False, 1),
+        (0, 1, "", False, 2),
+        (5, 2, "", True, 130),
+    ],
+)
+def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hosts: str,
+    tasks: int,
+    returned: int,
+    text: str,
+    interrupted: bool,  # noqa: FBT001
+    code: int,
+) -> None:
+    asked: list[str] = []
+
+    def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+        assert playbook.path.name == "describe.yml"
+        assert log.parent.name == "logs"
+        asked.extend(playbook.options)
+        run.tasks, run.custom = tasks, {"busbar_description": text}
+        return returned, interrupted
+
+    monkeypatch.setattr(inventory_command, "run_playbook", fake)
+    assert main(["inventory", "describe", "gpu[1-2]", "-i", hosts, "-f", "5"]) == code
+    assert asked == ["--limit", "gpu1,gpu2", "--skip-tags", "describe_show", "-f", "5"]
+    shown = capsys.readouterr()
+    assert shown.out == ("" if interrupted else text)
+    assert ("has no host gpu[1-2]" in shown.err) == (code == 2)
+
+
+@pytest.mark.parametrize("arguments", [["gpu[1-"], ["gpu1", "-i", "/does/not/exist"], ["gpu1", "--name", "x"]])
+def test_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inventory", "describe", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("busbar: ")

@@ -19,7 +19,8 @@ from __future__ import annotations
 from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
-from .stages import member_nodes, next_step, search_done, searches
+from .searches import member_nodes
+from .stages import next_step, search_done, searches
 from .validation import fold, node_list
 
 __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]

@@ -3,10 +3,8 @@
 """Drives a validation: which tests come next, given all that came back so far.
 
 Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
-wrong, crash or hang, the culprit search asks for tests until it knows who is to blame. It searches with the collective
-that failed. Not all connections carry a reduction; so when that names nobody, it searches once more with alltoall,
-which uses every connection among its nodes. Where rails are named, all nodes together are tested once more over each of
-them alone, and what is slow then is searched for on that rail.
+wrong, crash or hang, the culprit search asks for tests until it knows who is to blame. Where rails are named, all nodes
+together are tested once more over each of them alone.
 """
 
 from __future__ import annotations
@@ -14,23 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
-from .locate import locate
+from .judge import PASS
 from .node_checks import check_problems, collectives, failed_nodes, judged_test, next_checks
+from .searches import PAIR, made_searches, member_nodes, search_result
 from .storage_stage import STORAGE, blamed_for_storage, judged_storage, planned_storage, storage_problems
-from .validation import candidates, floor_for, fold, input_problems, node_list, planned_test
+from .validation import candidates, fold, input_problems, node_list, planned_test
 
-__all__ = [
-    "FIRST",
-    "budget",
-    "member_nodes",
-    "named",
-    "next_step",
-    "search_done",
-    "search_result",
-    "searches",
-    "with_results",
-]
+__all__ = ["FIRST", "budget", "next_step", "search_done", "searches", "with_results"]
 
 # What is known before the first test.
 FIRST: dict[str, Any] = {
@@ -42,16 +30,9 @@ FIRST: dict[str, Any] = {
     "problem": "",
 }
 
-_PAIR = 2
 _LEAST_S = 5
 # The nodes of a search have just run a test: one that is gone will not come back for the next.
 _SEARCH_WAIT_S = 30
-_BROKEN = frozenset({"crashed", "truncated", "error-only"})
-_EVERY_CONNECTION = "alltoall"
-_BLAMED = ("nodes", "links", "boundaries")
-
-# Nodes, collective and rail of a search.
-_Cause = tuple[list[str], str, str]
 
 
 def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now: float | None = None) -> dict[str, Any]:
@@ -95,7 +76,7 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
     if "node" in options["stages"]:
         _each_alone(options, state, step)
     nodes = _gated(options, state)
-    if not step["tests"] and "pair" in options["stages"] and len(nodes) < _PAIR:
+    if not step["tests"] and "pair" in options["stages"] and len(nodes) < PAIR:
         step["skipped"]["pair"] = f"{len(nodes)} node(s) passed what came before"
     if not step["tests"] and {"pair", "cluster"}.intersection(options["stages"]):
         _search(options, state, step)
@@ -114,7 +95,7 @@ def _next_rail(options: dict[str, Any], state: dict[str, Any], step: dict[str, A
     nodes = [node for node in member_nodes(whole) if node not in out]
     done = {test["rail"] for test in state["tests"] if test["stage"] == "rail"}
     rail = next((rail for rail in options["rails"] if rail not in done), None)
-    if rail is not None and len(nodes) >= _PAIR:
+    if rail is not None and len(nodes) >= PAIR:
         first = options["collectives"][:1]
         step["tests"] = [planned_test(options, f"rail-{rail}", "rail", nodes, collectives=first, rail=rail)]
         step["stage"] = "rail"
@@ -134,7 +115,7 @@ def _each_alone(options: dict[str, Any], state: dict[str, Any], step: dict[str, 
 def _alone(options: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the tests of each node alone; one rank sends nothing, so a node with one GPU has none."""
     tests = [planned_test(options, f"node-{node}", "node", [node]) for node in node_list(options["nodes"])]
-    return [test for test in tests if test["ranks_per_node"] >= _PAIR]
+    return [test for test in tests if test["ranks_per_node"] >= PAIR]
 
 
 def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
@@ -161,17 +142,12 @@ def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any
     out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
     nodes = [node for node in nodes if node not in out]
     partners = min(int(options["partners"]), len(candidates(options, nodes)))
-    lonely = len(nodes) + partners < _PAIR and "node" in options["stages"]
+    lonely = len(nodes) + partners < PAIR and "node" in options["stages"]
     if nodes and not lonely:
         step["stage"] = "cluster"
         step["tests"] = [planned_test(options, "cluster", "cluster", nodes, partners)]
     elif not nodes or len(node_list(options["nodes"])) > 1:
         step["skipped"]["cluster"] = f"{len(nodes)} node(s) passed what came before"
-
-
-def _calls_for_search(test: dict[str, Any]) -> bool:
-    """Return whether a test of all together says that something is wrong with some of them."""
-    return test["verdict"] == FAIL or search_result(test)["outcome"] in {"crashed", "hung"}
 
 
 def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
@@ -185,7 +161,7 @@ def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
     used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
     number = state["search_rounds"] + 1
     for place, members in enumerate(asking["answer"]["tests"], start=1):
-        kind = {1: "alone", _PAIR: "pair"}.get(len(members))
+        kind = {1: "alone", PAIR: "pair"}.get(len(members))
         name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
         again = f"_again{used[name]}" if used[name] else ""
         stage = "pair" if kind == "pair" else "search"
@@ -208,111 +184,6 @@ def _bound(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any],
         step["wait"] = min(step["wait"], left)
     if step["stopped"]:
         step["tests"] = []
-
-
-def _is_of(test: dict[str, Any], collective: str, rail: str) -> bool:
-    """Return whether a judged test measured a collective over a rail; over all of them when it is empty."""
-    return (test["collective"], test["rail"]) == (collective, rail)
-
-
-def _located(options: dict[str, Any], state: dict[str, Any], cause: _Cause) -> dict[str, Any]:
-    """Return what a search says; its results are positions among all tests."""
-    nodes, collective, rail = cause
-    switch_of = {node: switch for switch, members in options["topology"].items() for node in node_list(members)}
-    topology: dict[str, list[str]] = {}
-    for node in nodes if switch_of else []:
-        topology.setdefault(switch_of.get(node, ""), []).append(node)
-    places = [place for place, test in enumerate(state["tests"]) if _is_of(test, collective, rail)]
-    answer = locate(nodes, [search_result(state["tests"][place]) for place in places], topology)
-    for kind in _BLAMED:
-        for item in answer[kind]:
-            item["results"] = [places[place] for place in item["results"]]
-    return answer
-
-
-def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the culprit searches that this validation made so far, in order; only the last may not be done.
-
-    Returns:
-        collective, rail (empty for all), nodes (among which), explained (a later search names who is to blame for what
-        it left open), and answer (as locate gives it).
-    """
-    found: list[dict[str, Any]] = []
-    asked = str(options["search_collective"])
-    for cause, slow in _causes(options, state, asked):
-        _add_search(options, state, found, cause)
-        unnamed = found and not any(map(named, found))
-        if slow and asked == "auto" and unnamed and _can_widen(options, state, cause[0]):
-            _widen(options, state, found, cause[0])
-        if any(not search["answer"]["done"] for search in found):
-            break
-    for place, search in enumerate(found):
-        search["explained"] = not named(search) and any(named(later) for later in found[place + 1 :])
-    return found
-
-
-def _causes(options: dict[str, Any], state: dict[str, Any], asked: str) -> list[tuple[_Cause, bool]]:
-    """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
-    first = options["collectives"][0] if asked == "auto" else asked
-    causes = [((_gated(options, state), first, ""), False)] if "pair" in options["stages"] else []
-    for test in state["tests"]:
-        if test["stage"] in {"cluster", "rail"} and _calls_for_search(test):
-            collective = test["collective"] if asked == "auto" or test["rail"] else asked
-            slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok" and not test["rail"]
-            causes.append(((member_nodes(test), collective, test["rail"]), slow))
-    return causes
-
-
-def _add_search(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], cause: _Cause) -> None:
-    """Add a search for a cause among those nodes that no earlier search has named."""
-    nodes, collective, rail = cause
-    out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
-    left = [node for node in nodes if node not in out]
-    known = any((search["nodes"], search["collective"], search["rail"]) == (left, collective, rail) for search in found)
-    if len(left) >= _PAIR and not known:
-        answer = _located(options, state, (left, collective, rail))
-        found.append({"collective": collective, "rail": rail, "nodes": left, "explained": False, "answer": answer})
-
-
-def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], nodes: list[str]) -> None:
-    """Search with alltoall when the last search names nobody, or all its parts were fine and its whole is slow again.
-
-    What that does not explain either goes on where it was.
-    """
-    before, count = found[-1]["answer"], len(found)
-    if not before["done"] and not _fails_again(state, found[-1]):
-        return
-    _add_search(options, state, found, (nodes, _EVERY_CONNECTION, ""))
-    if len(found) > count and (named(found[-1]) or not found[-1]["answer"]["done"]):
-        before.update(done=True, tests=[])
-
-
-def _fails_again(state: dict[str, Any], search: dict[str, Any]) -> bool:
-    """Return whether all nodes of a search were slow together more than once."""
-    whole = set(search["nodes"])
-    failed = [
-        test
-        for test in state["tests"]
-        if _is_of(test, search["collective"], search["rail"])
-        and test["verdict"] == FAIL
-        and set(member_nodes(test)) == whole
-    ]
-    return len(failed) > 1
-
-
-def named(search: dict[str, Any]) -> bool:
-    """Return whether a search names somebody who is to blame."""
-    return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
-
-
-def _can_widen(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> bool:
-    """Return whether alltoall among the nodes could be judged, and has not been fine already."""
-    fine = any(
-        test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
-        for test in state["tests"]
-        if test["stage"] == "cluster"
-    )
-    return not fine and floor_for(options, nodes, _EVERY_CONNECTION) is not None
 
 
 def with_results(
@@ -361,45 +232,14 @@ def _judged(
     return judged_test(options, planned, entry, text)
 
 
+def searches(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the culprit searches that this validation made so far, as searches.made_searches gives them."""
+    return made_searches(options, state, _gated(options, state))
+
+
 def search_done(options: dict[str, Any], state: dict[str, Any]) -> bool:
     """Return whether no culprit search wants more tests."""
     return all(search["answer"]["done"] for search in searches(options, state))
-
-
-def member_nodes(test: dict[str, Any]) -> list[str]:
-    """Return the nodes that took part in a judged test."""
-    return list(dict.fromkeys(test["nodes"] + test["partners"]))
-
-
-def search_result(test: dict[str, Any]) -> dict[str, Any]:
-    """Return a judged test as the locator takes it: nodes, busbw and floor (GB/s) and outcome.
-
-    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only
-    lacks a floor, or repeats that agree, can still be compared with other tests.
-    """
-    found = {run["outcome"] for run in test["runs"]}
-    job = test["job"]
-    started = bool(job["job_id"]) and job["state"] not in {"", "PENDING"} and "did not start" not in job["problem"]
-    judged_by_peers = test["reason"].startswith((NO_FLOOR, "not steady"))
-    if test["verdict"] == FAIL and "wrong-results" in found:
-        outcome = "wrong"
-    elif test["verdict"] != INCONCLUSIVE or judged_by_peers:
-        outcome = "ok"
-    elif started and ("did not end" in job["problem"] or "hung" in found):
-        outcome = "hung"
-    elif started and (found & _BROKEN or job["problem"] or job["state"] not in {"COMPLETED", "RUNNING"}):
-        outcome = "crashed"
-    else:
-        outcome = "inconclusive"
-    # A test that lacks a node is still the answer to the question that named it.
-    nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
-    measured = outcome == "ok"
-    return {
-        "nodes": nodes,
-        "busbw": test["measured_busbw"] if measured else None,
-        "floor": test["floor"] if measured and test["floor"] else None,
-        "outcome": outcome,
-    }
 
 
 def budget(options: dict[str, Any]) -> str:

@@ -8,11 +8,12 @@ import re
 from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS
+from .option_numbers import bytes_of
 from .report_environment import environment_of
 from .storage_check import judge_storage
 from .storage_found import WAYS, Limits
 from .storage_output import read_storage
-from .validation import bytes_of, candidates
+from .validation import candidates
 
 __all__ = ["STORAGE", "blamed_for_storage", "judged_storage", "planned_storage", "storage_problems"]
 

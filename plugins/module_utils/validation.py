@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -13,6 +12,8 @@ from .collectives import collective_problems, floor_of, floor_problems, known_fl
 from .hardware import profile_problems
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, judge, scope_of
 from .nccl_output import parse_text
+from .option_numbers import number_problems, size_problems
+from .rails import of_one_rail, rail_problems, rail_share
 from .report_environment import environment_of
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "input_problems",
     "judged",
     "node_list",
-    "of_one_rail",
     "planned_test",
     "unknown_profiles",
 ]
@@ -32,22 +32,6 @@ __all__ = [
 BACKENDS = ("mpi", "nccl")
 STAGES = ("storage", "node", "pair", "cluster")
 
-# Options that are whole numbers, with the least and the most that they may be.
-_NUMBERS: dict[str, tuple[int, int | None]] = {
-    "partners": (0, None),
-    "mpi_ranks_per_node": (1, None),
-    "step_factor": (2, None),
-    "iterations": (1, None),
-    "repeats": (1, 100),
-    "spread_limit": (0, 100),
-    "wait": (0, None),
-    "time_limit": (1, None),
-    "locate_rounds": (0, None),
-    "total_limit": (0, None),
-    "drain_limit": (0, 100),
-}
-_RAIL = re.compile(r"[\w.-]+")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _TAIL = 20
 _PAIR = 2
 
@@ -70,20 +54,6 @@ def fold(nodes: list[str]) -> str:
     return str(NodeSet(",".join(nodes))) if nodes else ""
 
 
-def bytes_of(text: str | int) -> int:
-    """Return a number of bytes written as 8, 64K, 16M or 1G.
-
-    Raises:
-        ValueError: the text is no size.
-    """
-    text = str(text).strip()
-    number, unit = (text[:-1], text[-1].upper()) if text and not text[-1].isdigit() else (text, "")
-    if unit not in _UNITS or not number.isdigit() or int(number) == 0:
-        message = f"{text!r} is no size: write 8, 64K, 16M or 1G"
-        raise ValueError(message)
-    return int(number) * _UNITS[unit]
-
-
 def input_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation, each with its remedy; an empty list when nothing is.
 
@@ -93,7 +63,7 @@ def input_problems(options: dict[str, Any]) -> list[str]:
             topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit, collectives,
             search_collective, repeats, spread_limit (percent), rails (names of NICs).
     """
-    problems = _number_problems(options)
+    problems = number_problems(options)
     if problems:
         return problems
     if options["backend"] not in BACKENDS:
@@ -108,35 +78,10 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         if stage not in STAGES
     ]
     problems += collective_problems(options) or floor_problems(options)
-    problems += _rail_problems(options)
+    problems += rail_problems(options)
     if not problems:
         problems += _node_problems(options)
-    return problems + _size_problems(options) + _topology_problems(options)
-
-
-def _rail_problems(options: dict[str, Any]) -> list[str]:
-    rails = options["rails"]
-    if not isinstance(rails, list) or not all(_RAIL.fullmatch(str(rail)) for rail in rails):
-        return ["nccl_validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
-    if len(set(rails)) < len(rails):
-        return ["nccl_validation_rails: names a rail twice"]
-    if rails and "cluster" not in options["stages"]:
-        return ["nccl_validation_rails: the stage cluster comes first: add it to nccl_validation_stages"]
-    return []
-
-
-def _number_problems(options: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the options that are whole numbers."""
-    problems = []
-    for name, (least, most) in _NUMBERS.items():
-        if name not in options:
-            continue
-        text = str(options[name]).strip()
-        number = int(text) if text.removeprefix("-").isdecimal() else None
-        if number is None or number < least or (most is not None and number > most):
-            span = f"{least} to {most}" if most is not None else f"{least} or more"
-            problems.append(f"nccl_validation_{name}: {options[name]!r} is not a whole number, {span}")
-    return problems
+    return problems + size_problems(options) + _topology_problems(options)
 
 
 def _topology_problems(options: dict[str, Any]) -> list[str]:
@@ -150,19 +95,6 @@ def _topology_problems(options: dict[str, Any]) -> list[str]:
             if switch_of.setdefault(node, switch) != switch:
                 return [f"nccl_validation_topology: {node} is under {switch_of[node]} and {switch}"]
     return []
-
-
-def _size_problems(options: dict[str, Any]) -> list[str]:
-    problems = []
-    sizes = {}
-    for name in ("min_bytes", "max_bytes"):
-        try:
-            sizes[name] = bytes_of(options[name])
-        except ValueError as exc:
-            problems.append(f"nccl_validation_{name}: {exc}")
-    if len(sizes) == len(("min", "max")) and sizes["min_bytes"] > sizes["max_bytes"]:
-        problems.append("nccl_validation_min_bytes is above nccl_validation_max_bytes")
-    return problems
 
 
 def _node_problems(options: dict[str, Any]) -> list[str]:
@@ -286,28 +218,6 @@ def _profile(options: dict[str, Any], nodes: list[str], collective: str) -> tupl
     return name, profile
 
 
-def _rail_share(options: dict[str, Any], profile: dict[str, Any] | None) -> float:
-    """Return what part of all NICs of a node one rail is: of those that the hardware has, or of those named if more."""
-    nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
-    return 1 / max(nics, len(options["rails"]))
-
-
-def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return a profile with one NIC of its nodes: that share of their rate, and of each limit and floor."""
-    rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
-    nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
-    return {**profile, "nics": [nic], "busbw": {key: _part(scope, share) for key, scope in profile["busbw"].items()}}
-
-
-def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
-    part = {key: value * share if key.endswith("_gbs") else value for key, value in scope.items()}
-    if "collectives" in scope:
-        part["collectives"] = {name: _part(entry, share) for name, entry in scope["collectives"].items()}
-    if scope.get("source"):
-        part["source"] = f"{share:.3g} of all rails together; {scope['source']}"
-    return part
-
-
 def floor_for(options: dict[str, Any], nodes: list[str], collective: str) -> float | None:
     """Return the floor in GB/s that a test of some nodes is judged by, None where none is known."""
     given = floor_of(options, collective)
@@ -366,7 +276,7 @@ def _answer(
     runs = [run for piece in pieces for run in parse_text(piece)["runs"]]
     floor = floor_of(options, collective)
     if common["rail"]:
-        share = _rail_share(options, profile)
+        share = rail_share(options, profile)
         floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
     asked = Asked(
         nodes=max(1, len(nodes)),

@@ -20,7 +20,8 @@ from typing import Any
 
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
-from .stages import member_nodes, next_step, search_done, searches
+from .searches import member_nodes
+from .stages import next_step, search_done, searches
 from .storage_stage import STORAGE, blamed_for_storage
 from .validation import fold, node_list
 

@@ -83,6 +83,30 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             "no hardware reaches",
         ),
         ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
+        ("dgx_h100", "busbw.inter_node.collectives", [], "busbw.inter_node.collectives: is not a dictionary"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives",
+            {"sum": {"floor_gbs": 1, "source": "x"}},
+            "collectives.sum: is not one of all_gather, ",
+        ),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.source", None, "alltoall.source: every figure needs"),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", "40", "alltoall.floor_gbs: must be a number"),
+        # 400 Gb/s for each of 8 GPUs: what two nodes reach does not carry over to many.
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives.alltoall.floor_gbs",
+            90,
+            "collectives.alltoall: no hardware reaches the floor 90; the ceiling is 50 GB/s",
+        ),
+        # No switch adds up a gather, so 460 is for all_reduce only.
+        ("dgx_h100", "busbw.intra_node.collectives.all_gather.floor_gbs", 480, "all_gather: no hardware reaches"),
+        (
+            "sandbox_gpu",
+            "busbw.inter_node.collectives",
+            {"alltoall": {"floor_gbs": 200, "source": "x"}},
+            "alltoall: no hardware reaches the floor 200; the ceiling is 100 GB/s",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
@@ -103,3 +127,5 @@ def test_what_is_no_catalogue_is_refused(catalogue: object) -> None:
 
 def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
     assert "under half" in hardware_warnings(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]
+    (said,) = hardware_warnings(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
+    assert said == "hardware dgx_h100: busbw.inter_node.collectives.alltoall: floor 25 GB/s, under half of 50.38"

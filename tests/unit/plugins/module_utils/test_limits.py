@@ -89,3 +89,12 @@ def test_a_rack_is_one_domain() -> None:
 @pytest.mark.parametrize("collective", ["all_gather", "alltoall", "broadcast"])
 def test_other_collectives_have_no_switch_that_adds_up(collective: str) -> None:
     assert ceilings(profile(450), 1, collective=collective)["limit"] == pytest.approx(370.8)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "limit"),
+    # Two nodes look like two NICs, many like one: 10 nodes of 8 H100 were measured at 50.38.
+    [(1, 370.8), (2, 93.75), (10, 54.86), (1000, 50.04)],
+)
+def test_each_rank_of_an_all_to_all_has_its_share_of_the_nics(nodes: int, limit: float) -> None:
+    assert ceilings(profile(450), nodes, collective="alltoall")["limit"] == pytest.approx(limit, abs=0.01)

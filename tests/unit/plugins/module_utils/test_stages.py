@@ -6,13 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.stages import (
-    budget,
-    member_nodes,
-    next_step,
-    search_result,
-    with_results,
-)
+from ansible_collections.busbar.cluster.plugins.module_utils.searches import member_nodes, search_result
+from ansible_collections.busbar.cluster.plugins.module_utils.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
 from report_samples import CATALOGUE, nccl_text

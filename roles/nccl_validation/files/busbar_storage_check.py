@@ -275,7 +275,12 @@ def main() -> int:
     try:
         if chosen.user:
             become(chosen.user)
-        (Check.sweep if chosen.phase == "sweep" else PHASES[chosen.phase])(rank)
+        if chosen.phase == "sweep":
+            rank.sweep()
+        elif chosen.phase in {"write", "clean"} or rank.file("data").exists():
+            PHASES[chosen.phase](rank)
+        else:
+            rank.say("problem", phase=chosen.phase, error="its own file is not there")
     except SystemExit:
         rank.clean()
         raise

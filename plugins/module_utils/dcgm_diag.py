@@ -139,7 +139,7 @@ def judge_diag(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "reason": reason,
-        "findings": _findings(data, by_status),
+        "findings": [words for words in _findings(data, by_status) if words not in reason],
         "source": "dcgmi diag's own limits",
         "program": "dcgmi diag",
         "version": data["version"],

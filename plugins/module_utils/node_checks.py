@@ -46,23 +46,21 @@ class Check:
     """A kind of check.
 
     Attributes:
-        title: what the report calls it.
         read: makes data of an output. It never raises; what is wrong with the output is in the data.
         judge: makes of that data, and of what it is about (node, hardware, profile or None, options), the entry's
             verdict, reason, findings and whatever else is its own, such as floor (GB/s) and source. It never raises.
         gpus: how many GPUs a node must have for the check to make sense; with 1 or more the job asks for all of them.
     """
 
-    title: str
     read: Callable[[str], dict[str, Any]]
     judge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
     gpus: int = 0
 
 
 CHECKS: dict[str, Check] = {
-    "p2p": Check("p2pBandwidthLatencyTest", read_p2p, judge_matrices, gpus=2),
-    "nvbandwidth": Check("nvbandwidth", read_nvbandwidth, judge_matrices, gpus=2),
-    "dcgm_diag": Check("dcgmi diag", read_diag, judge_diag, gpus=1),
+    "p2p": Check(read_p2p, judge_matrices, gpus=2),
+    "nvbandwidth": Check(read_nvbandwidth, judge_matrices, gpus=2),
+    "dcgm_diag": Check(read_diag, judge_diag, gpus=1),
 }
 
 

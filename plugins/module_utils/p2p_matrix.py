@@ -67,7 +67,7 @@ def judge_matrices(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any
     return {
         "verdict": verdict,
         "reason": reason,
-        "findings": _findings(data, slow, told=verdict == FAIL),
+        "findings": [words for words in _findings(data, slow, told=verdict == FAIL) if words not in reason],
         "floor": floor,
         "source": source,
         "program": data["program"],
@@ -202,7 +202,7 @@ def _findings(data: dict[str, Any], slow: list[tuple[dict[str, Any], Odd]], *, t
         if matrix["what"] == "latency":
             found += _late(matrix)
     found += data["notes"]
-    found += data["errors"][1:]
+    found += data["errors"]
     return found[:_MOST_FINDINGS] + ([f"and {len(found) - _MOST_FINDINGS} more"] if len(found) > _MOST_FINDINGS else [])
 
 

@@ -8,6 +8,7 @@ from statistics import median
 from typing import Any
 
 from .report_checks import COLLECTIVE, matrices_of, results_of
+from .report_storage import STORAGE, storage_of
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
@@ -114,6 +115,7 @@ def _test(number: int, value: object) -> dict[str, Any]:
         "lowest_gbs": _number(value.get("lowest_gbs")),
         "matrices": matrices_of(value.get("matrices"), printable),
         "results": results_of(value.get("results"), printable),
+        STORAGE: storage_of(value.get(STORAGE), printable),
         "ranks": int(_number(value.get("ranks")) or 0),
         "source": _optional(value.get("source")),
         "output": _optional(value.get("output")),
@@ -192,7 +194,7 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
     found: dict[str, str] = {}
     partners: dict[tuple[str, str], set[str]] = {}
     # A check of the shared tree has said itself whom it blames.
-    for test in [test for test in report["tests"] if test["stage"] != "storage"]:
+    for test in [test for test in report["tests"] if test["stage"] != STORAGE]:
         nodes = everyone(test)
         if test["verdict"] == "FAIL" and len(nodes) == 1:
             found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")

@@ -14,7 +14,7 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .report_data import curves, everyone
 
-__all__ = ["curve_figure", "heat_maps", "human_size", "matrix_figure", "trend_figure"]
+__all__ = ["curve_figure", "heat_maps", "human_size", "matrix_figure", "rates_figure", "trend_figure"]
 
 INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"
 BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
@@ -24,6 +24,9 @@ _PAIR = 2
 _LONGEST = 32
 _MOST_WRITTEN = 16
 _FLAT = 10
+_MOST_BARS = 40
+_MB = 1e6
+_WAYS = {"write": BLUE, "read": TEAL}
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
 
 
@@ -264,6 +267,37 @@ def _gpus(labels: list[str]) -> list[str]:
 def _frame(row: int, column: int) -> dict[str, Any]:
     around = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
     return {"type": "rect", **around, "line": {"color": RED, "width": 3}}
+
+
+def rates_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return bars of what each node writes and reads, MB/s, with the floors, or None when nothing was measured.
+
+    Args:
+        rows: nodes of a test's storage as `report_data.normalised` gives it; of many the slowest are drawn.
+    """
+    measured = [row for row in rows if row["write"] is not None or row["read"] is not None]
+    slowest = sorted(measured, key=lambda row: min(row[way] for way in _WAYS if row[way] is not None))[:_MOST_BARS]
+    if not slowest:
+        return None
+    names = [_plain(row["node"]) for row in slowest]
+    data: list[dict[str, Any]] = []
+    for way, colour in _WAYS.items():
+        rates = [None if row[way] is None else row[way] / _MB for row in slowest]
+        shown = "%{y} " + way + "s %{x:.4~g} MB/s<extra></extra>"
+        bars = {"type": "bar", "orientation": "h", "name": way, "x": rates, "y": names, "hovertemplate": shown}
+        data.append({**bars, "marker": {"color": colour}})
+        floors = sorted({row[f"{way}_floor"] for row in slowest} - {None})
+        data += [_upright(f"{way} floor", floor / _MB, names, colour) for floor in floors]
+    axes = {"xaxis": _axis("MB/s", rangemode="tozero"), "yaxis": _axis("", type="category", autorange="reversed")}
+    axes["yaxis"]["automargin"] = True
+    return {"data": data, "layout": _layout(120 + 44 * len(names), barmode="group", **axes)}
+
+
+def _upright(name: str, at: float, names: list[str], colour: str) -> dict[str, Any]:
+    line = {"color": colour, "width": 2, "dash": "dash"}
+    across = {"x": [at] * max(2, len(names)), "y": [*names, *names][: max(2, len(names))]}
+    words = f"{name}: {at:.4g} MB/s<extra></extra>"
+    return {"type": "scatter", "mode": "lines+markers", "name": name, **across, "line": line, "hovertemplate": words}
 
 
 def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from .history import node_figures
 from .report_checks import COLLECTIVE
 from .report_data import VERDICTS, counts, everyone
 from .report_page import folded
+from .report_storage import STORAGE, storage_families
 
 __all__ = ["metrics"]
 
@@ -56,7 +57,7 @@ def metrics(report: dict[str, Any]) -> str:
     checks = [
         (cluster | {"node": node, "check": test["kind"], "hardware": test["hardware"]}, test)
         for test in _distinct(report["tests"])
-        for node in (everyone(test) if test["kind"] != COLLECTIVE else [])
+        for node in (everyone(test) if test["kind"] not in {COLLECTIVE, STORAGE} else [])
     ]
     totals = counts(report)
     families = [
@@ -116,6 +117,7 @@ def metrics(report: dict[str, Any]) -> str:
             [(labels, _bytes(test["lowest_gbs"])) for labels, test in checks],
         ),
     ]
+    families += [_family(*item) for item in storage_families(_distinct(report["tests"]), report["cluster"], _CODE)]
     return "\n".join(line for family in families for line in family) + "\n"
 
 

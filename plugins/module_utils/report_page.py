@@ -18,7 +18,8 @@ from .history import MINIMUM, drift
 from .report_checks import COLLECTIVE, check_rows
 from .report_data import counts, culprits, everyone
 from .report_environment import facts_of
-from .report_figures import curve_figure, heat_maps, human_size, matrix_figure, trend_figure
+from .report_figures import curve_figure, heat_maps, human_size, matrix_figure, rates_figure, trend_figure
+from .report_storage import STORAGE, storage_rows
 
 __all__ = ["Parts", "folded", "page"]
 
@@ -27,7 +28,7 @@ _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
-_STAGES = {"cluster": 0, "node": 1, "pair": 2}
+_STAGES = {"cluster": 0, "storage": 1, "node": 2, "pair": 3}
 _COLUMNS = (
     ("verdict", "Verdict", "text"),
     ("name", "Test", "text"),
@@ -179,7 +180,7 @@ def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
 def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the table, and the most telling tests with their figures."""
     ordered = sorted(
-        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 3))
+        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 4))
     )
     shown = {number for number, _test in ordered[:_MOST_DETAILS]}
     rows = {
@@ -195,9 +196,17 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         {**rows[number], **_shown(test, figures), "facts": _facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
-    checks = [test for test in details if test["kind"] != COLLECTIVE]
+    checks = [test for test in details if test["kind"] not in {COLLECTIVE, STORAGE}]
     curves = [test for test in details if test["kind"] == COLLECTIVE]
-    return {"tests": [rows[number] for number, _test in ordered], "details": curves, "checks": checks}
+    trees = [{**test, **_tree(test, figures)} for test in details if test["kind"] == STORAGE]
+    return {"tests": [rows[number] for number, _test in ordered], "details": curves, "checks": checks, "trees": trees}
+
+
+def _tree(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the bars and the table of a shared tree."""
+    figure = rates_figure(test[STORAGE]["nodes"]) if test[STORAGE] else None
+    height = figure["layout"]["height"] if figure else 0
+    return {"bars": _kept(figures, figure), "height": height, "tree_rows": storage_rows(test[STORAGE])}
 
 
 def _shown(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
@@ -229,12 +238,17 @@ def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
     job = test["job"]
+    tree = test[STORAGE] or {"path": "", "mode": ""}
+    # Those of a shared tree are in bytes per second and stand in its table.
+    unknown = "" if test["kind"] == STORAGE else "none"
     limits = [
+        ("Shared tree", tree["path"]),
+        ("Measured", {"direct": "past the node's own cache", "fsync": "until the server had it"}.get(tree["mode"], "")),
         ("Hardware", test["hardware"] or "unknown"),
         ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
         ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
-        ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else "none"),
-        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else "none"),
+        ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
+        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
         ("Partners", folded(test["partners"])),
         ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
         ("Raw output", test["output"] or ""),

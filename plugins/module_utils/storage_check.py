@@ -190,7 +190,7 @@ def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]
 def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> None:
     """Judge the rates of the nodes that could be measured."""
     lacking: set[str] = set()
-    broken = set(found.faults)
+    broken = found.faults.keys() | found.gaps.keys()
     for node, item in said.items():
         for way in WAYS:
             speed, floor = item["speed"][way], limits.floors.get(node, {}).get(way)

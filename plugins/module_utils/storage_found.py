@@ -76,7 +76,9 @@ def rate_words(rate: float | None) -> str:
 
 def size_words(count: int | None) -> str:
     """Return a number of bytes as people read it."""
-    return "unknown" if count is None else f"{count / 1e9:.3g} GB"
+    if count is None:
+        return "unknown"
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"  # noqa: PLR2004 - a gigabyte
 
 
 def mount_words(item: dict[str, Any]) -> str:

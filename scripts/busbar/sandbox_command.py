@@ -31,8 +31,8 @@ __all__ = ["register"]
 MAX_GPUS = 16
 EPILOG = """\
 Nodes: ctl (controller, database), login, gpu1 gpu2 … Their GPUs are simulated: device nodes without hardware behind
-them. Provision them like any other site: busbar provision --sandbox, or ansible-playbook -i .sandbox/NAME/inventory
-playbooks/site.yml.
+them. /shared of every node is one folder of this machine, since containers cannot serve NFS. Provision them like any
+other site: busbar provision --sandbox, or ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml.
 """
 
 

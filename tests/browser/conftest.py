@@ -12,6 +12,7 @@ from check_samples import checked
 from report_samples import EVIL, nccl_text, of_pairs, small, validation
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from storage_samples import edit, stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +82,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "evil": {**evil(), "started": "2026-11-22T08:00:00Z"},
         "many": many,
         "checks": checked("2026-11-24T08:00:00Z", words=f"GPU 5 had {EVIL} errors"),
+        "storage": {**stored(edit("speed-read", "gpu2", rate=50_000_000)), "started": "2026-11-25T08:00:00Z"},
     }
     found = {}
     for name, report in [*(("", report) for report in old), *named.items()]:

@@ -35,7 +35,10 @@ CHECKS = json.dumps(
         "nccl_validation_node_checks": ["p2p", "dcgm_diag"],
         "nccl_validation_p2p_binary": P2P,
         "nccl_validation_dcgm_diag_binary": DCGMI,
+        # Not what this is about: small, short, and with a floor that a busy machine reaches as well.
         "nccl_validation_max_bytes": "1M",
+        "nccl_validation_seconds_per_size": 0.2,
+        "nccl_validation_floor_gbs": 0.001,
     }
 )
 

@@ -4,7 +4,7 @@
 """One node's part in a check of a shared tree; prints one JSON object per observation.
 
 Run on every node at once, one phase after the other; the end of a phase is what the next one waits for:
-srun --ntasks-per-node=1 busbar_storage_check --path /shared --token TOKEN --phase write
+srun --ntasks-per-node=1 busbar_storage_check.py --path /shared --phase write
 A node looks at a bounded number of others, so the work per node is the same in a cluster of any size.
 """
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SWAPS = 20
+STOPPED_S = 1.0
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -46,15 +47,16 @@ def options() -> argparse.Namespace:
     """Return the options."""
     arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arg.add_argument("--path", type=Path, required=True, help="a folder that all nodes share")
-    arg.add_argument("--token", required=True, help="letters and digits that no other run has, and none can guess")
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
     arg.add_argument("--user", default="", help="become this user first")
     arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
     arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
     chosen = arg.parse_args()
+    # Not an argument: who could see it on a node could be the first to make the folder that is named after it.
+    chosen.token = os.environ.get("BUSBAR_STORAGE_TOKEN", "")
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
-        arg.error("--token: 8 to 64 letters and digits")
+        arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits that no other run has, and none can guess")
     return chosen
 
 
@@ -275,8 +277,15 @@ def main() -> int:
     try:
         if chosen.user:
             become(chosen.user)
-        (Check.sweep if chosen.phase == "sweep" else PHASES[chosen.phase])(rank)
+        if chosen.phase == "sweep":
+            rank.sweep()
+        elif chosen.phase in {"write", "clean"} or rank.file("data").exists():
+            PHASES[chosen.phase](rank)
+        else:
+            rank.say("problem", phase=chosen.phase, error="its own file is not there")
     except SystemExit:
+        # The others are stopped in the same moment; nobody shall see these files vanish and complain of it.
+        time.sleep(STOPPED_S)
         rank.clean()
         raise
     except (OSError, KeyError, ValueError) as exc:

@@ -198,10 +198,10 @@ def ensure_key(sandbox: Sandbox) -> str:
 
 def ensure_shared(sandbox: Sandbox) -> None:
     """Make the folder that all nodes share, writable for their users and closed to those of this machine."""
-    if not sandbox.storage or sandbox.shared.exists():
+    if not sandbox.storage:
         return
     sandbox.shared.parent.mkdir(mode=0o700, exist_ok=True)
-    sandbox.shared.mkdir()
+    sandbox.shared.mkdir(exist_ok=True)
     sandbox.shared.chmod(0o1777)
 
 

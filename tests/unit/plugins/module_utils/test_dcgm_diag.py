@@ -148,6 +148,7 @@ def test_what_cannot_be_read_is_inconclusive(text: str, words: str) -> None:
     found = judged(text)
     assert found["verdict"] == "INCONCLUSIVE"
     assert words in found["reason"]
+    assert found["findings"] == []
 
 
 JSON = st.recursive(

@@ -28,7 +28,7 @@ def judge_words(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    check = Check("Words", lambda text: {"text": text.strip()}, judge_words, gpus=2)
+    check = Check(lambda text: {"text": text.strip()}, judge_words, gpus=2)
     monkeypatch.setattr(node_checks, "CHECKS", {"words": check, "more": check})
 
 

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report_data import counts, culprits, curves, normalised
 from check_samples import checked
 from report_samples import nccl_text, of_pairs, small, validation
+from storage_samples import drop, private, stored
 
 ROOT = Path(__file__).parents[4]
 SCHEMA = json.loads((ROOT / "roles/nccl_validation/files/report.schema.json").read_text())
@@ -37,6 +38,8 @@ CASES = {
         ]
     ),
     "checks": checked(),
+    "storage": stored(private("gpu2")),
+    "storage without an answer": stored(*(drop("", node) for node in ("gpu1", "gpu2", "gpu3"))),
     "unknown hardware": validation([{"name": "c", "stage": "cluster", "nodes": ["a"], "peak": 9.0}], hardware="none"),
 }
 

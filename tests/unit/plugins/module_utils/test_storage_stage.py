@@ -9,64 +9,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.stages import FIRST
 from ansible_collections.busbar.cluster.plugins.module_utils.storage_stage import judged_storage, storage_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
 from report_samples import CATALOGUE
-from storage_samples import edit, private, storage_lines, storage_text
+from storage_samples import NAMES, OPTIONS, STORAGE, edit, entry, private, storage_lines, storage_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-NAMES = ["gpu1", "gpu2", "gpu3"]
-STORAGE: dict[str, Any] = {
-    "path": "/shared",
-    "user": "",
-    "size": "1G",
-    "seconds": 10,
-    "speed": True,
-    "read_floor": 1000,
-    "write_floor": 1000,
-    "script": "#!/bin/bash\nstorage\n",
-}
-OPTIONS: dict[str, Any] = {
-    "backend": "nccl",
-    "nodes": NAMES,
-    "pool": NAMES,
-    "partners": 0,
-    "hardware": dict.fromkeys(NAMES, "dgx_h100"),
-    "catalogue": CATALOGUE,
-    "stages": ["storage", "cluster"],
-    "storage": STORAGE,
-    "binary": "all_reduce_perf",
-    "image": "",
-    "min_bytes": "8M",
-    "max_bytes": "16G",
-    "step_factor": 2,
-    "iterations": 20,
-    "collectives": ["all_reduce"],
-    "search_collective": "auto",
-    "repeats": 1,
-    "spread_limit": 10,
-    "rails": [],
-    "floor_gbs": 0,
-    "allow_unchecked": False,
-    "sbatch_arguments": ["--partition=batch"],
-    "script": "#!/bin/bash\n",
-    "output": "/var/log/x-%j.out",
-    "cluster": "alpha",
-    "started": "2026-11-20T00:00:00Z",
-    "began": 1000.0,
-    "wait": 60,
-    "time_limit": 600,
-    "total_limit": 7200,
-    "locate_rounds": 30,
-    "topology": {},
-    "drain_failed": True,
-    "drain_limit": 50,
-}
-
-
-def entry(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of an entry
-    found: dict[str, Any] = {"name": "storage", "nodes": NAMES, "partners": [], "left_out": {}, "job_id": "7"}
-    found |= {"state": "COMPLETED", "reason": "", "exit_code": "0:0", "batch_host": "gpu1", "output": "/x"}
-    return found | {"seconds": 12.0, "problem": ""} | changes
 
 
 def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401

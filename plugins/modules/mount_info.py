@@ -253,7 +253,7 @@ class Examination:
         return fault is not None
 
     def look(self) -> None:
-        """Look at every mount point, then at the servers, then at what the client needs."""
+        """Look at every mount point, then at the servers, then at the mounts and at what the client needs."""
         for path in self.params["bound"]:
             self.states[path], fault = bound_state(path, self.mounts)
             self.blame({"path": path}, fault)
@@ -263,15 +263,17 @@ class Examination:
             state, fault = place_state(entry, self.mounts, known.get(self.server(entry), []))
             if state == "free":
                 fault = self.place_fault(entry["path"])
-            elif state == "mounted":
-                fault = self.stale_fault(entry["path"])
             self.states[entry["path"]] = state
             if not self.blame(entry, fault):
                 good.append(entry)
         silent = self.ask_servers(good)
         for entry in good:
-            if self.states[entry["path"]] == "free" and endpoints_key(entry) not in silent:
+            if endpoints_key(entry) in silent:
+                continue
+            if self.states[entry["path"]] == "free":
                 self.blame(entry, self.client_fault(entry), "client")
+            elif self.states[entry["path"]] == "mounted":
+                self.blame(entry, self.stale_fault(entry["path"]))
 
     def resolve(self) -> dict[str, list[str]]:
         """Return the addresses of the NFS servers by name."""
@@ -309,7 +311,7 @@ class Examination:
     def stale_fault(self, path: str) -> tuple[str, str] | None:
         """Return what is wrong with a mount that is there but cannot be used."""
         try:
-            bounded(partial(os.statvfs, path), self.params["timeout_s"])
+            bounded(partial(os.statvfs, path), 2 * LOOK_S)
         except OSError as exc:
             return f"is mounted, but cannot be used: {exc}", f"bring the server back; if it is: umount -l {path}"
         return None

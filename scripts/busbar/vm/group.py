@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
@@ -20,7 +21,6 @@ from busbar.vm.state import MACHINES, Group, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from busbar.vm.state import Machine
 
@@ -49,6 +49,9 @@ Host {name}
     BatchMode yes
     ConnectTimeout 20
     ServerAliveInterval 10
+    ControlMaster auto
+    ControlPath ~/.ssh/busbar-%C
+    ControlPersist 60
 """
 
 
@@ -177,6 +180,8 @@ def write_ssh_files(group: Group) -> None:
         key = " ".join(read_key(group, machine.name, public=True).split()[:2])
         known += f"{machine.name},[127.0.0.1]:{port} {key}\n"
         config += SSH_CONFIG.format(name=machine.name, port=port, admin=ADMIN, folder=folder)
+    # Where ssh keeps the one connection that all commands share: a short name, since that of a socket must be.
+    (Path.home() / ".ssh").mkdir(mode=0o700, exist_ok=True)
     (folder / "known_hosts").write_text(known, encoding="utf-8")
     (folder / "config").write_text(config, encoding="utf-8")
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["module_run", "read_scratch"]
 
 BY_ID = Path("/dev/disk/by-id")
-LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
+# Without the column NAME lsblk shows no tree.
+LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
 PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
 # Names that say what is on a disk or where it is plugged, and not which disk it is.
 NO_IDENTITY = ("lvm-pv-uuid-", "md-", "dm-")

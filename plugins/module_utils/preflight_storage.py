@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["host_mount_problems", "site_storage_problems"]
 
+_READ = (
+    "ansible_host",
+    "hosts_address",
+    "hosts_aliases",
+    "storage_backend",
+    "nfs_server_exports",
+    "nfs_client_mounts",
+    "storage_mounts_entries",
+    "cluster_networks",
+    "nfs_server_networks",
+)
 _NETWORKS = ("cluster_networks", "nfs_server_networks")
 _BACKENDS = ("nfs", "bind")
 
@@ -31,6 +42,8 @@ def site_storage_problems(
         clients: hosts that mount what these export.
         variables: variables of every host.
     """
+    # Ansible works a host's variables out anew each time they are asked for.
+    variables = {host: _known(variables[host]) for host in {*hosts, *servers, *clients}}
     problems = []
     for host in servers:
         own = variables[host]
@@ -56,6 +69,11 @@ def host_mount_problems(
     names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
     served = served_paths(names, _exports(servers, variables), servers)
     return mount_problems(host, key, entries, served, _own_exports(host, servers, variables))
+
+
+def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read here of a host's variables."""
+    return {key: variables[key] for key in _READ if key in variables}
 
 
 def _host_problems(

@@ -12,14 +12,14 @@ options:
     type: list
     elements: dict
     required: true
-  timeout_s:
-    description: After how many seconds an attempt to mount is given up.
+  wait_s:
+    description: For how many seconds a host that boots waits for the servers.
     type: int
     required: true
 """
 
 EXAMPLES = r"""
-plan: "{{ storage_mounts_entries | busbar.cluster.mount_plan(30) }}"
+plan: "{{ storage_mounts_entries | busbar.cluster.mount_plan(300) }}"
 """
 
 RETURN = r"""
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-def plan(entries: Sequence[Mapping[str, Any]], timeout_s: int) -> list[dict[str, Any]]:
+def plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
     """Return the plan.
 
     Raises:
         AnsibleFilterError: when an entry lacks its type, source or path.
     """
     try:
-        return mount_plan(entries, timeout_s)
+        return mount_plan(entries, wait_s)
     except (KeyError, TypeError) as exc:
         message = f"mount_plan: {exc!r}"
         raise AnsibleFilterError(message) from exc

@@ -219,16 +219,19 @@ def is_rdma(options: Iterable[str]) -> bool:
     return option(given, "rdma") is not None or (option(given, "proto") or "").startswith("rdma")
 
 
-def fstab_options(entry: Mapping[str, Any], timeout_s: int) -> str:
+def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
     """Return the fourth field of the mount's line in fstab: the declared options and what systemd needs.
 
     Args:
-        entry: `options` and `automount`.
-        timeout_s: after how many seconds systemd gives up an attempt to mount.
+        entry: `type`, `options` and `automount`.
+        wait_s: for how many seconds a host that boots waits for the server; mount.nfs by itself waits two minutes, as
+            `retry` says in minutes (nfs(5)).
     """
     options = [*(entry.get("options") or []), "_netdev"]
+    if entry["type"] == "nfs" and option(options, "retry") is None:
+        options.append(f"retry={-(-wait_s // 60)}")
     options += ["x-systemd.automount"] if entry.get("automount") else []
-    return ",".join(dict.fromkeys([*options, f"x-systemd.mount-timeout={timeout_s}s"]))
+    return ",".join(dict.fromkeys([*options, f"x-systemd.mount-timeout={wait_s}s"]))
 
 
 def trial_options(options: Iterable[str]) -> str:
@@ -236,7 +239,9 @@ def trial_options(options: Iterable[str]) -> str:
 
     `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); sharing nothing with mounts that are there already.
     """
-    kept = [item for item in options if item not in _NOT_TRIED and not item.startswith(("x-", "timeo", "retrans"))]
+    kept = [
+        item for item in options if item not in _NOT_TRIED and not item.startswith(("x-", "timeo", "retrans", "retry"))
+    ]
     return ",".join([*kept, "ro", "soft", "timeo=50", "retrans=1", "retry=0", "nosharecache"])
 
 

@@ -74,19 +74,19 @@ def nfs_entries(
     return entries
 
 
-def mount_plan(entries: Sequence[Mapping[str, Any]], timeout_s: int) -> list[dict[str, Any]]:
+def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
     """Return the mounts in the order in which they can be made, as fstab and systemd want them.
 
     Args:
         entries: items of `storage_mounts_entries`.
-        timeout_s: after how many seconds an attempt to mount is given up.
+        wait_s: for how many seconds a host that boots waits for the servers.
     """
     return [
         {
             "path": entry["path"],
             "src": entry["src"],
             "fstype": STORAGE_TYPES[entry["type"]].fstype,
-            "options": fstab_options(entry, timeout_s),
+            "options": fstab_options(entry, wait_s),
             "unit": unit_name(entry["path"], "automount" if entry.get("automount") else "mount"),
         }
         for entry in sorted(entries, key=lambda item: str(item["path"]).count("/"))

@@ -104,10 +104,7 @@ rdma_devices:
 import concurrent.futures
 import os
 import platform
-import random
-import socket
 import tempfile
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -116,6 +113,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.bounded import bounded  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.file_servers import addresses, server_fault  # noqa: TID252
 from ..module_utils.mount_faults import (  # noqa: TID252
     bound_state,
     busy_fault,
@@ -124,104 +122,18 @@ from ..module_utils.mount_faults import (  # noqa: TID252
     place_state,
     trial_fault,
 )
+from ..module_utils.mount_holders import PROC, holders, read  # noqa: TID252
 from ..module_utils.mounts import (  # noqa: TID252
     STORAGE_TYPES,
     endpoints,
     kernel_offers,
-    lies_in,
     on_network,
     option,
     parse_mountinfo,
     trial_options,
 )
-from ..module_utils.nfs_rpc import null_call, reply_fault  # noqa: TID252
 
-PROC = Path("/proc")
 LOOK_S = 5
-PAUSE_S = 1
-
-
-def read(path: Path) -> str:
-    """Return the text of a file, '' when it cannot be read."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def holders(path: str, proc: Path = PROC) -> list[dict[str, Any]]:
-    """Return `pid` and `command` of the processes whose directory, root or open files lie in a path."""
-    found = []
-    for process in sorted(proc.glob("[0-9]*"), key=lambda entry: int(entry.name)):
-        if int(process.name) == os.getpid():
-            continue
-        links = [process / "cwd", process / "root"]
-        with suppress(OSError):
-            links += list((process / "fd").iterdir())
-        if any(lies_in(target(link), path) for link in links):
-            found.append({"pid": int(process.name), "command": read(process / "comm").strip()})
-    return found
-
-
-def target(link: Path) -> str:
-    """Return where a link of /proc leads, '' when it is gone."""
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
-
-
-def addresses(name: str) -> list[str]:
-    """Return the IP addresses of a host.
-
-    Raises:
-        OSError: when its name cannot be resolved.
-    """
-    return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
-
-
-def receive(connection: socket.socket) -> bytes:
-    """Return the first record that a server sends, as far as it came."""
-    data = b""
-    while len(data) < 4 or len(data) < 4 + (int.from_bytes(data[:4], "big") & 0x7FFFFFFF):  # noqa: PLR2004 - the mark
-        part = connection.recv(4096)
-        if not part:
-            break
-        data += part
-    return data
-
-
-def ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
-    """Return what is wrong with a server that listens; '' when nothing is, or only its port was asked (no version).
-
-    Raises:
-        OSError: when it does not answer.
-    """
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
-        if version is None:
-            return ""
-        xid = random.getrandbits(32)
-        connection.sendall(null_call(version, xid))
-        return reply_fault(receive(connection), version, xid)
-
-
-def server_fault(servers: list[tuple[str, int]], version: int | None, timeout_s: int) -> str:
-    """Return why none of these servers can be used, after asking them again and again; '' when one can."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        faults = []
-        for host, port in servers:
-            left = max(1.0, min(LOOK_S, deadline - time.monotonic()))
-            try:
-                fault = bounded(partial(ask, host, port, version, left), left + 1)
-            except OSError as exc:
-                fault = f"does not answer on TCP port {port} ({exc})"
-            if not fault:
-                return ""
-            faults.append(f"{host} {fault}")
-        if time.monotonic() + PAUSE_S >= deadline:
-            return "; ".join(faults)
-        time.sleep(PAUSE_S)
 
 
 class Examination:

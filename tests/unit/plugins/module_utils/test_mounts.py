@@ -144,20 +144,21 @@ def test_endpoints(kind: str, src: str, options: list[str], expected: list[tuple
 @pytest.mark.parametrize(
     ("entry", "text"),
     [
-        ({"options": ["vers=4.2", "hard"]}, "vers=4.2,hard,_netdev,x-systemd.mount-timeout=30s"),
-        ({}, "_netdev,x-systemd.mount-timeout=30s"),
+        ({"options": ["vers=4.2", "hard"]}, "vers=4.2,hard,_netdev,retry=5,x-systemd.mount-timeout=290s"),
+        ({"options": ["retry=1"]}, "retry=1,_netdev,x-systemd.mount-timeout=290s"),
+        ({"type": "lustre"}, "_netdev,x-systemd.mount-timeout=290s"),
         (
-            {"options": ["ro", "_netdev"], "automount": True},
-            "ro,_netdev,x-systemd.automount,x-systemd.mount-timeout=30s",
+            {"type": "cephfs", "options": ["ro", "_netdev"], "automount": True},
+            "ro,_netdev,x-systemd.automount,x-systemd.mount-timeout=290s",
         ),
     ],
 )
 def test_fstab_options(entry: dict[str, Any], text: str) -> None:
-    assert fstab_options(entry, 30) == text
+    assert fstab_options({"type": "nfs", **entry}, 290) == text
 
 
 def test_a_trial_gives_up_soon_and_writes_nothing() -> None:
-    tried = trial_options(["vers=4.2", "hard", "nconnect=4", "rw", "timeo=600", "x-systemd.automount"])
+    tried = trial_options(["vers=4.2", "hard", "nconnect=4", "rw", "timeo=600", "retry=5", "x-systemd.automount"])
     assert tried == "vers=4.2,nconnect=4,ro,soft,timeo=50,retrans=1,retry=0,nosharecache"
 
 

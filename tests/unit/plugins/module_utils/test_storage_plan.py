@@ -69,19 +69,19 @@ def test_the_plan_makes_outer_mounts_first() -> None:
         {"type": "nfs", "src": "filer:/x", "path": "/shared/x", "automount": True},
         {"type": "weka", "src": "fs", "path": "/shared", "options": ["ro"]},
     ]
-    assert mount_plan(entries, 30) == [
+    assert mount_plan(entries, 60) == [
         {
             "path": "/shared",
             "src": "fs",
             "fstype": "wekafs",
-            "options": "ro,_netdev,x-systemd.mount-timeout=30s",
+            "options": "ro,_netdev,x-systemd.mount-timeout=60s",
             "unit": "shared.mount",
         },
         {
             "path": "/shared/x",
             "src": "filer:/x",
             "fstype": "nfs",
-            "options": "_netdev,x-systemd.automount,x-systemd.mount-timeout=30s",
+            "options": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
             "unit": "shared-x.automount",
         },
     ]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.file_servers import server_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.mount_holders import holders
 from ansible_collections.busbar.cluster.plugins.modules import mount_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-Answer = "Callable[[bytes], bytes]"
 
 
 def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
@@ -83,27 +83,27 @@ def closed_port() -> int:
 def test_servers_that_answer(
     serve: Callable[..., int], answer: Callable[[bytes], bytes], version: int | None, fault: str
 ) -> None:
-    assert mount_info.server_fault([("127.0.0.1", serve(answer))], version, 1) == fault
+    assert server_fault([("127.0.0.1", serve(answer))], version, 1) == fault
 
 
 def test_a_silent_server_and_a_closed_port_are_given_up_in_time(serve: Callable[..., int]) -> None:
     began = time.monotonic()
-    fault = mount_info.server_fault([("127.0.0.1", serve(None))], 4, 2)
+    fault = server_fault([("127.0.0.1", serve(None))], 4, 2)
     assert "does not answer on TCP port" in fault
-    assert "Connection refused" in mount_info.server_fault([("127.0.0.1", closed_port())], 4, 2)
+    assert "Connection refused" in server_fault([("127.0.0.1", closed_port())], 4, 2)
     assert time.monotonic() - began < 10
 
 
 def test_one_of_several_servers_is_enough(serve: Callable[..., int]) -> None:
     servers = [("127.0.0.1", closed_port()), ("127.0.0.1", serve(lambda _: b""))]
-    assert mount_info.server_fault(servers, None, 1) == ""
+    assert server_fault(servers, None, 1) == ""
 
 
 def test_a_server_that_comes_back_is_waited_for(serve: Callable[..., int]) -> None:
     answers = iter([b"\x00" * 8])
     sound = nfs(4, 4)
     port = serve(lambda call: next(answers, None) or sound(call))
-    assert mount_info.server_fault([("127.0.0.1", port)], 4, 10) == ""
+    assert server_fault([("127.0.0.1", port)], 4, 10) == ""
 
 
 def test_a_call_that_does_not_come_back() -> None:
@@ -117,10 +117,10 @@ def test_a_call_that_does_not_come_back() -> None:
 def test_who_uses_a_directory(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as process:
         try:
-            assert mount_info.holders(str(tmp_path)) == [{"pid": process.pid, "command": "sleep"}]
+            assert holders(str(tmp_path)) == [{"pid": process.pid, "command": "sleep"}]
         finally:
             process.terminate()
-    assert mount_info.holders(str(tmp_path)) == []
+    assert holders(str(tmp_path)) == []
 
 
 @pytest.fixture

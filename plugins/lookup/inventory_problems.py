@@ -63,6 +63,16 @@ options:
     type: list
     elements: dict
     default: []
+  nfs_servers:
+    description: Hosts that export directories. What they declare is read from the variables of every host.
+    type: list
+    elements: str
+    default: []
+  nfs_clients:
+    description: Hosts that mount what these export.
+    type: list
+    elements: str
+    default: []
   secrets_dir:
     description: Directory of the secrets.
     type: str
@@ -101,6 +111,7 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
     host_problems,
     role_problems,
 )
+from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
 from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
 from ..module_utils.slurm_problems import slurm_problems  # noqa: TID252
@@ -127,6 +138,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += host_problems(hosts)
         problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
         problems += self._slurm(known["hostvars"], groups)
+        problems += self._storage(known["hostvars"], groups)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -179,6 +191,15 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         except (AnsibleError, KeyError, TypeError, ValueError) as exc:
             remedy = "correct the variable; every entry needs a name"
             return [*problems, make_problem([], "slurm_*", f"cannot be worked out: {exc}", remedy)]
+
+    def _storage(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+        """Return the problems of exports and mounts."""
+        servers, clients = self.get_option("nfs_servers"), self.get_option("nfs_clients")
+        try:
+            return site_storage_problems(groups.get("all", []), servers, clients, hostvars)
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            keys = "nfs_server_exports, nfs_client_mounts, storage_mounts_entries"
+            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
         """Return the groups that set the hardware, and the hosts that set it themselves.

@@ -74,11 +74,16 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.accounts import password_digest  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.bounded import bounded  # noqa: TID252
 from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252
+from ..module_utils.mounts import Mount, on_network, parse_mountinfo  # noqa: TID252
 
 if TYPE_CHECKING:
     import grp
     import pwd
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+PATIENCE_S = 5
 
 
 def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
@@ -90,15 +95,28 @@ def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
     return {row[0]: password_digest(row[1]) for row in rows if len(row) > 1 and row[1].startswith("$")}
 
 
-def home_exists(path: str) -> bool:
-    """Return whether there is a home, or something that only its owner may look at."""
-    try:
-        return Path(path).is_dir()
-    except OSError:
-        return True
+class Homes:
+    """Tells of homes whether they are there, without waiting for a file server that is gone."""
+
+    def __init__(self, mounts: list[Mount]) -> None:
+        """Keep what is mounted."""
+        self.mounts = mounts
+        self.gone = False
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a home, or something that only its owner may look at, or that cannot be known now."""
+        try:
+            if not on_network(path, self.mounts):
+                return Path(path).is_dir()
+            return self.gone or bool(bounded(Path(path).is_dir, PATIENCE_S))
+        except TimeoutError:
+            self.gone = True
+            return True
+        except OSError:
+            return True
 
 
-def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password: str) -> dict[str, Any]:
+def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password: str, homes: Homes) -> dict[str, Any]:
     """Return one user as data."""
     return {
         "uid": entry.pw_uid,
@@ -106,7 +124,7 @@ def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password:
         "comment": entry.pw_gecos,
         "home": entry.pw_dir,
         "shell": entry.pw_shell,
-        "home_exists": home_exists(entry.pw_dir),
+        "home_exists": homes.exists(entry.pw_dir),
         "groups": sorted(
             group.gr_name for group in groups if entry.pw_name in group.gr_mem and group.gr_gid != entry.pw_gid
         ),
@@ -128,10 +146,11 @@ def main() -> None:
     keys = Path(module.params["key_directory"])
     groups = list(known_groups([], module.params["gids"]).values())
     digests = shadow_digests()
+    homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
     users = known_users(module.params["users"], module.params["uids"])
     module.exit_json(
         changed=False,
-        users={name: describe(entry, groups, digests.get(name, "")) for name, entry in users.items()},
+        users={name: describe(entry, groups, digests.get(name, ""), homes) for name, entry in users.items()},
         groups={group.gr_name: group.gr_gid for group in groups},
         key_files=sorted(os.listdir(keys)) if keys.is_dir() else [],  # noqa: PTH208 - plain names are wanted
         visudo=module.get_bin_path("visudo") is not None,

@@ -137,6 +137,51 @@ def test_duplicate_uid(site: Site) -> None:
     assert "uid 2001 is declared for both alice and bob" in text
 
 
+def _with_storage(groups: dict[str, Any]) -> None:
+    """Let the controller serve the shared tree, and the compute nodes mount it."""
+    groups.update(nfs_server={"hosts": {"ctl": {}}}, nfs_client={"children": {"slurm_compute": {}}})
+
+
+@pytest.mark.parametrize(
+    ("variables", "place", "problem"),
+    [
+        ({"nfs_server_exports": [{"path": "/a"}, {"path": "/a/b"}]}, "ctl: nfs_server_exports", "/a/b lies inside /a"),
+        ({"nfs_server_exports": [{"path": "/"}]}, "ctl: nfs_server_exports[/]", "the root of the host cannot be"),
+        (
+            {"nfs_server_exports": [{"path": "/a", "clients": ["*"]}]},
+            "ctl: nfs_server_exports[/a].clients",
+            "everybody",
+        ),
+        (
+            {
+                "nfs_server_exports": [{"path": "/a"}],
+                "nfs_client_mounts": [{"src": "ctl:/b", "path": "/b"}, {"src": "ctl:/a", "path": "b"}],
+            },
+            "nfs_client_mounts[/b].src",
+            "ctl does not export /b, only /a",
+        ),
+    ],
+    ids=["overlapping", "root", "everybody", "not exported"],
+)
+def test_exports_and_mounts_that_are_not_sound(site: Site, variables: dict[str, Any], place: str, problem: str) -> None:
+    site.change(_with_storage)
+    text = site.refusal(**variables)
+    assert place in text
+    assert problem in text
+
+
+def test_a_kernel_without_nfs_is_told_with_the_way_out(site: Site) -> None:
+    """A container has the kernel of its host; nothing may be installed before that is known."""
+    site.change(_with_storage)
+    done = site.provision("storage", storage_backend="nfs", nfs_server_exports=[{"path": "/a"}])
+    if "nfsd" in site.cluster.exec("ctl", "cat /proc/filesystems").stdout:
+        pytest.skip("this host's kernel serves NFS")
+    assert done.returncode == 2, done.stdout
+    assert "ctl: nfs_server: the running kernel has no NFS server" in done.stdout
+    assert "storage_backend: bind" in done.stdout
+    assert recap(done.stdout)["ctl"]["changed"] == 0
+
+
 def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
     text = site.refusal(slurm_partitions=[{"name": "big", "nodes": "gpu99"}])

@@ -15,6 +15,8 @@ from ansible_collections.busbar.cluster.plugins.modules import account_info
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ansible_collections.busbar.cluster.plugins.module_utils.mounts import Mount
+
 
 def test_names_and_numbers_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     me = pwd.getpwuid(os.getuid())
@@ -45,3 +47,20 @@ def test_only_passwords_that_work_have_a_digest(tmp_path: Path, text: str, diges
 
 def test_no_shadow_file_is_no_password(tmp_path: Path) -> None:
     assert account_info.shadow_digests(tmp_path / "shadow") == {}
+
+
+def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def never(_: object, seconds: float) -> bool:
+        asked.append(seconds)
+        raise TimeoutError
+
+    monkeypatch.setattr(account_info, "bounded", never)
+    network: Mount = {"path": "/shared", "fstype": "nfs4", "source": "ctl:/shared", "options": []}
+    homes = account_info.Homes([{"path": "/", "fstype": "ext4", "source": "/dev/vda", "options": []}, network])
+    assert homes.exists("/shared/home/alice")
+    assert homes.exists("/shared/home/bob")
+    assert len(asked) == 1, "one wait is enough for all homes"
+    assert homes.exists(str(tmp_path))
+    assert not homes.exists(str(tmp_path / "nobody"))

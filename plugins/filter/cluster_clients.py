@@ -1,0 +1,71 @@
+"""Filter that tells who of the inventory may mount."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cluster_clients
+author: busbar contributors
+short_description: Addresses of hosts, folded into networks that were declared
+description:
+  - The address of a host is its C(hosts_address), else its C(ansible_host), else its name.
+  - Nothing is folded into a network that was not declared, since that would let strangers in.
+options:
+  _input:
+    description: Hosts of the inventory.
+    type: list
+    elements: str
+    required: true
+  variables:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+  networks:
+    description: Networks of the cluster.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+clients: "{{ groups['all'] | busbar.cluster.cluster_clients(hostvars, ['10.0.0.0/24']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The networks, then the addresses and names that lie in none of them.
+  type: list
+  elements: str
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.nfs_exports import fold_clients  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage_plan import cluster_addresses  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def clients(
+    hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], networks: Sequence[str] = ()
+) -> list[str]:
+    """Return who may mount.
+
+    Raises:
+        AnsibleFilterError: when two hosts have one address, or a network is none.
+    """
+    try:
+        return fold_clients(cluster_addresses(hosts, variables), networks)
+    except ValueError as exc:
+        message = f"cluster_clients: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.cluster_clients`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"cluster_clients": clients}

@@ -1,0 +1,71 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: home_is_made_here
+author: busbar contributors
+short_description: Whether a host makes the homes of users
+description:
+  - Homes on a shared tree are made once, by the first server; root of a client is nobody there.
+  - Homes on storage of somebody else are made there, by whoever keeps it.
+options:
+  _input:
+    description: Directory of the homes.
+    type: str
+    required: true
+  host:
+    description: Name of the host.
+    type: str
+    required: true
+  groups:
+    description: The variable C(groups); C(nfs_server) and C(nfs_client) are read.
+    type: dict
+    required: true
+  variables:
+    description: The variable C(hostvars).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+users_create_home: "{{ '/shared/home' | busbar.cluster.home_is_made_here(inventory_hostname, groups, hostvars) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Whether it does.
+  type: bool
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.storage_plan import home_is_made_here  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def made_here(
+    base: str, host: str, groups: Mapping[str, Sequence[str]], variables: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    """Return whether a host makes the homes.
+
+    Raises:
+        AnsibleFilterError: when what the storage is declared to be makes no sense.
+    """
+    try:
+        return home_is_made_here(base, host, groups.get("nfs_server") or [], groups.get("nfs_client") or [], variables)
+    except (AttributeError, KeyError, TypeError) as exc:
+        message = f"home_is_made_here: {exc!r}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.home_is_made_here`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"home_is_made_here": made_here}

@@ -1,0 +1,91 @@
+"""Filter that tells what is wrong with a host's exports and mounts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: storage_problems
+author: busbar contributors
+short_description: What is wrong with the exports or mounts of a host
+options:
+  _input:
+    description: Items of the variable O(key).
+    type: list
+    elements: dict
+    required: true
+  key:
+    description: V(nfs_server_exports), V(nfs_client_mounts) or V(storage_mounts_entries).
+    type: str
+    required: true
+  host:
+    description: Name of the host.
+    type: str
+    required: true
+  servers:
+    description: Hosts of the inventory that export; what is mounted from them is compared with their exports.
+    type: list
+    elements: str
+    default: []
+  variables:
+    description: The variable C(hostvars).
+    type: dict
+    default: {}
+  networks:
+    description: Networks of the cluster, for exports.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+problems: "{{ nfs_server_exports | busbar.cluster.storage_problems('nfs_server_exports', inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The problems, each with C(hosts), C(key), C(problem), C(remedy).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.preflight_storage import host_mount_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage_problems import export_problems, network_problems  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..module_utils.problems import Problem  # noqa: TID252
+
+
+def problems(  # noqa: PLR0913 - two variables of one host
+    entries: Sequence[Mapping[str, Any]],
+    key: str,
+    host: str,
+    *,
+    servers: Sequence[str] = (),
+    variables: Mapping[str, Mapping[str, Any]] | None = None,
+    networks: Sequence[str] = (),
+) -> list[Problem]:
+    """Return the problems.
+
+    Raises:
+        AnsibleFilterError: when two servers have one address.
+    """
+    if key == "nfs_server_exports":
+        return export_problems([host], entries) + network_problems([host], "nfs_server_networks", networks)
+    try:
+        return host_mount_problems(host, key, entries, servers, variables or {})
+    except (AttributeError, KeyError, ValueError) as exc:
+        message = f"storage_problems: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.storage_problems`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by name."""
+        return {"storage_problems": problems}

@@ -1,0 +1,123 @@
+"""Why a mount cannot be made: what a look at a host found, in words with the remedy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .mounts import STORAGE_TYPES, is_same_mount, lies_in, mounts_at, mounts_below
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .mounts import Mount
+
+__all__ = ["bound_state", "busy_fault", "content_fault", "kernel_fault", "place_state", "trial_fault"]
+
+Fault = tuple[str, str]
+
+_SHOWN = 5
+_HOMES = "/home"
+_TRIALS = (
+    (
+        ("access denied", "operation not permitted", "permission denied"),
+        "name this host or its network in the clients of that export; after a change run the server's role first",
+    ),
+    (("no such file", "does not exist", "not found"), "correct src, or export that path on the server"),
+    (
+        ("protocol not supported", "requested nfs version"),
+        "offer that version on the server, or set vers to one it has",
+    ),
+    (("invalid", "incorrect mount option", "bad option"), "correct options; nfs(5) lists what there is"),
+    (
+        ("timed out", "refused", "no route", "unreachable", "did not answer"),
+        "start the NFS server; let its firewall pass TCP port 2049 from here",
+    ),
+)
+
+
+def place_state(
+    entry: Mapping[str, Any], mounts: Sequence[Mount], addresses: Sequence[str] = ()
+) -> tuple[str, Fault | None]:
+    """Return the state of a mount point, `mounted`, `waiting` (for an automount), `free` or `taken`, and what is wrong.
+
+    Args:
+        entry: `type`, `src` and `path`.
+        mounts: all mounts of the host.
+        addresses: addresses of the declared server.
+    """
+    path = str(entry["path"])
+    here = mounts_at(path, mounts)
+    if here and here[-1]["fstype"] == "autofs":
+        return "waiting", None
+    if here and is_same_mount(entry, here[-1], addresses):
+        return "mounted", None
+    if here:
+        problem = f"{here[-1]['source']} ({here[-1]['fstype']}) is mounted there, not {entry['src']}"
+        return "taken", (problem, f"unmount it (umount {path}) and take it out of /etc/fstab, or choose another path")
+    inside = [mount["path"] for mount in mounts_below(path, mounts)]
+    if inside:
+        problem = f"the mount would hide others: {_some(inside)}"
+        return "taken", (problem, "unmount those first, or choose another path")
+    return "free", None
+
+
+def bound_state(path: str, mounts: Sequence[Mount]) -> tuple[str, Fault | None]:
+    """Return `mounted` where something is mounted at a path or above it, other than the root; else what is wrong."""
+    if any(mount["path"] != "/" and lies_in(path, mount["path"]) for mount in mounts):
+        return "mounted", None
+    problem = "there is no shared tree: storage_backend is bind, and nothing is mounted there"
+    return "taken", (problem, "bind the shared directory there before the run, or set storage_backend: nfs")
+
+
+def content_fault(path: str, names: Sequence[str]) -> Fault | None:
+    """Return why a directory with this content cannot be mounted over; None for an empty one."""
+    if not names:
+        return None
+    if path.rstrip("/") == _HOMES:
+        problem = f"holds live home directories, which the mount would hide: {_some(sorted(names))}"
+        remedy = (
+            "keep /home local and mount elsewhere, with users_home_base below it (path: /shared, users_home_base: "
+            "/shared/home); or copy the homes to the server, give the user that Ansible logs in as a home outside "
+            "/home, and empty /home"
+        )
+        return problem, remedy
+    problem = f"is not empty, and the mount would hide what is there: {_some(sorted(names))}"
+    return problem, f"move that to the server or elsewhere (mv {path} {path}.local), or choose another path"
+
+
+def busy_fault(holders: Sequence[Mapping[str, Any]]) -> Fault | None:
+    """Return why a mount point that these processes (`pid`, `command`) use cannot be mounted over."""
+    if not holders:
+        return None
+    named = [f"{holder['command']} (pid {holder['pid']})" for holder in holders]
+    return f"is in use by {_some(named)}", "end these processes, or let them leave the directory"
+
+
+def kernel_fault(kind: str, release: str) -> Fault:
+    """Return what it means that a kernel of this release lacks the module of a kind of storage."""
+    wanted = STORAGE_TYPES[kind]
+    problem = f"the kernel {release} has no module {wanted.module}"
+    if kind == "nfs":
+        remedy = "install the modules of that kernel; in a container bind the shared tree and set storage_backend: bind"
+        return problem, remedy
+    return problem, f"install {wanted.origin}"
+
+
+def trial_fault(source: str, text: str) -> Fault:
+    """Return why a mount that was tried failed, and the remedy.
+
+    Args:
+        source: what was to be mounted.
+        text: what mount said.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = lines[-1] if lines else "no reason given"
+    lower = text.lower()
+    remedy = next((remedy for signs, remedy in _TRIALS if any(sign in lower for sign in signs)), None)
+    return f"{source} cannot be mounted: {said}", remedy or "look at the server's log, and at dmesg of this host"
+
+
+def _some(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - _SHOWN} more" if len(every) > _SHOWN else ""
+    return ", ".join(every[:_SHOWN]) + more

@@ -1,0 +1,287 @@
+"""Mounts of a host: what is mounted where, whether it is what was declared, and what each kind of storage needs."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "STORAGE_TYPES",
+    "Mount",
+    "StorageType",
+    "endpoints",
+    "fstab_options",
+    "is_same_mount",
+    "kernel_offers",
+    "lies_in",
+    "mounts_at",
+    "mounts_below",
+    "nfs_source",
+    "on_network",
+    "option",
+    "parse_mountinfo",
+    "trial_options",
+    "unit_name",
+]
+
+NFS_PORT = 2049
+_NETWORK = frozenset(
+    {"nfs", "nfs4", "lustre", "beegfs", "wekafs", "ceph", "cifs", "smb3", "gpfs", "afs", "9p", "fuse.sshfs"}
+)
+_OCTAL = re.compile(r"\\([0-7]{3})")
+_PLAIN = re.compile(r"[A-Za-z0-9:_.]")
+# Of a declared mount these have no meaning for, or would lengthen, a mount that only tries.
+_NOT_TRIED = ("hard", "bg", "fg", "rw", "_netdev", "auto", "noauto", "nofail", "user", "users", "defaults")
+
+
+class Mount(TypedDict):
+    """One line of /proc/self/mountinfo; later lines lie over earlier ones."""
+
+    path: str
+    fstype: str
+    source: str
+    options: list[str]
+
+
+class StorageType(NamedTuple):
+    """What one kind of storage needs on a client.
+
+    Attributes:
+        fstype: the type that `mount -t` takes.
+        shown: the types under which the kernel lists it.
+        module: the kernel's module.
+        helper: the program that mounts it, '' when none is needed.
+        origin: the client's packages and where they come from.
+    """
+
+    fstype: str
+    shown: tuple[str, ...]
+    module: str
+    helper: str
+    origin: str
+
+
+STORAGE_TYPES = {
+    "nfs": StorageType(
+        "nfs", ("nfs", "nfs4"), "nfs", "mount.nfs", "nfs-common (Debian, Ubuntu) or nfs-utils (RHEL, Rocky)"
+    ),
+    "lustre": StorageType(
+        "lustre",
+        ("lustre",),
+        "lustre",
+        "mount.lustre",
+        "lustre-client with its kernel module, of the servers' release, from the vendor of the storage",
+    ),
+    "beegfs": StorageType(
+        "beegfs",
+        ("beegfs",),
+        "beegfs",
+        "",
+        "beegfs-client and beegfs-utils from BeeGFS's own package repository, and start the service beegfs-client",
+    ),
+    "weka": StorageType(
+        "wekafs",
+        ("wekafs",),
+        "wekafsio",
+        "mount.wekafs",
+        "the WEKA client, which the WEKA cluster itself serves: port 14000 of a backend, /dist/v1/install",
+    ),
+    "cephfs": StorageType(
+        "ceph",
+        ("ceph",),
+        "ceph",
+        "mount.ceph",
+        "ceph-common, from the distribution (Debian, Ubuntu) or from Ceph's own package repository (RHEL, Rocky)",
+    ),
+}
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Return the mounts in the text of /proc/self/mountinfo, in its order.
+
+    Format: proc(5). Reading it never waits for a server, as looking at a mount point may.
+    """
+    found: list[Mount] = []
+    for line in text.splitlines():
+        left, _, right = line.partition(" - ")
+        before, after = left.split(), right.split()
+        if len(before) < 6 or len(after) < 3:  # noqa: PLR2004 - proc(5): six fields, then at least three
+            continue
+        options = [*before[5].split(","), *after[2].split(",")]
+        found.append(
+            {"path": _unescape(before[4]), "fstype": after[0], "source": _unescape(after[1]), "options": options}
+        )
+    return found
+
+
+def mounts_at(path: str, mounts: Iterable[Mount]) -> list[Mount]:
+    """Return the mounts at exactly this path; the last is the one that is seen."""
+    return [mount for mount in mounts if mount["path"] == path]
+
+
+def mounts_below(path: str, mounts: Iterable[Mount]) -> list[Mount]:
+    """Return the mounts at paths inside this one, which a mount over it would hide."""
+    return [mount for mount in mounts if mount["path"] != path and lies_in(mount["path"], path)]
+
+
+def on_network(path: str, mounts: Iterable[Mount]) -> bool:
+    """Return whether a path lies on a network file system, or where one would be mounted on access.
+
+    Looking at such a path may wait for a server for ever.
+    """
+    holder: Mount | None = None
+    for mount in mounts:
+        if lies_in(path, mount["path"]) and (holder is None or len(mount["path"]) >= len(holder["path"])):
+            holder = mount
+    return holder is not None and (holder["fstype"] in _NETWORK or holder["fstype"] == "autofs")
+
+
+def lies_in(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or inside it: /a/b lies in /a, /ab does not."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def nfs_source(source: str) -> tuple[str, str]:
+    """Return server and path of an NFS source: '[fd00::1]:/x' gives ('fd00::1', '/x').
+
+    Raises:
+        ValueError: when it is not of the form server:/path.
+    """
+    found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+)):(/\S*)", source)
+    if not found:
+        message = f"{source!r} is not of the form server:/path"
+        raise ValueError(message)
+    path = found[3].rstrip("/") or "/"
+    return found[1] or found[2], path
+
+
+def option(options: Iterable[str], *names: str) -> str | None:
+    """Return the value of the last option of one of these names, '' for one without a value, None when not there."""
+    value = None
+    for item in options:
+        name, _, given = item.partition("=")
+        if name in names:
+            value = given
+    return value
+
+
+def is_same_mount(declared: Mapping[str, Any], found: Mount, addresses: Sequence[str] = ()) -> bool:
+    """Return whether what is mounted is what was declared.
+
+    Args:
+        declared: `type` and `src`.
+        found: the mount that is seen at the path.
+        addresses: addresses of the declared NFS server; a mount under another name of it is the same mount.
+    """
+    kind = STORAGE_TYPES[declared["type"]]
+    if found["fstype"] not in kind.shown:
+        return False
+    if declared["type"] != "nfs":
+        return _last_part(declared["src"]) == _last_part(found["source"])
+    try:
+        server, path = nfs_source(declared["src"])
+        there, there_path = nfs_source(found["source"])
+    except ValueError:
+        return False
+    known = {server, *addresses}
+    return path == there_path and (there in known or option(found["options"], "addr") in known)
+
+
+def endpoints(entry: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return (host, TCP port) of the servers of a mount, of which one must answer; [] where the source names none.
+
+    Ports: NFS 2049 (RFC 7530; the port of RDMA is not TCP's), Lustre 988, Ceph's monitors 3300 and 6789, WEKA 14000.
+
+    Args:
+        entry: `type`, `src` and `options`.
+    """
+    source, options = str(entry["src"]), entry.get("options") or []
+    if entry["type"] == "nfs":
+        given = None if is_rdma(options) else option(options, "port")
+        return [(nfs_source(source)[0], int(given or NFS_PORT))]
+    if entry["type"] == "lustre":
+        return [(nid.partition("@")[0], 988) for nid in re.split(r"[:,]", source.partition(":/")[0]) if "@tcp" in nid]
+    if entry["type"] == "cephfs":
+        monitors = re.split("[,/]", option(options, "mon_addr") or "") if "=" in source else source.split(",")
+        hosts = [re.sub(r"(:\d+)?(:/.*)?$", "", monitor) for monitor in monitors if monitor]
+        return [(host, port) for host in hosts if host for port in (3300, 6789)]
+    if entry["type"] == "weka" and "/" in source:
+        return [(host, 14000) for host in source.partition("/")[0].split(",") if host]
+    return []
+
+
+def is_rdma(options: Iterable[str]) -> bool:
+    """Return whether NFS goes over RDMA."""
+    given = list(options)
+    return option(given, "rdma") is not None or (option(given, "proto") or "").startswith("rdma")
+
+
+def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
+    """Return the fourth field of the mount's line in fstab: the declared options and what systemd needs.
+
+    Args:
+        entry: `type`, `options` and `automount`.
+        wait_s: for how many seconds a host that boots waits for the server; mount.nfs by itself waits two minutes, as
+            `retry` says in minutes (nfs(5)).
+    """
+    options = [*(entry.get("options") or []), "_netdev"]
+    if entry["type"] == "nfs" and option(options, "retry") is None:
+        options.append(f"retry={-(-wait_s // 60)}")
+    options += ["x-systemd.automount"] if entry.get("automount") else []
+    return ",".join(dict.fromkeys([*options, f"x-systemd.mount-timeout={wait_s}s"]))
+
+
+def trial_options(options: Iterable[str]) -> str:
+    """Return the options with which an NFS mount is tried: those declared, read-only, and giving up soon.
+
+    `timeo` is in tenths of a second, `retry` in minutes (nfs(5)); sharing nothing with mounts that are there already.
+    """
+    kept = [
+        item for item in options if item not in _NOT_TRIED and not item.startswith(("x-", "timeo", "retrans", "retry"))
+    ]
+    return ",".join([*kept, "ro", "soft", "timeo=50", "retrans=1", "retry=0", "nosharecache"])
+
+
+def unit_name(path: str, suffix: str = "mount") -> str:
+    r"""Return the name of systemd's unit of a path, as systemd-escape --path gives it: /a/b-c gives a-b\x2dc.mount.
+
+    Rules: systemd.unit(5), "String escaping for inclusion in unit names".
+    """
+    parts = [part for part in path.split("/") if part]
+    if not parts:
+        return f"-.{suffix}"
+    escaped = "-".join("".join(map(_escape, part)) for part in parts)
+    if escaped.startswith("."):
+        escaped = "\\x2e" + escaped[1:]
+    return f"{escaped}.{suffix}"
+
+
+def kernel_offers(name: str, filesystems: str, modules: Iterable[str]) -> bool:
+    """Return whether the running kernel has a file system, or a module of this name to load.
+
+    Args:
+        name: of the file system or module.
+        filesystems: text of /proc/filesystems.
+        modules: texts of modules.dep and modules.builtin of the running kernel.
+    """
+    if name in filesystems.split():
+        return True
+    wanted = re.compile(rf"(^|/){re.escape(name).replace('_', '[-_]')}\.ko(\.(xz|gz|zst))?(:|$)", re.MULTILINE)
+    return any(wanted.search(text) for text in modules)
+
+
+def _unescape(text: str) -> str:
+    return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+
+
+def _escape(letter: str) -> str:
+    if _PLAIN.fullmatch(letter):
+        return letter
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode())
+
+
+def _last_part(source: str) -> str:
+    return re.split(r"[:=/]", source.rstrip("/"))[-1]

@@ -1,0 +1,154 @@
+"""Disks of a host as they are now, read by lsblk, wipefs, mdadm and LVM. Nothing is changed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .scratch_facts import array_of, block_tree, mount_at, pv_group, signatures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible.module_utils.basic import AnsibleModule
+
+    # Runs a program and returns its exit status, what it said and its errors; the status is None when it is missing.
+    Run = Callable[[list[str]], tuple[int | None, str, str]]
+
+__all__ = ["module_run", "read_scratch"]
+
+BY_ID = Path("/dev/disk/by-id")
+# Without the column NAME lsblk shows no tree.
+LSBLK = ["lsblk", "--json", "--bytes", "--paths", "--output", "NAME,PATH,MAJ:MIN,TYPE,SIZE,RO,MOUNTPOINTS"]
+PVS = ["pvs", "--reportformat", "json", "--options", "pv_name,vg_name,vg_uuid,pv_count"]
+# Names that say what is on a disk or where it is plugged, and not which disk it is.
+NO_IDENTITY = ("lvm-pv-uuid-", "md-", "dm-")
+# Names of a disk that no human would choose to type.
+OPAQUE = ("wwn-", "nvme-eui.", "nvme-uuid.", "nvme-nvme.", "scsi-0", "scsi-1", "scsi-3")
+MAX_SHOWN = 3
+# Nobody can tell before mdadm or LVM is installed.
+UNKNOWN = {"name": "", "uuid": "", "level": "unknown", "devices": 0}
+
+
+def module_run(module: AnsibleModule) -> Run:
+    """Return the way in which a module runs programs here: in plain English, and an empty input that says no yes."""
+
+    def run(words: list[str]) -> tuple[int | None, str, str]:
+        if module.get_bin_path(words[0]) is None:
+            return None, "", f"{words[0]} is not installed"
+        status, out, err = module.run_command(words, data="", environ_update={"LC_ALL": "C.UTF-8"})
+        return status, out, err
+
+    return run
+
+
+def disk_ids(path: str, folder: Path = BY_ID) -> list[str]:
+    """Return the paths under /dev/disk/by-id that name a disk, those with model and serial first."""
+    if not folder.is_dir():
+        return []
+    links = [link for link in folder.iterdir() if not link.name.startswith(NO_IDENTITY)]
+    ours = [link.name for link in links if os.path.realpath(link) == path]
+    return [str(folder / name) for name in sorted(ours, key=lambda name: (name.startswith(OPAQUE), name))]
+
+
+def is_busy(path: str) -> bool:
+    """Return whether the kernel refuses the device for exclusive use: mounted, a member of something, or held open.
+
+    That also holds for a partition in use, and for a mount that only another mount namespace sees.
+    """
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
+    except OSError:
+        return True
+    return False
+
+
+def read_group(run: Run, path: str, contents: list[dict[str, str]]) -> dict[str, Any] | None:
+    """Return the array or volume group that a disk belongs to; None when to none.
+
+    The level is `unknown` where the program that could tell is not installed.
+    """
+    types = [item["type"] for item in contents if item["device"] == path]
+    if "linux_raid_member" in types:
+        status, out, _ = run(["mdadm", "--examine", "--export", path])
+        return UNKNOWN if status is None else array_of(out)
+    if "LVM2_member" in types:
+        status, out, _ = run([*PVS, path])
+        return UNKNOWN if status is None else pv_group(out)
+    return None
+
+
+def read_contents(run: Run, path: str) -> list[dict[str, str]]:
+    """Return the signatures of one device, each with the `device`.
+
+    Raises:
+        ValueError: it cannot be read; then nobody may say that it is blank.
+    """
+    status, out, err = run(["wipefs", "--json", path])
+    if status != 0:
+        message = f"{path} cannot be read: {(err or out).strip()}"
+        raise ValueError(message)
+    return [{"device": path, **item} for item in signatures(out)]
+
+
+def array_state(path: str) -> str:
+    """Return the state of a RAID array in the words of the kernel; '' for what is none."""
+    try:
+        return Path("/sys/class/block", Path(path).name, "md", "array_state").read_text().strip()
+    except OSError:
+        return ""
+
+
+def read_device(run: Run, given: str) -> dict[str, Any]:
+    """Return one device of the declaration.
+
+    `path` is the true device, '' when there is none; `above` is what is made of it (arrays, volumes, partitions).
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    path = os.path.realpath(given)
+    if not Path(path).is_block_device():
+        return {"given": given, "path": "", "kind": "other" if Path(path).exists() else "missing"}
+    status, out, err = run([*LSBLK, path])
+    if status != 0:
+        message = f"{path} cannot be read: {(err or out).strip()}"
+        raise ValueError(message)
+    device, *above = block_tree(out)
+    contents = read_contents(run, path)
+    for item in above:
+        item["state"] = array_state(item["path"])
+        item["contents"] = read_contents(run, item["path"]) if item["size"] else []
+    contents += [found for item in above if item["kind"] == "part" for found in item["contents"]]
+    return {
+        **device,
+        "given": given,
+        "ids": disk_ids(path),
+        "busy": is_busy(path),
+        "contents": contents,
+        "group": read_group(run, path, contents),
+        "above": above,
+    }
+
+
+def read_scratch(run: Run, devices: list[str], path: str) -> dict[str, Any]:
+    """Return the `devices` in their order, and the place where they are to be mounted.
+
+    `place` is absent, directory or other; `entries` are names of the first things in it when nothing is mounted there.
+
+    Raises:
+        ValueError: a device cannot be read.
+    """
+    mount = mount_at(Path("/proc/self/mountinfo").read_text(), path)
+    spot = Path(path)
+    place = "absent"
+    if spot.is_symlink() or spot.exists():
+        place = "directory" if spot.is_dir() and not spot.is_symlink() else "other"
+    entries = sorted(item.name for item in spot.iterdir())[:MAX_SHOWN] if place == "directory" and not mount else []
+    return {
+        "devices": [read_device(run, given) for given in devices],
+        "mount": mount,
+        "place": place,
+        "entries": entries,
+    }

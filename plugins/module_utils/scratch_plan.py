@@ -1,0 +1,298 @@
+"""What is to be done with the disks of a scratch file system, or why nothing may be done.
+
+A disk with anything on it is taken only where the declaration names that very disk by its id on that very host, and
+never while it is in use. What the role has made before is known again by its name or UUID, and left as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .scratch_facts import DISK_KINDS
+from .scratch_steps import array_path, create_steps, format_steps, mapper_path, md_uuid, start_steps, wipe_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Declared = Mapping[str, Any]
+    Device = Mapping[str, Any]
+
+__all__ = ["declaration_problems", "scratch_plan"]
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,11}")
+BY_ID = "/dev/disk/by-id/"
+EXAMPLE = f"name the disk by its id, as {BY_ID}nvme-MODEL_SERIAL; `ls -l {BY_ID}` shows them"
+PATH = re.compile(r"/[A-Za-z0-9_./-]+")
+# Places that hold the system itself.
+SYSTEM = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)?")
+MEBIBYTE = 1 << 20
+GIGABYTE = 1e9
+RAIDS = ("mdadm", "lvm", "none")
+DEAD = frozenset({"broken", "inactive", "clear", "suspended"})
+
+
+def _problem(host: str, key: str, problem: str, remedy: str) -> dict[str, Any]:
+    """Return a problem as the filter problem_report takes it."""
+    return {"hosts": [host], "key": key, "problem": problem, "remedy": remedy}
+
+
+def declaration_problems(host: str, declared: Declared) -> list[dict[str, Any]]:
+    """Return what is wrong with a declaration, whatever the host has.
+
+    Args:
+        host: name of the host.
+        declared: `devices`, `raid`, `name`, `path`, `wipe` (host to list of ids), `uuid`, `minimum_mb`, `chunk_kb`,
+            `mkfs_options`.
+    """
+    devices, path, raid, name = list(declared["devices"]), declared["path"], declared["raid"], declared["name"]
+    wrong = [
+        ("devices", f"{item!r} is no path under /dev", EXAMPLE) for item in devices if not item.startswith("/dev/")
+    ]
+    twice = dict.fromkeys(item for item in devices if devices.count(item) > 1)
+    wrong += [("devices", f"{item} is given twice", "name each disk once") for item in twice]
+    if raid not in RAIDS or (raid == "none") != (len(devices) == 1):
+        wrong.append(
+            ("raid", f"{raid!r} does not go with {len(devices)} device(s)", "none for one, mdadm or lvm for more")
+        )
+    if not NAME.fullmatch(name):
+        wrong.append(("name", f"{name!r} cannot name an array", "up to 12 of a-z, 0-9 and _, a letter first"))
+    if SYSTEM.fullmatch(path) or not PATH.fullmatch(path) or {"", ".", ".."} & set(path[1:].split("/")):
+        wrong.append(("path", f"{path!r} cannot be the mount point", "give an absolute path of its own, as /scratch"))
+    for item in declared["wipe"].get(host) or []:
+        if not str(item).startswith(BY_ID):
+            wrong.append(("wipe_devices", f"{item!r} does not name one disk for ever", EXAMPLE))
+        elif devices and item not in devices and all(given.startswith(BY_ID) for given in devices):
+            wrong.append(("wipe_devices", f"{item} is not in scratch_devices of this host", "correct one of the two"))
+    return [_problem(host, f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
+
+
+def size_text(size: int) -> str:
+    """Return bytes as a short text in the unit that disks are sold in."""
+    return f"{size / GIGABYTE:.1f} GB" if size >= GIGABYTE else f"{size / 1e6:.0f} MB"
+
+
+def contents_text(contents: Sequence[Mapping[str, str]]) -> str:
+    """Return what lies on a disk as text: type, label, UUID, and the partition it is on."""
+    return ", ".join(
+        " ".join(
+            filter(
+                None,
+                (item["type"], item["label"] and f"labelled {item['label']!r}", item["uuid"], f"on {item['device']}"),
+            )
+        )
+        for item in contents
+    )
+
+
+def use_text(device: Device) -> str:
+    """Return who uses a disk; '' when nobody does."""
+    said = []
+    for item in [device, *device["above"]]:
+        said += [
+            f"{item['path']} {'is swap in use' if place == '[SWAP]' else f'is mounted at {place}'}"
+            for place in item["mountpoints"]
+        ]
+    said += [f"{item['path']} ({item['kind']}) is made of it" for item in device["above"] if item["kind"] != "part"]
+    return "; ".join(said) or ("the kernel holds it for somebody else" if device["busy"] else "")
+
+
+def is_ours(declared: Declared, name: str, uuid: str) -> bool:
+    """Return whether an array, group or file system of this name or UUID is the role's."""
+    return bool(name == declared["name"] or uuid == declared["uuid"])
+
+
+def mark(declared: Declared, device: Device) -> str:
+    """Return the UUID of the scratch that a disk belongs to; '' when to none."""
+    group, contents = device["group"], device["contents"]
+    if declared["raid"] == "none":
+        own = [item for item in contents if item["type"] == "xfs" and is_ours(declared, item["label"], item["uuid"])]
+        return str(own[0]["uuid"]) if own == contents and own else ""
+    levels = ("lvm",) if declared["raid"] == "lvm" else ("raid0",)
+    if group and group["level"] in levels and is_ours(declared, group["name"], group["uuid"]):
+        return str(group["uuid"])
+    return ""
+
+
+def device_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+    """Return why a device of the list can never be used: not there, no disk, there twice, too small, read-only."""
+    found: list[dict[str, Any]] = []
+    seen: dict[str, str] = {}
+    for item in devices:
+        given, path = item["given"], item["path"]
+        if not path:
+            said = "is no block device" if item["kind"] == "other" else "is not there"
+            remedy = f"look with `ls -l {BY_ID}` on {host}; scratch that lacks a disk is left as it is"
+        elif item["kind"] == "part":
+            said, remedy = f"({path}) is a partition", "name the whole disk"
+        elif item["kind"] not in DISK_KINDS:
+            said, remedy = f"({path}) is a {item['kind']}, not a disk", "name the disks that it is made of"
+        elif path in seen:
+            said, remedy = f"and {seen[path]} are one disk, {path}", "name each disk once"
+        elif item["size"] < declared["minimum_mb"] * MEBIBYTE:
+            least = f"scratch_minimum_mb is {declared['minimum_mb']}"
+            said, remedy = f"({path}) has only {size_text(item['size'])}; {least}", "leave it out, or lower the limit"
+        elif item["read_only"]:
+            said, remedy = f"({path}) is read-only", f"look at it with `dmesg | grep {path.rpartition('/')[2]}`"
+        else:
+            seen[path] = given
+            continue
+        found.append(_problem(host, "scratch_devices", f"{given} {said}", remedy))
+    return found
+
+
+def wipe_line(host: str, names: Sequence[str]) -> str:
+    """Return the line that allows to wipe these disks of a host."""
+    return f"scratch_wipe_devices: {{{host}: [{', '.join(names)}]}}"
+
+
+def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+    """Return why disks that are to become new scratch must not be touched."""
+    named, found = list(declared["wipe"].get(host) or []), []
+    for item in devices:
+        what = f"{item['given']} ({item['path']}, {size_text(item['size'])})"
+        held, use = contents_text(item["contents"]), use_text(item)
+        if use:
+            holds = f"; it holds {held}" if held else ""
+            remedy = "take it out of scratch_devices, or end that use first: a disk in use is never wiped"
+            found.append(_problem(host, "scratch_devices", f"{what} is in use: {use}{holds}", remedy))
+        elif held and not set(named) & set(item["ids"]):
+            line = wipe_line(host, [*named, *item["ids"][:1]])
+            remedy = f"to destroy all that is on this disk, say: {line}"
+            if not item["ids"]:
+                remedy = f"it has no name under {BY_ID}; wipe it by hand: wipefs --all {item['path']}"
+            found.append(_problem(host, "scratch_devices", f"{what} holds {held}", remedy))
+    return found
+
+
+def membership_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+    """Return why a list that mixes disks of a present scratch with others is refused.
+
+    It is a new scratch only where nothing of the old one is in use and each of its disks is named to be wiped.
+    """
+    named = set(declared["wipe"].get(host) or [])
+    ours = [item for item in devices if mark(declared, item)]
+    if all(not use_text(item) and named & set(item["ids"]) for item in ours):
+        return []
+    owned = {mark(declared, item) for item in ours}
+    others = ", ".join(item["given"] for item in devices if item not in ours)
+    said = f"{', '.join(item['given'] for item in ours)} belong to scratch {', '.join(sorted(owned))}"
+    said += f", and {others} does not" if others else ", which are several"
+    return [_problem(host, "scratch_devices", f"the list has changed: {said}", _remake(declared))]
+
+
+def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any] | None:
+    """Return the running array or volume of our scratch, the disk itself without RAID; None when it is not running."""
+    if declared["raid"] == "none":
+        return devices[0]
+    if declared["raid"] == "mdadm":
+        return next((item for item in devices[0]["above"] if item["kind"].startswith(("raid", "md"))), None)
+    return next((item for item in devices[0]["above"] if item["path"] == mapper_path(declared)), None)
+
+
+def existing_problems(
+    host: str, declared: Declared, devices: Sequence[Device], target: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Return why a scratch that was made before cannot be used as it is."""
+    found, group = [], devices[0]["group"]
+    if group and group["devices"] != len(devices):
+        said = f"the scratch on these disks has {group['devices']} of them, and {len(devices)} are declared"
+        found.append(_problem(host, "scratch_devices", said, _remake(declared)))
+    if target is None:
+        return found
+    if target.get("state") in DEAD:
+        said = f"{target['path']} is {target['state']}: a disk of it is broken or missing"
+        remedy = f"look at /proc/mdstat and dmesg; with sound disks: mdadm --stop {target['path']}, and run this again"
+        return [*found, _problem(host, "scratch_devices", said, remedy)]
+    strange = [item for item in target["contents"] if item["type"] != "xfs"]
+    if strange:
+        said = f"{target['path']} holds {contents_text(strange)}, and not the XFS of scratch"
+        remedy = f"save what is on it and wipe it by hand: wipefs --all {target['path']}"
+        found.append(_problem(host, "scratch_devices", said, remedy))
+    elsewhere = [place for place in target["mountpoints"] if place != declared["path"]]
+    if elsewhere:
+        said = f"the scratch of this host is mounted at {', '.join(elsewhere)}"
+        remedy = f"give that as scratch_path, or umount it and take its line out of /etc/fstab on {host}"
+        found.append(_problem(host, "scratch_path", said, remedy))
+    return found
+
+
+def _remake(declared: Declared) -> str:
+    """Return the way to a scratch of other disks."""
+    path, array = declared["path"], array_path(declared)
+    stop = {"mdadm": f"mdadm --stop {array}", "lvm": f"vgchange -an {declared['name']}"}.get(
+        declared["raid"], "nothing more"
+    )
+    return (
+        f"declare the disks that it was made of, or give up what is in it: umount {path}, {stop}, "
+        "and name the disks in scratch_wipe_devices"
+    )
+
+
+def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
+    """Return why the mount point cannot be taken; `number` is that of our file system, '' when there is none yet."""
+    mount, path = facts["mount"], declared["path"]
+    if mount and mount["number"] != number:
+        said = f"{mount['source']} ({mount['type']}) is mounted at {path}"
+        return [_problem(host, "scratch_path", said, "give another path, or umount that and take it out of /etc/fstab")]
+    if facts["place"] == "other":
+        return [
+            _problem(host, "scratch_path", f"{path} is there and is no directory", "remove it, or give another path")
+        ]
+    if facts["entries"]:
+        said = f"{path} is not empty ({', '.join(facts['entries'])}, …), and a mount would hide that"
+        return [_problem(host, "scratch_path", said, "move that away, or give another path")]
+    return []
+
+
+def _of_existing(host: str, declared: Declared, facts: Mapping[str, Any], found: str) -> dict[str, Any]:
+    """Return the parts of the plan for a scratch that is there, `found` being the UUID of its array or file system."""
+    devices = facts["devices"]
+    target, paths = target_of(declared, devices), [item["given"] for item in devices]
+    problems = existing_problems(host, declared, devices, target)
+    problems += place_problems(host, declared, facts, target["number"] if target else "")
+    plan: dict[str, Any] = {"problems": problems, "array": md_uuid(found)}
+    if target is None:
+        return {**plan, "steps": start_steps(declared, found)}
+    if not target["contents"]:
+        return {**plan, "steps": format_steps(declared, paths)}
+    return {**plan, "uuid": target["contents"][0]["uuid"]}
+
+
+def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of the plan for disks that are to become scratch."""
+    devices = facts["devices"]
+    paths = [item["given"] for item in devices]
+    problems = membership_problems(host, declared, devices) or content_problems(host, declared, devices)
+    problems += place_problems(host, declared, facts, "")
+    steps = [*wipe_steps(devices), *create_steps(declared, paths), *format_steps(declared, paths)]
+    return {"problems": problems, "steps": steps}
+
+
+def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the way from what is there to what is declared.
+
+    Args:
+        host: name of the host.
+        declared: as for `declaration_problems`.
+        facts: what `scratch_host.read_scratch` returns.
+
+    Returns:
+        `problems` (when there is one, nothing else counts), `steps` (commands to run now; none when all is as it should
+        be), `recipe` (commands that make scratch of blank disks), `uuid` of the file system, `array` (UUID of the
+        array as mdadm writes it), and `undecided`: whether mdadm or LVM must be installed before anybody can tell.
+    """
+    devices, uuid = facts["devices"], declared["uuid"]
+    plan = {"problems": [], "steps": [], "uuid": uuid, "array": md_uuid(uuid), "undecided": False}
+    problems = device_problems(host, declared, devices)
+    if problems:
+        return {**plan, "problems": problems, "recipe": []}
+    marks = {mark(declared, item) for item in devices}
+    if any(item["group"] and item["group"]["level"] == "unknown" for item in devices):
+        plan["undecided"] = True
+    elif len(marks) == 1 and "" not in marks:
+        plan.update(_of_existing(host, declared, facts, marks.pop()))
+    else:
+        plan.update(_of_new(host, declared, facts))
+    kept, paths = {**declared, "uuid": plan["uuid"]}, [item["given"] for item in devices]
+    return {**plan, "recipe": [*create_steps(kept, paths), *format_steps(kept, paths)]}

@@ -1,0 +1,79 @@
+"""Commands that make a scratch file system of disks. None forces anything: each refuses a disk that is not blank.
+
+mdadm asks before it takes a disk with data and gets no answer, LVM and mkfs.xfs without force refuse. So what the plan
+has overlooked fails, and is not lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Declared = Mapping[str, Any]
+
+__all__ = ["array_path", "create_steps", "format_steps", "mapper_path", "md_uuid", "start_steps", "wipe_steps"]
+
+SETTLE = ["udevadm", "settle", "--timeout=30"]
+
+
+def array_path(declared: Declared) -> str:
+    """Return the name under /dev of the array or volume."""
+    name = declared["name"]
+    return f"/dev/md/{name}" if declared["raid"] == "mdadm" else f"/dev/{name}/{name}"
+
+
+def mapper_path(declared: Declared) -> str:
+    """Return the name of the volume as lsblk gives it."""
+    return f"/dev/mapper/{declared['name']}-{declared['name']}"
+
+
+def md_uuid(uuid: str) -> str:
+    """Return a UUID as mdadm writes it: four groups of eight digits."""
+    digits = uuid.replace("-", "").lower()
+    return ":".join(digits[at : at + 8] for at in range(0, 32, 8))
+
+
+def wipe_steps(devices: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the commands that take all signatures off the disks that have some, those of the partitions first.
+
+    wipefs opens each for exclusive use, so that it fails where one is in use after all.
+    """
+    steps = []
+    for item in devices:
+        if item["contents"]:
+            parts = [part["path"] for part in item["above"] if part["kind"] == "part"]
+            steps.append(["wipefs", "--all", *parts, item["path"]])
+    return [*steps, SETTLE] if steps else []
+
+
+def create_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
+    """Return the commands that make the array or volume of blank disks.
+
+    A new array may show what an older one of the same disks held at that place. It is nobody's any more: the disks
+    were blank, or named to be wiped.
+    """
+    name, chunk, count = declared["name"], str(declared["chunk_kb"]), str(len(paths))
+    if declared["raid"] == "mdadm":
+        made = ["mdadm", "--create", array_path(declared), "--name", name, "--homehost", "any", "--metadata", "1.2"]
+        made += ["--uuid", md_uuid(declared["uuid"]), "--level", "0", "--chunk", chunk, "--raid-devices", count, *paths]
+        return [made, SETTLE, ["wipefs", "--all", array_path(declared)]]
+    if declared["raid"] == "lvm":
+        volume = ["lvcreate", "--yes", "--wipesignatures", "y", "--name", name, "--extents", "100%FREE"]
+        return [["vgcreate", name, *paths], [*volume, "--stripes", count, "--stripesize", chunk, name], SETTLE]
+    return []
+
+
+def format_steps(declared: Declared, paths: Sequence[str]) -> list[list[str]]:
+    """Return the commands that make the file system. XFS itself asks array and volume for their stripes."""
+    target = paths[0] if declared["raid"] == "none" else array_path(declared)
+    made = ["mkfs.xfs", "-q", "-L", declared["name"], "-m", f"uuid={declared['uuid']}", *declared["mkfs_options"]]
+    return [[*made, target], SETTLE]
+
+
+def start_steps(declared: Declared, uuid: str) -> list[list[str]]:
+    """Return the commands that start an array or volume which is there and does not run."""
+    if declared["raid"] == "mdadm":
+        return [["mdadm", "--assemble", array_path(declared), "--uuid", md_uuid(uuid)], SETTLE]
+    return [["vgchange", "--activate", "y", declared["name"]], SETTLE]

@@ -1,0 +1,146 @@
+"""The disk that every machine starts from: a bare Debian with its kernel, and the packages of the storage roles."""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbar.sandbox.host import run
+from busbar.sandbox.image import ADMIN
+from busbar.sandbox.state import DISTRIBUTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Image", "cache_root", "digest", "ensure_image", "recipe"]
+
+# Debian 13's kernel panics under the QEMU of Debian 12.
+DISTRIBUTION = "debian12"
+DISK_SIZE = "3G"
+# python3-apt belongs to every Debian server installation; Ansible's check mode cannot do without it.
+BARE_PACKAGES = [
+    "ca-certificates",
+    "dbus",
+    "initramfs-tools",
+    "iproute2",
+    "kmod",
+    "linux-image-cloud-amd64",
+    "openssh-server",
+    "python3",
+    "python3-apt",
+    "sudo",
+    "systemd",
+    "systemd-sysv",
+    "udev",
+    "zstd",
+]
+# What the roles would install: an emulator takes minutes for what the host does in seconds. Their services stay off.
+ROLE_PACKAGES = ["mdadm", "nfs-common", "nfs-kernel-server", "xfsprogs"]
+ROLE_SERVICES = ["nfs-server.service", "rpcbind.service", "rpcbind.socket"]
+SLOW_UNITS = [
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "getty@tty1.service",
+]
+# The whole of a default initramfs would be unpacked, and made anew by mdadm's package, at the speed of an emulator.
+EARLY_HOOKS = [
+    'mkdir -p "$1/etc/initramfs-tools/conf.d"',
+    'printf "MODULES=list\\nCOMPRESS=zstd\\n" >"$1/etc/initramfs-tools/conf.d/busbar"',
+    'printf "virtio_pci\\nvirtio_blk\\next4\\n" >"$1/etc/initramfs-tools/modules"',
+]
+NETWORK_UNIT = "/etc/systemd/system/systemd-networkd.service.d"
+# The network waits for systemd-tmpfiles, which writes a machine's own files (see `busbar.vm.qemu`) at its first boot.
+HOOKS = [
+    f'chroot "$1" useradd --create-home --shell /bin/bash {ADMIN}',
+    f'echo "{ADMIN} ALL=(ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/{ADMIN}"',
+    f'chmod 0440 "$1/etc/sudoers.d/{ADMIN}"',
+    'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/hosts" "$1/etc/resolv.conf"',
+    'echo "nameserver 10.0.2.3" >"$1/etc/resolv.conf"',
+    ': >"$1/etc/machine-id"',
+    f'mkdir -p "$1{NETWORK_UNIT}"',
+    f'printf "[Unit]\\nAfter=systemd-tmpfiles-setup.service\\n" >"$1{NETWORK_UNIT}/busbar.conf"',
+    'chroot "$1" systemctl --quiet enable systemd-networkd',
+    f'chroot "$1" systemctl --quiet disable {" ".join(ROLE_SERVICES)}',
+    f'chroot "$1" systemctl --quiet mask {" ".join(SLOW_UNITS)}',
+    'printf "path-exclude=/usr/share/%s/*\\n" doc man info locale >"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
+    'echo "force-unsafe-io" >>"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """What a machine boots: files in one folder, never written again."""
+
+    folder: Path
+
+    @property
+    def disk(self) -> Path:
+        """The root file system, ext4 on the whole raw disk."""
+        return self.folder / "disk.raw"
+
+    @property
+    def kernel(self) -> Path:
+        """The kernel."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def initrd(self) -> Path:
+        """Its initramfs."""
+        return self.folder / "initrd.img"
+
+
+def recipe() -> list[str]:
+    """The mmdebstrap command, less the output folder."""
+    early = [f"--essential-hook={hook}" for hook in EARLY_HOOKS]
+    hooks = [f"--customize-hook={hook}" for hook in HOOKS]
+    include = f"--include={','.join([*BARE_PACKAGES, *ROLE_PACKAGES])}"
+    return ["mmdebstrap", "--variant=minbase", include, *early, *hooks, DISTRIBUTIONS[DISTRIBUTION]]
+
+
+def digest() -> str:
+    """Changes with the recipe, so that an old image is never mistaken for a new one."""
+    return hashlib.sha256("\0".join([*recipe(), DISK_SIZE]).encode()).hexdigest()[:10]
+
+
+def cache_root() -> Path:
+    """The folder of all images, shared by all checkouts of this user."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar" / "vm"
+
+
+def ensure_image(say: Callable[[str], None]) -> Image:
+    """The image, made unless it is there; a second process waits for the first.
+
+    Raises:
+        UsageError: mmdebstrap or mke2fs failed.
+    """
+    root = cache_root()
+    root.mkdir(parents=True, exist_ok=True)
+    image = Image(root / f"{DISTRIBUTION}-{digest()}")
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not image.folder.exists():
+            say(f"making the image of {DISTRIBUTION}; it is kept in {root}")
+            build(image)
+    return image
+
+
+def build(image: Image) -> None:
+    """Make the image beside its place and move it there when it is complete."""
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=image.folder.parent) as made:
+        fresh, tree = Image(Path(made) / "image"), Path(made) / "tree"
+        fresh.folder.mkdir()
+        run(*recipe(), str(tree))
+        shutil.copyfile(next((tree / "boot").glob("vmlinuz-*")), fresh.kernel)
+        shutil.copyfile(next((tree / "boot").glob("initrd.img-*")), fresh.initrd)
+        run("mke2fs", "-q", "-t", "ext4", "-L", "root", "-d", str(tree), str(fresh.disk), DISK_SIZE)
+        fresh.folder.rename(image.folder)

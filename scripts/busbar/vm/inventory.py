@@ -1,0 +1,65 @@
+"""The inventory of a group of machines: plain `ansible-playbook -i` accepts it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from busbar.paths import collection
+from busbar.sandbox.image import ADMIN
+from busbar.sandbox.inventory import write_yaml
+from busbar.vm.state import MACHINES
+
+if TYPE_CHECKING:
+    from busbar.vm.state import Group
+
+__all__ = ["hosts", "site_variables", "write_inventory"]
+
+
+def hosts(group: Group) -> dict[str, Any]:
+    """hosts.yml as data: groups as features; a machine is reached by a port of this host, the others by its address."""
+    children: dict[str, Any] = {}
+    for machine in MACHINES:
+        reached = {"ansible_host": "127.0.0.1", "ansible_port": group.ports[machine.name]}
+        own: dict[str, Any] = {"hosts_address": machine.address}
+        empty = [f"/dev/disk/by-id/virtio-{serial}" for serial in machine.disks if serial not in machine.data_disks]
+        if empty:
+            own["scratch_devices"] = empty
+        for name in machine.groups:
+            children.setdefault(name, {"hosts": {}})["hosts"][machine.name] = {}
+        children[machine.groups[0]]["hosts"][machine.name] = reached | own
+    return {"all": {"children": children}}
+
+
+def site_variables(group: Group) -> dict[str, Any]:
+    """group_vars/all of the site: what an admin would declare for a file server and its client."""
+    keys = group.path / "ssh"
+    known = f"{keys / 'known_hosts'} {group.path / 'secrets' / 'known_hosts'}"
+    return {
+        "ansible_user": ADMIN,
+        "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
+        # The machines may be emulated and slow, and some tests restart them.
+        "ansible_ssh_common_args": (
+            f"-o IdentitiesOnly=yes -o UserKnownHostsFile='{known}' -o ServerAliveInterval=10 -o ServerAliveCountMax=3"
+        ),
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "cluster_name": group.name,
+        "nfs_server_exports": [{"path": "/shared"}, {"path": "/projects", "mode": "1777"}],
+        "users_home_base": "/shared/home",
+        "users_groups": [{"name": "research", "gid": 2000}],
+        "users_accounts": [
+            {"name": "alice", "uid": 2001, "group": "research", "comment": "Alice"},
+            {"name": "bob", "uid": 2002, "group": "research", "comment": "Bob"},
+        ],
+    }
+
+
+def write_inventory(group: Group) -> None:
+    """Write the inventory folder anew, with the shared group_vars/all linked in before the site's own file."""
+    variables = group.inventory / "group_vars" / "all"
+    shutil.rmtree(group.inventory, ignore_errors=True)
+    variables.mkdir(parents=True)
+    for shared in sorted((collection() / "group_vars" / "all").glob("*.yml")):
+        (variables / shared.name).symlink_to(shared.resolve())
+    write_yaml(group.inventory / "hosts.yml", hosts(group))
+    write_yaml(variables / "zz_site.yml", site_variables(group))

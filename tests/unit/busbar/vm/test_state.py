@@ -1,0 +1,48 @@
+"""Names, addresses and the state file of virtual machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.errors import UsageError
+from busbar.sandbox import state as sandbox_state
+from busbar.vm.state import MACHINES, Group, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sandbox_state, "sandbox_root", lambda: tmp_path)
+    return tmp_path
+
+
+def test_every_machine_has_addresses_of_its_own() -> None:
+    addresses = [address for machine in MACHINES for address in (machine.address, machine.outside_address)]
+    assert len(set(addresses)) == 2 * len(MACHINES)
+
+
+def test_state_survives() -> None:
+    group = Group("demo", "tcg", {"nfs1": 2201, "client1": 2202})
+    group.save()
+    assert load("demo") == group
+
+
+def test_unknown_machine_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="there is no 'gpu1', only nfs1, client1"):
+        Group("demo").machine("gpu1")
+
+
+def test_missing_group_says_how_to_make_it() -> None:
+    with pytest.raises(UsageError, match="busbar vm up --name demo"):
+        load("demo")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "demo", "colour": 3}'])
+def test_damaged_state_says_how_to_go_on(text: str, root: Path) -> None:
+    (root / "demo").mkdir()
+    (root / "demo" / "machines.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="busbar vm down --name demo"):
+        load("demo")

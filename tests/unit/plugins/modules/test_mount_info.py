@@ -1,0 +1,193 @@
+"""A look at servers and mount points, against real sockets and processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.file_servers import server_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.mount_holders import holders
+from ansible_collections.busbar.cluster.plugins.modules import mount_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+def nfs(low: int, high: int) -> Callable[[bytes], bytes]:
+    """An NFS server of these versions."""
+
+    def answer(call: bytes) -> bytes:
+        xid, _, _, _, version = struct.unpack_from(">5I", call, 4)
+        state = [0] if low <= version <= high else [2, low, high]
+        body = struct.pack(f">{5 + len(state)}I", xid, 1, 0, 0, 0, *state)
+        return struct.pack(">I", 0x80000000 | len(body)) + body
+
+    return answer
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., int]]:
+    """Start servers that answer one call after the other; a server without an answer is silent."""
+    listeners = []
+
+    def start(answer: Callable[[bytes], bytes] | None) -> int:
+        listener = socket.create_server(("127.0.0.1", 0))
+        listeners.append(listener)
+
+        def work() -> None:
+            kept = []
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                if answer is None:
+                    kept.append(connection)
+                    continue
+                with connection:
+                    connection.sendall(answer(connection.recv(100)))
+
+        threading.Thread(target=work, daemon=True).start()
+        return int(listener.getsockname()[1])
+
+    yield start
+    for listener in listeners:
+        listener.close()
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "fault"),
+    [
+        (nfs(3, 4), 4, ""),
+        (nfs(3, 4), 3, ""),
+        (nfs(3, 3), 4, "127.0.0.1 does not serve NFS version 4, only 3 to 3"),
+        (lambda _: b"SSH-2.0-OpenSSH_9.2\r\n", 4, "127.0.0.1 answers, but not as NFS"),
+        (lambda _: b"", None, ""),
+    ],
+)
+def test_servers_that_answer(
+    serve: Callable[..., int], answer: Callable[[bytes], bytes], version: int | None, fault: str
+) -> None:
+    assert server_fault([("127.0.0.1", serve(answer))], version, 1) == fault
+
+
+def test_a_silent_server_and_a_closed_port_are_given_up_in_time(serve: Callable[..., int]) -> None:
+    began = time.monotonic()
+    fault = server_fault([("127.0.0.1", serve(None))], 4, 2)
+    assert "does not answer on TCP port" in fault
+    assert "Connection refused" in server_fault([("127.0.0.1", closed_port())], 4, 2)
+    assert time.monotonic() - began < 10
+
+
+def test_one_of_several_servers_is_enough(serve: Callable[..., int]) -> None:
+    servers = [("127.0.0.1", closed_port()), ("127.0.0.1", serve(lambda _: b""))]
+    assert server_fault(servers, None, 1) == ""
+
+
+def test_a_server_that_comes_back_is_waited_for(serve: Callable[..., int]) -> None:
+    answers = iter([b"\x00" * 8])
+    sound = nfs(4, 4)
+    port = serve(lambda call: next(answers, None) or sound(call))
+    assert server_fault([("127.0.0.1", port)], 4, 10) == ""
+
+
+def test_a_call_that_does_not_come_back() -> None:
+    with pytest.raises(TimeoutError, match="no answer within"):
+        bounded(lambda: time.sleep(5), 0.1)
+    with pytest.raises(FileNotFoundError):
+        bounded(lambda: os.stat("/no/such/file"), 5)  # noqa: PTH116 - any call that fails
+    assert bounded(lambda: 7, 5) == 7
+
+
+def test_who_uses_a_directory(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], cwd=tmp_path) as process:
+        try:
+            assert holders(str(tmp_path)) == [{"pid": process.pid, "command": "sleep"}]
+        finally:
+            process.terminate()
+    assert holders(str(tmp_path)) == []
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
+    """Run the module."""
+
+    def go(**args: object) -> dict[str, Any]:
+        with patch_module_args({"host": "gpu1", "key": "nfs_client_mounts", **args}), pytest.raises(SystemExit):
+            mount_info.main()
+        return dict(json.loads(capsys.readouterr().out))
+
+    return go
+
+
+def entry(path: Path, port: int, *options: str) -> dict[str, Any]:
+    return {"type": "nfs", "src": "127.0.0.1:/shared", "path": str(path), "options": [f"port={port}", *options]}
+
+
+def words(result: dict[str, Any]) -> list[str]:
+    return [f"{problem['about']} {problem['key']}: {problem['problem']}" for problem in result["problems"]]
+
+
+def test_all_that_is_wrong_is_told_at_once(
+    tmp_path: Path, run: Callable[..., dict[str, Any]], serve: Callable[..., int]
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "full")
+    (tmp_path / "file").touch()
+    dead = closed_port()
+    mounts = [entry(tmp_path / name, serve(nfs(4, 4))) for name in ("full", "link", "file")]
+    result = run(mounts=[*mounts, entry(tmp_path / "new", dead)], timeout_s=1)
+    found = words(result)
+    assert len(found) == 4
+    assert f"nfs_client_mounts[{tmp_path}/full]: is not empty, and the mount would hide" in found[0]
+    assert found[1].endswith(f"is a link to {tmp_path}/full")
+    assert found[2].endswith("is not a directory")
+    assert f"server nfs_client_mounts[{tmp_path}/new]: 127.0.0.1 does not answer on TCP port {dead}" in found[3]
+    assert all(problem["hosts"] == ["gpu1"] and problem["remedy"] for problem in result["problems"])
+    assert not result["changed"]
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_root_is_a_mount_of_something_else(run: Callable[..., dict[str, Any]]) -> None:
+    result = run(mounts=[{"type": "nfs", "src": "127.0.0.1:/x", "path": "/proc"}])
+    assert "is mounted there, not 127.0.0.1:/x" in words(result)[0]
+    assert result["states"] == {"/proc": "taken"}
+
+
+def test_a_tree_that_is_bound_in(tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
+    assert run(bound=["/proc/self"])["problems"] == []
+    if not any(line.split()[4] == str(tmp_path.parents[-2]) for line in open("/proc/self/mountinfo")):  # noqa: PTH123, SIM115
+        assert "there is no shared tree" in words(run(bound=[str(tmp_path)]))[0]
+
+
+def test_the_client_that_is_missing_is_named(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
+    mounts = [
+        {"type": "lustre", "src": "10.0.0.1@o2ib:/fs", "path": str(tmp_path / "l")},
+        {"type": "weka", "src": "fs", "path": str(tmp_path / "w")},
+    ]
+    assert run(mounts=mounts)["problems"] == []
+    ready = run(mounts=mounts, client_ready=True)
+    assert [problem["about"] for problem in ready["problems"]] == ["client", "client"]
+    assert "mount.lustre" in ready["problems"][0]["problem"]
+    assert "lustre-client" in ready["problems"][0]["remedy"]
+    assert "WEKA" in ready["problems"][1]["remedy"]
+
+
+def test_the_kernel_is_asked(run: Callable[..., dict[str, Any]]) -> None:
+    assert run(kernel_modules=["proc", "no_such_module"])["kernel"] == {"proc": True, "no_such_module": False}

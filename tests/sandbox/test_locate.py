@@ -118,9 +118,10 @@ def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
 
 
 def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
-    asked = ("-e", '{"nccl_validation_collectives": ["alltoall"]}', "-e", "nccl_validation_drain_failed=true")
+    asked = ("-e", "nccl_validation_collectives=alltoall", "-e", "nccl_validation_stages=cluster")
+    drain = ("-e", "nccl_validation_drain_failed=true")
     with slow_link(four, "gpu1", "gpu3"):
-        done = validate(four, *asked)
+        done = validate(four, *asked, *drain)
     assert done.returncode == FAIL, done.stdout + done.stderr
     report = latest(four)
     assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("link", ["gpu1", "gpu3"])]

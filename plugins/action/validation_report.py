@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,12 @@ def unwritable(folder: Path) -> str:
         place = place.parent
     if not place.is_dir():
         return f"{folder}: {place} is no folder"
-    return "" if os.access(place, os.W_OK | os.X_OK) else f"{folder}: {place} cannot be written by this user"
+    # Permissions say little about root, about a share that maps him to nobody, and about what is no disk.
+    try:
+        Path(tempfile.mkdtemp(dir=place, prefix=".busbar.")).rmdir()
+    except OSError as exc:
+        return f"{folder}: {place} cannot be written by this user: {exc.strerror or exc}"
+    return ""
 
 
 def write_files(folder: Path, contents: dict[str, str]) -> list[Path]:

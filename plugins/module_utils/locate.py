@@ -5,7 +5,8 @@
 Few nodes (16 or less) play a full tournament; of many, neighbours play in pairs. Whoever was slow plays known-good
 nodes of the same switch and is blamed after failing with two different ones, or alone. Then all that are innocent run
 together; when that is slow although no node is, each switch is tested, then pairs of switches, and what is still slow
-is halved until a link between two nodes or a boundary between two sets is left.
+is halved until a link between two nodes or a boundary between two sets is left. Nodes that this leaves idle are tested
+in the same rounds, so that several faults are found beside each other.
 """
 
 from __future__ import annotations

@@ -82,6 +82,7 @@ class Context:
         relative: what share of its peers' median a test must reach.
         found: conclusions: nodes, links, boundaries, unresolved (lists of plain dicts).
         bad: pairs of nodes that are known to be slow together, though each is fine.
+        fine: the nodes of each test that passed.
     """
 
     nodes: list[str]
@@ -90,6 +91,7 @@ class Context:
     peers: dict[int, list[float]] = field(default_factory=dict)
     out: set[str] = field(default_factory=set)
     bad: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
+    fine: list[tuple[str, ...]] = field(default_factory=list)
     found: dict[str, list[dict[str, Any]]] = field(
         default_factory=lambda: {"nodes": [], "links": [], "boundaries": [], "unresolved": []}
     )
@@ -156,7 +158,9 @@ class Context:
         for size, scores in sizes.items():
             if size not in self.peers and (len(scores) >= _PEERS or size == _PAIR):
                 self.peers[size] = scores
-        return [self._read(*item) for item in zip(tests, results, first, strict=True)]
+        outcomes = [self._read(*item) for item in zip(tests, results, first, strict=True)]
+        self.fine += [outcome.nodes for outcome in outcomes if outcome.passed]
+        return outcomes
 
     def _read(self, test: tuple[str, ...], result: dict[str, Any], index: int) -> Outcome:
         kind = result.get("outcome", "ok")

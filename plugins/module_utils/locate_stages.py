@@ -8,7 +8,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from .locate_blocks import Agenda
+from .locate_agenda import Agenda
 from .locate_evidence import NONE, Question
 from .tournament import League, neighbours, next_games, round_robin
 
@@ -22,6 +22,7 @@ _PASSES = 8
 _PAIR = 2
 _SQUARE = 4
 _FEW = 6
+_SAMPLES = 4
 
 
 def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
@@ -121,11 +122,17 @@ def together(context: Context, league: League) -> Steps:
 
 def _explain(agenda: Agenda, outcome: Outcome, before: int, *, again: bool) -> Steps:
     """Find out by splitting why all together are slow, unless that is known; a near miss has to happen again."""
-    if agenda.found == before and agenda.items:
-        yield from agenda.run(before + 1)
-    if agenda.found == before and (again or not outcome.marginal):
+    if agenda.found > before or (outcome.marginal and not again):
+        return
+    everybody = [agenda.context.nodes]
+    if not agenda.split:
+        agenda.split = True
         agenda.add(outcome.nodes, outcome)
-        yield from agenda.run()
+    yield from agenda.run(before + 1, everybody)
+    if agenda.found == before and again:
+        agenda.forget()
+        agenda.add(outcome.nodes, outcome)
+        yield from agenda.run(before + 1, everybody)
 
 
 def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
@@ -160,8 +167,10 @@ def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list
     found: list[tuple[list[str], list[str]]] = []
     known = set(lost)
     for one, other in cuts:
+        if not _SQUARE <= len(one) * len(other) <= len(known) or min(len(one), len(other)) < _PAIR:
+            continue
         pairs = {(a, b) if a < b else (b, a) for a in one for b in other}
-        if len(pairs) >= _SQUARE and len(one) > 1 and len(other) > 1 and pairs <= known:
+        if pairs <= known:
             found.append((one, other))
             known -= pairs
     return found
@@ -200,17 +209,18 @@ def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
     several = [team for team in teams if len(team) > 1]
     if several:
         outcomes = yield Question("switches", several)
-        for team, outcome in zip(several, outcomes, strict=True):
-            if not outcome.passed:
-                agenda.add(team, outcome)
-        yield from agenda.run(inf)
+        failed = [(team, outcome) for team, outcome in zip(several, outcomes, strict=True) if not outcome.passed]
+        for team, outcome in failed:
+            agenda.add(team, outcome)
+        yield from agenda.run(inf, [team for team, _outcome in failed])
     if len(teams) > _PAIR:
         yield from _uplinks(context, agenda)
 
 
 def _uplinks(context: Context, agenda: Agenda) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
-    cup = League(teams, dict.fromkeys(teams, ""), context.needed())
+    # With few switches there are few partners; samples come on top of them.
+    cup = League(teams, dict.fromkeys(teams, ""), min(context.needed(), max(_PAIR, len(teams) - 1)))
     rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
     for games in rounds:
         yield from play(cup, list(games), "switches")
@@ -219,6 +229,8 @@ def _uplinks(context: Context, agenda: Agenda) -> Steps:
         if not more:
             break
         yield from play(cup, list(more), "switches")
+    if cup.lost:
+        yield from _sample_uplinks(cup, teams)
     for switch, outcomes in cup.lost.items():
         rest = [node for node in context.nodes if context.switch_of[node] != switch]
         mine = [node for node in context.nodes if context.switch_of[node] == switch]
@@ -226,6 +238,23 @@ def _uplinks(context: Context, agenda: Agenda) -> Steps:
     for one, other in cup.pairs_lost():
         agenda.between(teams[one], teams[other])
     yield from agenda.run()
+
+
+def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
+    """Spare a switch of which a small part is fast with a small part of others: then it is links that are slow."""
+    good = [node for switch, team in teams.items() if switch not in cup.lost for node in team]
+    samples: dict[str, list[tuple[str, ...]]] = {}
+    for i, switch in enumerate(cup.lost):
+        others = good[i :: len(cup.lost)]
+        count = min(_SAMPLES, len(teams[switch]), len(others))
+        samples[switch] = [teams[switch][at::count] + tuple(others[at::count]) for at in range(count)]
+    outcomes = iter((yield Question("switches", [test for tests in samples.values() for test in tests])))
+    for switch, tests in samples.items():
+        seen = [next(outcomes) for _ in tests]
+        if any(outcome.passed for outcome in seen):
+            del cup.lost[switch]
+        else:
+            cup.lost[switch] += seen
 
 
 def name_nodes(context: Context, league: League) -> None:

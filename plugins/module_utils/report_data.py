@@ -126,6 +126,9 @@ def _test(number: int, value: object) -> dict[str, Any]:
     }
     if test["at_size"] is not None:
         test["at_size"] = int(test["at_size"])
+    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
+    if value.get("rail"):
+        test["collective"] += f" over {printable(value['rail'])}"
     return test
 
 

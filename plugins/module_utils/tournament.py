@@ -113,10 +113,13 @@ class League:
 
     def judge(self) -> list[str]:
         """Blame whom the games show to be guilty; returns the players about whom they leave doubt."""
-        while guilty := [player for player in self.teams if player not in self.lost and self.verdict(player) is False]:
+        while True:
+            verdicts = {player: self.verdict(player) for player in self.teams}
+            guilty = [player for player, innocent in verdicts.items() if innocent is False and player not in self.lost]
+            if not guilty:
+                return [player for player, innocent in verdicts.items() if innocent is None]
             for player in guilty:
                 self.blame(player)
-        return [player for player in self.teams if self.verdict(player) is None]
 
     def partner(self, player: str, taken: set[str]) -> tuple[str | None, bool]:
         """Return a known-good partner for the next game, and whether one may be free later."""

@@ -16,6 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.fabric import (
 )
 
 from busbar.errors import UsageError
+from busbar.option_values import percent, whole
 
 if TYPE_CHECKING:
     import argparse
@@ -30,30 +31,18 @@ _MANY = 12
 _GOOD = ("missed", "wrongly_blamed")
 
 
-def _whole(option: str, text: str, least: int, most: int) -> int:
-    """A whole number between two others."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < len("1000000000") else -1
-    if not least <= number <= most:
-        message = f"{option}: {text!r} is not a whole number from {least} to {most}"
+def _items(option: str, given: list[str]) -> list[str]:
+    """The items of lists with commas; a list that was given has to name something."""
+    items = [[item.strip() for item in text.split(",") if item.strip()] for text in given]
+    if not all(items):
+        message = f"{option}: {given[items.index([])]!r} names nothing"
         raise UsageError(message)
-    return number
-
-
-def _percent(option: str, text: str, least: float, most: float) -> float:
-    """A share that was given in percent."""
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if not least <= value <= most:
-        message = f"{option}: {text!r} is not a percentage from {least:g} to {most:g}"
-        raise UsageError(message)
-    return value / 100
+    return [item for part in items for item in part]
 
 
 def _names(option: str, given: list[str], known: set[str], what: str) -> frozenset[str]:
     """Names out of lists with commas, all known."""
-    names = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    names = _items(option, given)
     strange = [name for name in names if name not in known]
     if strange:
         message = f"{option}: there is no {what} {strange[0]!r}; they are {min(known)} to {max(known)}"
@@ -63,7 +52,7 @@ def _names(option: str, given: list[str], known: set[str], what: str) -> frozens
 
 def _links(given: list[str], known: set[str]) -> frozenset[tuple[str, str]]:
     links = set()
-    for text in (item.strip() for value in given for item in value.split(",") if item.strip()):
+    for text in _items("--slow-link", given):
         one, _dash, other = text.partition("-")
         if not one or not other or one == other:
             message = f"--slow-link: {text!r} is not two nodes as in node0001-node0002"
@@ -76,7 +65,7 @@ def _links(given: list[str], known: set[str]) -> frozenset[tuple[str, str]]:
 def _uplinks(given: list[str], topology: dict[str, list[str]]) -> frozenset[str]:
     """Switches by name or number."""
     names = list(topology)
-    items = [item.strip() for text in given for item in text.split(",") if item.strip()]
+    items = _items("--bad-uplink", given)
     if items and len(names) < len(("this", "that")):
         message = f"--bad-uplink: with one switch ({names[0]}) there is no uplink; set --switch-size"
         raise UsageError(message)
@@ -102,17 +91,17 @@ def _faults(args: argparse.Namespace, topology: dict[str, list[str]]) -> Faults:
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    count = _whole("--nodes", args.nodes, 1, _MOST_NODES)
+    count = whole("--nodes", args.nodes, 1, _MOST_NODES)
     size = min(_MOST_SWITCH, max(_LEAST_SWITCH, -(-count // 4)))
     if args.switch_size is not None:
-        size = _whole("--switch-size", args.switch_size, 1, count)
+        size = whole("--switch-size", args.switch_size, 1, count)
     topology = switch_names(node_names(count), size)
     faults = _faults(args, topology)
-    noise = _percent("--noise", args.noise, 0, _MOST_NOISE)
-    speed = _percent("--speed", args.speed, 0, 100)
-    seed = _whole("--seed", args.seed, 0, 999_999_999)
-    trials = _whole("--trials", args.trials, 1, _MOST_TRIALS)
-    most = 0 if args.random_faults is None else _whole("--random-faults", args.random_faults, 0, max(0, count // 4))
+    noise = percent("--noise", args.noise, 0, _MOST_NOISE)
+    speed = percent("--speed", args.speed, 0, 100)
+    seed = whole("--seed", args.seed, 0, 999_999_999)
+    trials = whole("--trials", args.trials, 1, _MOST_TRIALS)
+    most = 0 if args.random_faults is None else whole("--random-faults", args.random_faults, 0, max(0, count // 4))
     results = []
     for trial in range(seed, seed + trials):
         random = Random(trial)  # noqa: S311 - noise, not a secret

@@ -26,7 +26,7 @@ SMALL = (
 def four(sandbox: Cluster) -> Iterator[Cluster]:
     """A provisioned sandbox of four compute nodes: the one that is there when it has so many, else one of its own."""
     if sandbox.compute == ["gpu1", "gpu2", "gpu3", "gpu4"]:
-        sandbox.wait_idle()
+        back_in_service(sandbox)
         yield sandbox
         return
     cluster = Cluster(f"{sandbox.name}-4")
@@ -118,16 +118,20 @@ def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
 
 
 def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
-    asked = ("-e", '{"nccl_validation_collectives": ["alltoall"]}', "-e", "nccl_validation_drain_failed=true")
-    with slow_link(four, "gpu1", "gpu3"):
-        done = validate(four, *asked)
+    asked = ("-e", "nccl_validation_collectives=alltoall", "-e", "nccl_validation_stages=cluster")
+    drain = ("-e", "nccl_validation_drain_failed=true")
+    try:
+        with slow_link(four, "gpu1", "gpu3"):
+            done = validate(four, *asked, *drain)
+        drained = four.exec("ctl", "sinfo -Rh").stdout
+    finally:
+        back_in_service(four)
     assert done.returncode == FAIL, done.stdout + done.stderr
     report = latest(four)
     assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("link", ["gpu1", "gpu3"])]
     assert {test["collective"] for test in report["tests"]} == {"alltoall"}
     assert "link gpu1-gpu3: slow between gpu1 and gpu3, though each is fine with others" in done.stdout
-    assert (report["unresolved"], report["drain"]["nodes"]) == ([], [])
-    assert set(four.node_states().values()) == {"idle"}
+    assert (report["unresolved"], report["drain"]["nodes"], drained) == ([], [], "")
 
 
 @contextlib.contextmanager

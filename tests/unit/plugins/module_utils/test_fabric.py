@@ -40,6 +40,10 @@ def _fabric(count: int, size: int, faults: Faults, noise: float = 0.05, seed: in
         (64, 16, Faults(slow=frozenset({NODE(0), NODE(1), NODE(2), NODE(3)}))),
         (64, 8, Faults(uplinks=frozenset({"switch00", "switch05"}), crash=frozenset({NODE(63)}))),
         (100, 32, Faults(links=frozenset({(NODE(4), NODE(5))}))),
+        # Two links of one switch are no bad uplink, and ends of a known link still lie behind a bad one.
+        (17, 8, Faults(links=frozenset({(NODE(4), NODE(12)), (NODE(13), NODE(16))}))),
+        (24, 8, Faults(links=frozenset({(NODE(4), NODE(18)), (NODE(15), NODE(21))}))),
+        (24, 8, Faults(links=frozenset({(NODE(13), NODE(14))}), uplinks=frozenset({"switch00"}))),
     ],
 )
 def test_faults_are_found(count: int, size: int, faults: Faults) -> None:
@@ -100,6 +104,28 @@ def test_thousand_nodes() -> None:
         answer = simulate(Fabric(topology, faults, 0.05, random))
         assert (answer["missed"], answer["wrongly_blamed"]) == ([], [])
         assert answer["rounds"] <= 30
+
+
+# Two and three links, and what hides them: searched for one after the other, these took 31 to 45 rounds.
+@pytest.mark.parametrize("seed", [233, 455, 562, 680, 5148, 5316, 6110, 6600, 6987])
+def test_several_links_are_searched_for_at_once(seed: int) -> None:
+    topology = switch_names(node_names(1000), 32)
+    random = _random(seed)
+    faults = random_faults(topology, random.randint(0, 5), random)
+    answer = simulate(Fabric(topology, faults, 0.05, random))
+    assert (answer["missed"], answer["wrongly_blamed"], answer["unresolved"]) == ([], [], [])
+    assert answer["rounds"] <= 30
+
+
+@settings(max_examples=40, deadline=None)
+@given(count=st.integers(17, 120), links=st.integers(2, 4), seed=st.integers(0, 10**6))
+def test_links_that_share_no_end_are_all_found(count: int, links: int, seed: int) -> None:
+    random = _random(seed)
+    ends = [NODE(i) for i in random.sample(range(count), 2 * links)]
+    faults = Faults(links=frozenset((min(pair), max(pair)) for pair in zip(ends[0::2], ends[1::2], strict=True)))
+    answer = simulate(_fabric(count, 8, faults, 0.05, seed))
+    assert (answer["found"], answer["wrongly_blamed"]) == (sorted(faults.names()), [])
+    assert answer["rounds"] <= 40
 
 
 def test_same_seed_same_answer() -> None:

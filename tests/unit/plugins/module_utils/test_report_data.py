@@ -126,3 +126,9 @@ def test_a_curve_is_the_median_over_repeats() -> None:
     assert [size for size, _ in after["out_of_place"]] == [1 << power for power in range(23, 35)]
     assert after["out_of_place"][-1][1] == pytest.approx(before["out_of_place"][-1][1] + 5)
     assert after["in_place"] == before["in_place"]
+
+
+def test_each_rail_is_a_series_of_its_own() -> None:
+    report = small()
+    report["tests"][-1]["rail"] = "mlx5_1"
+    assert [test["collective"] for test in normalised(report)["tests"]][-2:] == ["all_reduce", "all_reduce over mlx5_1"]

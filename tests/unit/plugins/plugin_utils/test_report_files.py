@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from html import unescape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable, write_files
@@ -16,9 +16,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import
     write_pages,
 )
 from report_samples import small
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def kept(place: Path, name: str, text: str) -> Path:
@@ -75,6 +72,9 @@ def test_pages_are_written_whole_and_again(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert unwritable(tmp_path / "new" / "reports") == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+    # Even root can make no folder there, whatever its permissions say.
+    assert "/proc cannot be written by this user" in unwritable(Path("/proc/nothing"))
     assert "is no folder" in unwritable(tmp_path / "file" / "reports")
 
 

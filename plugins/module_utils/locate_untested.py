@@ -1,0 +1,118 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of nodes that no test has shown to be fine together, and how to test many of them at once.
+
+A test of many nodes that is fast clears all pairs among them. Half of the pairs of a set fit into two tests that run at
+once, so while nothing is slow each round halves what is left, whatever was tested before.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Untested"]
+
+_WAYS = ((0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0))
+
+
+class Untested:
+    """A graph of nodes, in which a pair is joined until it has been part of a test that passed.
+
+    The partners of a node are the bits of a whole number: bit i stands for the node at place i.
+    """
+
+    def __init__(self, nodes: list[str]) -> None:
+        """Begin with all pairs.
+
+        Args:
+            nodes: names, those of one switch next to each other.
+        """
+        self._nodes = nodes
+        self._place = {node: i for i, node in enumerate(nodes)}
+        everybody = (1 << len(nodes)) - 1
+        self._partners = [everybody ^ (1 << i) for i in range(len(nodes))]
+
+    def _bits(self, nodes: Iterable[str]) -> int:
+        bits = 0
+        for node in nodes:
+            bits |= 1 << self._place[node]
+        return bits
+
+    def _names(self, bits: int) -> tuple[str, ...]:
+        return tuple(self._nodes[place] for place in _places(bits))
+
+    def clear(self, nodes: Iterable[str]) -> None:
+        """Enter a test that passed."""
+        bits = self._bits(nodes)
+        for place in _places(bits):
+            self._partners[place] &= ~bits
+
+    def holds(self, nodes: Iterable[str]) -> bool:
+        """Return whether some pair of the nodes is untested."""
+        bits = self._bits(nodes)
+        return any(self._partners[place] & bits for place in _places(bits))
+
+    def count(self, nodes: Iterable[str]) -> int:
+        """Return how many pairs of the nodes are untested."""
+        return self._count(self._bits(nodes)) // 2
+
+    def parts(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the sets of nodes that untested pairs connect; nodes without such a pair are left out."""
+        left = self._bits(nodes)
+        parts = []
+        while left:
+            part = new = left & -left
+            while new:
+                near = 0
+                for place in _places(new):
+                    near |= self._partners[place]
+                new = near & left & ~part
+                part |= new
+            left &= ~part
+            if part & (part - 1):
+                parts.append(self._names(part))
+        return parts
+
+    def sides(self, part: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+        """Return the two sets between which all untested pairs of a connected part lie, if there are such."""
+        whole = self._bits(part)
+        sides = [1 << self._place[part[0]], 0]
+        turn, new = 0, sides[0]
+        while new:
+            near = 0
+            for place in _places(new):
+                near |= self._partners[place]
+            turn = 1 - turn
+            new = near & whole & ~sides[turn]
+            sides[turn] |= new
+            if sides[0] & sides[1]:
+                return None
+        return self._names(sides[0]), self._names(sides[1])
+
+    def groups(self, part: tuple[str, ...]) -> list[tuple[str, ...]]:
+        """Return two sets without a common node that hold most untested pairs, of all ways to join four quarters."""
+        cuts = [len(part) * i // 4 for i in range(5)]
+        quarters = [self._bits(part[one:other]) for one, other in pairwise(cuts)]
+        ways = []
+        for way in _WAYS:
+            groups = [0, 0]
+            for quarter, group in zip(quarters, way, strict=True):
+                groups[group] |= quarter
+            ways.append(groups)
+        best = max(ways, key=lambda groups: sum(map(self._count, groups)))
+        return [self._names(group) for group in best if self._count(group)]
+
+    def _count(self, bits: int) -> int:
+        return sum((self._partners[place] & bits).bit_count() for place in _places(bits))
+
+
+def _places(bits: int) -> Iterator[int]:
+    """Return the places of the bits that are set."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest

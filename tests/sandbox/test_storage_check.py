@@ -1,0 +1,183 @@
+"""The check of the shared tree, on a tree that is really shared, really private, really read-only and really full."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import as_json, recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+OPTIONS: dict[str, Any] = {
+    "nccl_validation_storage_path": "/shared",
+    "nccl_validation_stages": ["storage"],
+    "nccl_validation_storage_size": "32M",
+    "nccl_validation_storage_seconds": 2,
+    "nccl_validation_storage_read_floor": 1000,
+    "nccl_validation_storage_write_floor": 1000,
+}
+HUGE = 10**15
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs(sandbox: Cluster) -> None:
+    """The role brings what the check needs to the nodes."""
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_install", "-e", json.dumps(OPTIONS))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def validate(sandbox: Cluster, **options: Any) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:  # noqa: ANN401
+    """Run the stage and return what was said and the report."""
+    sandbox.wait_idle()
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    asked = json.dumps(OPTIONS | options)
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", "-e", asked, timeout=300)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
+
+
+def only(report: dict[str, Any]) -> dict[str, Any]:
+    """The one test of the report."""
+    (test,) = report["tests"]
+    assert (test["name"], test["stage"], test["kind"]) == ("storage", "storage", "storage")
+    return dict(test)
+
+
+def leftovers(sandbox: Cluster) -> str:
+    """What runs have left on the tree as any node sees it."""
+    return "".join(sandbox.exec(node, "ls -A /shared | grep busbar", check=False).stdout for node in sandbox.compute)
+
+
+@contextlib.contextmanager
+def mounted(sandbox: Cluster, node: str, command: str) -> Iterator[None]:
+    """Something else over a node's tree, as its jobs see it."""
+    sandbox.exec(node, command)
+    try:
+        yield
+    finally:
+        sandbox.exec(node, "umount /shared")
+
+
+def test_one_tree_passes_against_a_low_floor(sandbox: Cluster) -> None:
+    done, report = validate(sandbox)
+    assert done.returncode == 0, done.stdout
+    test = only(report)
+    assert (report["verdict"], test["verdict"], test["blamed"]) == ("PASS", "PASS", [])
+    rows = {row["node"]: row for row in test["storage"]["nodes"]}
+    assert sorted(rows) == sorted(sandbox.compute)
+    for row in rows.values():
+        assert row["write"] > row["write_floor"] == 1000
+        assert row["read"] > row["read_floor"] == 1000
+    assert "PASS  storage on " in done.stdout
+    assert leftovers(sandbox) == ""
+
+
+def test_a_second_run_installs_nothing(sandbox: Cluster) -> None:
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_install", "-e", json.dumps(OPTIONS))
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+
+
+def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
+    node = sandbox.compute[-1]
+    with mounted(sandbox, node, "mount -t tmpfs -o size=512m,mode=1777 tmpfs /shared"):
+        done, report = validate(sandbox)
+        left = leftovers(sandbox)
+    assert done.returncode != 0
+    assert report["verdict"] == "FAIL"
+    assert [item["nodes"] for item in report["culprits"]] == [[node]]
+    assert f"storage: {node}: sees another tree at /shared than the others: tmpfs tmpfs on /shared" in report["reason"]
+    assert left == ""
+
+
+def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    with mounted(sandbox, node, "mount --bind /shared /shared && mount -o remount,bind,ro /shared"):
+        _done, report = validate(sandbox)
+    assert report["verdict"] == "FAIL"
+    assert [item["nodes"] for item in report["culprits"]] == [[node]]
+    assert f"{node}: cannot write: " in report["reason"]
+    assert "Read-only file system" in report["reason"]
+    assert leftovers(sandbox) == ""
+
+
+def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    with mounted(sandbox, node, "mount -t tmpfs -o size=1m tmpfs /shared"):
+        _done, report = validate(sandbox)
+    assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
+    assert re.search(rf"{node}: no room: 1\.05 MB free, [\d.]+ MB needed by all", report["reason"])
+
+
+def test_too_little_room_for_the_speed_is_found_before_it_is_filled(sandbox: Cluster) -> None:
+    _done, report = validate(sandbox, nccl_validation_storage_size="100000G")
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "write not measured: no room (" in report["reason"]
+    assert leftovers(sandbox) == ""
+
+
+def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(sandbox: Cluster) -> None:
+    none = {"nccl_validation_storage_read_floor": 0, "nccl_validation_storage_write_floor": 0}
+    done, report = validate(sandbox, **none)
+    assert done.returncode != 0
+    assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
+    assert "no floor is known for the speed of write and read" in report["reason"]
+    _done, report = validate(sandbox, **none, nccl_validation_storage_speed=False)
+    assert report["verdict"] == "PASS"
+
+
+def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> None:
+    _done, report = validate(sandbox, nccl_validation_storage_write_floor=HUGE)
+    assert (report["verdict"], only(report)["blamed"]) == ("FAIL", [])
+    assert "all nodes, so it is the tree or its server: " in report["reason"]
+
+
+def test_a_user_can_do_it(sandbox: Cluster) -> None:
+    done, report = validate(sandbox, nccl_validation_storage_user="alice")
+    assert report["verdict"] == "PASS", done.stdout
+    _done, report = validate(sandbox, nccl_validation_storage_user="nobody-at-all")
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "nobody-at-all" in report["reason"] + " ".join(only(report)["tail"])
+
+
+def test_a_cancelled_job_leaves_nothing(sandbox: Cluster) -> None:
+    slow = {"nccl_validation_storage_size": "4G", "nccl_validation_storage_seconds": 60}
+    _done, report = validate(sandbox, **slow, nccl_validation_time_limit=3)
+    assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
+    assert "did not end within 3 s and was cancelled" in report["reason"]
+    sandbox.wait_until(lambda: leftovers(sandbox) == "", "the cancelled job left files", 40)
+    for node in sandbox.compute:
+        assert sandbox.exec(node, "pgrep fio", check=False).stdout == ""
+
+
+def test_check_mode_and_limit(sandbox: Cluster) -> None:
+    done = sandbox.playbook("validate.yml", "--check", "--diff", "-e", json.dumps(OPTIONS))
+    assert done.returncode == 0, done.stdout
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    sandbox.wait_idle()
+    node = sandbox.compute[0]
+    options = json.dumps(OPTIONS | {"nccl_validation_partners": 1})
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", "--limit", node, "-e", options)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nccl_validation_storage_path": ""}, "nccl_validation_storage_path: the stage storage needs the path"),
+        ({"nccl_validation_storage_size": "12Q"}, "nccl_validation_storage_size: '12Q' is no size"),
+        ({"nccl_validation_storage_seconds": 0}, "nccl_validation_storage_seconds: must be 1 or more"),
+    ],
+)
+def test_bad_options_are_refused_before_any_job(sandbox: Cluster, options: dict[str, Any], words: str) -> None:
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(OPTIONS | options))
+    assert done.returncode != 0
+    assert words in " ".join(done.stdout.split())

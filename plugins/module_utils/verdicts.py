@@ -213,7 +213,7 @@ def _reason(
     unresolved: list[dict[str, Any]],
     unrun: str,
 ) -> str:
-    """Return why the verdict is what it is: who is to blame, else the first test of that verdict, else what lacks."""
+    """Return why the verdict is what it is: who is to blame, else a test of that verdict, else what lacks."""
     if blamed:
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
@@ -225,8 +225,10 @@ def _reason(
         )
     if state["problem"]:
         return str(state["problem"])
-    test = next((test for test in state["tests"] if test["verdict"] == verdict), None)
-    if test is not None:
+    telling = [test for test in state["tests"] if test["verdict"] == verdict]
+    if telling:
+        # Of what passed, the test of all nodes together says the most.
+        test = next((test for test in telling if verdict == PASS and test["stage"] == "cluster"), telling[0])
         return f"{test['name']}: {test['reason']}"
     if state["left_out"]:
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"

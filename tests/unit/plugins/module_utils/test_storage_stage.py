@@ -8,8 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.stages import FIRST, budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.storage_stage import judged_storage, storage_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
-from report_samples import CATALOGUE
-from report_samples import nccl_text
+from report_samples import CATALOGUE, nccl_text
 from storage_samples import NAMES, OPTIONS, STORAGE, edit, entry, private, storage_lines, storage_text
 
 if TYPE_CHECKING:

@@ -26,6 +26,8 @@ __all__ = ["Agenda"]
 
 _PAIR = 2
 _MOST_ROUNDS = 60
+# In so many ways known links and boundaries are parted.
+_WAYS = 3
 
 
 @dataclass
@@ -82,7 +84,7 @@ class Agenda:
             self.items = [item for item in self.items if isinstance(item, Duel) or self._clean(item)]
             if not self.items and self.found >= goal:
                 return
-            plan = self._plan(scopes, turn, goal) or self._plan(scopes, turn + 1, goal)
+            plan = next((plan for way in range(_WAYS) if (plan := self._plan(scopes, turn + way, goal))), [])
             if not plan:
                 break
             outcomes = yield Question("search", [block.nodes for _item, blocks in plan for block in blocks])
@@ -116,7 +118,8 @@ class Agenda:
         for scope in scopes:
             free = [node for node in scope if node not in busy]
             # A known link parts its ends, now the one and now the other.
-            idle = self.context.without_bad(free, other=bool(turn % 2) and goal < inf)
+            ways = self.context.wholes(free)
+            idle = ways[turn % len(ways) if goal < inf else 0]
             # Without something slow to split, a scope that is likely to be fine is best tested as a whole.
             sweeps = self._sweeps(idle) if plan or goal < inf else self._whole(idle)
             plan += [(item, blocks) for item in sweeps if (blocks := item.ask(self, taken))]

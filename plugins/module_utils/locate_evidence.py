@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ _PEERS = 5
 _NOISE = 0.05
 _LEAST_NOISE = 0.01
 _PAIR = 2
+_MOST_WEIGHED = 6
 # A healthy test fails by chance once in 700 (3 sigma) or 40 (2 sigma): the nearer, the more failures are asked for.
 _CLEAR, _NEAR = 3.0, 2.0
 _MARGIN = 0.9
@@ -105,9 +107,24 @@ class Context:
         group = frozenset(nodes)
         return not any(left & group and right & group for left, right in self.bad)
 
-    def wholes(self) -> list[tuple[str, ...]]:
-        """Return the innocent nodes less one side of each known link or boundary: less the one end, less the other."""
-        return list(dict.fromkeys(self.without_bad(self.innocent(), other=other) for other in (False, True)))
+    def wholes(self, nodes: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the nodes less one side of each known link or boundary, in up to three ways.
+
+        Less the one end of each link, less the other, and so that most nodes are left.
+        """
+        kept = list(nodes)
+        ways = (self.without_bad(kept), self.without_bad(kept, other=True), self._without_fewest(kept))
+        return list(dict.fromkeys(ways))
+
+    def covered(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether a test with all of the nodes has passed."""
+        group = frozenset(nodes)
+        return any(len(fine) >= len(group) and group.issubset(fine) for fine in self.fine)
+
+    def _without_fewest(self, nodes: list[str]) -> tuple[str, ...]:
+        ways = (frozenset[str]().union(*sides) for sides in product(*self.bad[:_MOST_WEIGHED]))
+        gone = min(ways, key=len)
+        return self.without_bad(node for node in nodes if node not in gone)
 
     def without_bad(self, nodes: Iterable[str], *, other: bool = False) -> tuple[str, ...]:
         """Return the nodes less one side (the smaller, or of equals the one or the other) of what is slow together."""

@@ -99,16 +99,14 @@ def together(context: Context, league: League) -> Steps:
     agenda = Agenda(context, league)
     if len(context.nodes) <= TOURNAMENT:
         yield from _slow_pairs(context, league, agenda)
-    tested: list[tuple[str, ...]] = []
     causes = deque([_slow_pairs, _switches])
     failed = 0
     while failed < _PASSES:
-        nodes = next((nodes for nodes in context.wholes() if nodes not in tested), ())
+        nodes = next((way for way in context.wholes(context.innocent()) if not context.covered(way)), ())
         if len(nodes) <= _PAIR:
             return
         (outcome,) = yield Question("whole", [nodes])
         if outcome.passed:
-            tested.append(nodes)
             continue
         failed += 1
         if outcome.kind != NONE:

@@ -27,6 +27,9 @@ def _fabric(count: int, size: int, faults: Faults, noise: float = 0.05, seed: in
     return Fabric(switch_names(node_names(count), size), faults, noise, _random(seed))
 
 
+TWO_LINKS = frozenset({(NODE(36), NODE(72)), (NODE(56), NODE(67))})
+
+
 @pytest.mark.parametrize(
     ("count", "size", "faults"),
     [
@@ -43,6 +46,11 @@ def _fabric(count: int, size: int, faults: Faults, noise: float = 0.05, seed: in
         # Two links of one switch are no bad uplink, and ends of a known link still lie behind a bad one.
         (17, 8, Faults(links=frozenset({(NODE(4), NODE(12)), (NODE(13), NODE(16))}))),
         (24, 8, Faults(links=frozenset({(NODE(4), NODE(18)), (NODE(15), NODE(21))}))),
+        (
+            80,
+            32,
+            Faults(links=TWO_LINKS, uplinks=frozenset({"switch00"})),
+        ),
         (24, 8, Faults(links=frozenset({(NODE(13), NODE(14))}), uplinks=frozenset({"switch00"}))),
     ],
 )

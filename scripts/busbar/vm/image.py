@@ -51,6 +51,7 @@ SLOW_UNITS = [
     "e2scrub_reap.service",
     "fstrim.timer",
     "getty@tty1.service",
+    "serial-getty@ttyS0.service",
 ]
 # The whole of a default initramfs would be unpacked, and made anew by mdadm's package, at the speed of an emulator.
 EARLY_HOOKS = [

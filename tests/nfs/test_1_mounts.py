@@ -1,0 +1,102 @@
+"""What is exported is mounted as declared, shared by all, and closed to root and to strangers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from virtual_machines import CLIENT, SERVER, recap, wait_until
+
+if TYPE_CHECKING:
+    from virtual_machines import Machines
+
+
+@pytest.mark.parametrize("path", ["/shared", "/projects"])
+def test_mounts_have_the_declared_options(machines: Machines, path: str) -> None:
+    options = machines.mount_options(path)
+    assert options["type"] == "nfs4"
+    assert options["source"] == f"10.77.0.10:{path}"
+    assert options["vers"] == "4.2"
+    assert options["nconnect"] == "4"
+    assert {"hard", "nosuid", "nodev", "rw"} <= set(options)
+    assert machines.host(CLIENT).mount_point(path).exists
+
+
+def test_connections_are_as_many_as_declared(machines: Machines) -> None:
+    peers = machines.output(CLIENT, "ss -Htn state established dst 10.77.0.10:2049").splitlines()
+    assert len(peers) == 4, peers
+
+
+def test_the_server_speaks_only_the_declared_versions(machines: Machines) -> None:
+    assert machines.output(SERVER, "cat /proc/fs/nfsd/versions").split() == ["-3", "+4", "-4.0", "-4.1", "+4.2"]
+    assert machines.host(SERVER).service("nfs-server").is_enabled
+
+
+def test_each_sees_what_the_other_writes(machines: Machines) -> None:
+    machines.ssh(CLIENT, "runuser -u alice -- sh -c 'echo from the client >/projects/greeting'")
+    assert machines.output(SERVER, "stat -c '%U:%G' /projects/greeting; cat /projects/greeting").split("\n") == [
+        "alice:research",
+        "from the client",
+    ]
+    machines.ssh(SERVER, "runuser -u bob -- sh -c 'echo from the server >/projects/answer'")
+    assert machines.output(CLIENT, "stat -c %U /projects/answer; cat /projects/answer") == "bob\nfrom the server"
+
+
+def test_a_lock_of_one_holds_on_the_other(machines: Machines) -> None:
+    hold = "import fcntl, time; f = open('/projects/greeting', 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); time.sleep(600)"
+    locked = "runuser -u alice -- flock {} /projects/greeting true"
+    machines.ssh(SERVER, f'systemd-run --quiet --unit=lock-holder python3 -c "{hold}"')
+    inode = machines.output(SERVER, "stat -c %i /projects/greeting")
+    try:
+        wait_until(lambda: f":{inode} " in machines.output(SERVER, "cat /proc/locks"), "the lock was not taken", 60)
+        assert machines.ssh(CLIENT, locked.format("-n"), check=False).returncode == 1
+    finally:
+        machines.ssh(SERVER, "systemctl stop lock-holder")
+    machines.ssh(CLIENT, locked.format("-w 30"))
+
+
+def test_homes_are_made_once_on_the_server_and_are_their_owners_alone(machines: Machines) -> None:
+    for machine in (SERVER, CLIENT):
+        assert machines.output(machine, "stat -c '%U:%G %F' /shared/home/alice") == "alice:research directory"
+    machines.ssh(CLIENT, "runuser -l alice -c 'touch ~/mine'")
+    assert machines.output(SERVER, "stat -c %U /shared/home/alice/mine") == "alice"
+
+
+def test_root_of_a_client_is_nobody(machines: Machines) -> None:
+    refused = machines.ssh(CLIENT, "touch /shared/by-root", check=False)
+    assert "Permission denied" in refused.stderr
+    machines.ssh(CLIENT, "touch /projects/by-root")
+    assert machines.output(SERVER, "stat -c %u /projects/by-root") == "65534"
+    assert "not permitted" in machines.ssh(CLIENT, "chown alice /projects/by-root", check=False).stderr
+
+
+def test_a_host_outside_the_export_is_refused(machines: Machines) -> None:
+    """The client asks from its address on a network that does not belong to the cluster; the wire is the same."""
+    refused = machines.ssh(CLIENT, "mount -t nfs4 -o ro,timeo=50 10.77.1.10:/projects /mnt", check=False)
+    assert refused.returncode != 0
+    assert "denied by server" in refused.stderr
+    inside = "mount -t nfs4 -o ro 10.77.0.10:/projects /mnt && umount /mnt"
+    assert machines.ssh(CLIENT, inside, check=False).returncode == 0
+
+
+def test_second_run_changes_nothing(machines: Machines) -> None:
+    done = machines.provision("--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
+
+
+def test_check_mode_on_finished_machines_sees_nothing_to_do(machines: Machines) -> None:
+    done = machines.provision("--check", "--diff")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}
+
+
+def test_check_mode_tells_what_would_change_and_changes_nothing(machines: Machines) -> None:
+    exports = [{"path": "/shared"}, {"path": "/projects", "options": ["ro"]}, {"path": "/archive"}]
+    look = "cat /etc/exports.d/*; exportfs -s; ls -d /archive 2>&1 || true"
+    before = machines.output(SERVER, look)
+    done = machines.provision("--check", "--diff", "--limit", SERVER, nfs_server_exports=exports)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recap(done.stdout)[SERVER]["changed"] == 2, done.stdout
+    assert "+/archive" in done.stdout
+    assert machines.output(SERVER, look) == before

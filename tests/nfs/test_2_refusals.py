@@ -1,0 +1,94 @@
+"""Bad input and a wrong state of a host: one clear error with place and remedy, and nothing is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from virtual_machines import CLIENT, SERVER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from virtual_machines import Machines
+
+STATE = {
+    SERVER: "cat /etc/exports.d/* /etc/nfs.conf.d/* 2>/dev/null; exportfs -s; ls -a / /srv",
+    CLIENT: "cat /etc/fstab; cut -d' ' -f1-3 /proc/mounts; ls -a / /home; cat /proc/mdstat; lsblk -f -n -o NAME,FSTYPE",
+}
+SCRATCH0 = "/dev/disk/by-id/virtio-scratch0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_is_changed(machines: Machines) -> Iterator[None]:
+    """No refusal in this file may leave a trace on either machine."""
+    before = {machine: machines.output(machine, look) for machine, look in STATE.items()}
+    yield
+    for machine, look in STATE.items():
+        assert machines.output(machine, look) == before[machine]
+
+
+@pytest.mark.parametrize(
+    ("exports", "said"),
+    [
+        ([{"path": "/projects"}, {"path": "/projects/deep"}], ["/projects/deep", "/projects"]),
+        ([{"path": "/"}], ["nfs_server_exports"]),
+        ([{"path": "/projects", "clients": ["10.77.0.300/24"]}], ["10.77.0.300/24"]),
+    ],
+    ids=["overlapping exports", "export of the root", "client network that is no network"],
+)
+def test_exports_that_are_not_sound(machines: Machines, exports: list[dict[str, Any]], said: list[str]) -> None:
+    text = machines.refusal(SERVER, nfs_server_exports=exports)
+    for part in [*said, SERVER, "remedy: "]:
+        assert part in text
+
+
+def test_mount_of_what_nothing_exports(machines: Machines) -> None:
+    mounts = [{"src": "10.77.0.10:/nowhere", "path": "/nowhere"}]
+    text = machines.refusal(CLIENT, nfs_client_mounts=mounts)
+    for part in ("/nowhere", CLIENT, "nfs_client_mounts", "remedy: "):
+        assert part in text
+
+
+def test_mount_point_in_use_names_who_holds_it(machines: Machines) -> None:
+    start = "mkdir /busy && systemd-run --quiet --unit=holder --working-directory=/busy sleep 600"
+    pid = machines.output(CLIENT, f"{start}; systemctl show -P MainPID holder")
+    try:
+        text = machines.refusal(CLIENT, nfs_client_mounts=[{"src": "10.77.0.10:/projects", "path": "/busy"}])
+    finally:
+        machines.ssh(CLIENT, "systemctl stop holder; rmdir /busy")
+    for part in ("/busy", pid, "sleep", "remedy: "):
+        assert part in text
+
+
+def test_mount_over_a_home_in_use(machines: Machines) -> None:
+    text = machines.refusal(CLIENT, nfs_client_mounts=[{"src": "10.77.0.10:/projects", "path": "/home"}])
+    for part in ("/home", "admin", "remedy: "):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("devices", "said"),
+    [
+        ([SCRATCH0, SCRATCH0], "virtio-scratch0"),
+        ([SCRATCH0, "/dev/vdb"], "virtio-scratch0"),
+        ([SCRATCH0, "/dev/disk/by-id/virtio-nothing"], "virtio-nothing"),
+    ],
+    ids=["device given twice", "device given by two names", "device that is not there"],
+)
+def test_devices_that_cannot_be_used(machines: Machines, devices: list[str], said: str) -> None:
+    text = machines.refusal(CLIENT, scratch_devices=devices)
+    for part in (said, "scratch_devices", CLIENT, "remedy: "):
+        assert part in text
+
+
+def test_a_disk_with_data_is_refused_and_every_byte_of_it_stays(machines: Machines) -> None:
+    before = machines.disk_digest(CLIENT, "data0")
+    device = "/dev/disk/by-id/virtio-data0"
+    other = {"scratch_devices": [device], "scratch_path": "/other", "scratch_name": "other"}
+    text = machines.refusal(CLIENT, **other)
+    for part in (device, "ext4", "thesis", "scratch_wipe_devices", "remedy: "):
+        assert part in text
+    wrong_host = machines.refusal(CLIENT, **other, scratch_wipe_devices={SERVER: [device]})
+    assert "thesis" in wrong_host
+    assert machines.disk_digest(CLIENT, "data0") == before

@@ -1,0 +1,35 @@
+"""Scratch on the client's own disks: RAID 0 with XFS, for everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from virtual_machines import CLIENT
+
+if TYPE_CHECKING:
+    from virtual_machines import Machines
+
+
+def test_scratch_is_xfs_on_raid_0_of_the_declared_disks(machines: Machines) -> None:
+    options = machines.mount_options("/scratch")
+    assert options["type"] == "xfs"
+    assert {"noatime", "sunit", "swidth"} <= set(options)
+    array = machines.output(CLIENT, "grep -A1 ^md /proc/mdstat")
+    assert "active raid0" in array
+    assert {"vdb[", "vdc["} <= {member[:4] for member in array.split() if "[" in member}
+    assert "vdd" not in array
+
+
+def test_everybody_may_write_there_and_nobody_removes_what_is_anothers(machines: Machines) -> None:
+    machines.ssh(CLIENT, "runuser -u alice -- sh -c 'head -c 20M /dev/urandom >/scratch/data'")
+    assert machines.output(CLIENT, "stat -c '%s %a' /scratch/data /scratch").splitlines()[0].startswith("20971520")
+    removed = machines.ssh(CLIENT, "runuser -u bob -- rm -f /scratch/data", check=False)
+    assert "not permitted" in removed.stderr
+
+
+def test_what_is_there_stays_when_the_role_runs_again(machines: Machines) -> None:
+    before = machines.output(CLIENT, "sha256sum /scratch/data")
+    done = machines.provision("--limit", CLIENT, "--tags", "scratch")
+    assert done.returncode == 0, done.stdout
+    assert "changed=0" in done.stdout
+    assert machines.output(CLIENT, "sha256sum /scratch/data") == before

@@ -76,7 +76,11 @@ def test_a_pid_file_that_outlived_its_process_names_nobody(group: Group) -> None
 
 
 def test_a_process_that_bears_the_machines_name_is_found_and_stopped(group: Group) -> None:
-    with subprocess.Popen(["sh", "-c", "while :; do sleep 0.1; done", "busbar-demo-nfs1"]) as child:
+    # It has become what its name says once it speaks, and ends with its input, however the test ends.
+    command = ["sh", "-c", "echo ready; read -r line", "busbar-demo-nfs1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
         group.file("nfs1", "pid").write_text(f"{child.pid}\n")
         assert qemu.pid_of(group, SERVER) == child.pid
         assert qemu.pid_of(group, CLIENT) is None

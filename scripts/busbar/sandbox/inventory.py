@@ -10,6 +10,7 @@ import yaml
 
 from busbar.paths import collection
 from busbar.sandbox.image import ADMIN
+from busbar.sandbox.state import SHARED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,10 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
     """hosts.yml as data: groups as features, one address per node."""
     address = {node: {"ansible_host": sandbox.address(node)} for node in sandbox.nodes}
     compute = {node: address[node] for node in sandbox.compute_nodes}
+    storage = {
+        "nfs_server": {"hosts": {"ctl": {}}, "vars": {"nfs_server_exports": [{"path": SHARED}]}},
+        "nfs_client": {"hosts": {"login": {}}, "children": {"slurm_compute": {}}},
+    }
     return {
         "all": {
             "children": {
@@ -34,6 +39,7 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
                 "slurm_login": {"hosts": {"login": address["login"]}},
                 "slurm_compute": {"children": {"sandbox_gpu": {}}},
                 "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
+                **(storage if sandbox.storage else {}),
             }
         }
     }

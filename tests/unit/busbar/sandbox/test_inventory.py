@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.sandbox import state
-from busbar.sandbox.inventory import site_variables, write_inventory
+from busbar.sandbox.inventory import hosts, site_variables, write_inventory
 from busbar.sandbox.state import Sandbox
 
 if TYPE_CHECKING:
@@ -48,3 +48,5 @@ def test_profile_follows_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, 
 def test_the_shared_tree_is_declared_as_what_it_is(storage: str, declared: str | None) -> None:
     variables = site_variables(Sandbox("demo", storage=storage, subnet="10.209.7"), "key")
     assert variables.get("storage_backend") == declared
+    groups = hosts(Sandbox("demo", storage=storage, subnet="10.209.7"))["all"]["children"]
+    assert ("nfs_server" in groups, "nfs_client" in groups) == (bool(storage), bool(storage))

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .check_entry import check_entry
 from .dcgm_diag import judge_diag, read_diag
-from .judge import FAIL, INCONCLUSIVE, PASS
+from .judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
 from .p2p_matrix import judge_matrices
 from .p2p_text import read_p2p
-from .report_environment import environment_of
 from .validation import judged
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 COLLECTIVE = "collective"
-_TAIL = 20
 _LONGEST_S = 24 * 3600
 
 
@@ -189,37 +188,4 @@ def judged_check(
     about = {"node": node, "hardware": name, "profile": profile, "options": options}
     answer = {"verdict": INCONCLUSIVE, "reason": "", "findings": []}
     answer |= check.judge(check.read(text or ""), about)
-    _job_first(answer, entry, text)
-    blank = {"measured_busbw": None, "at_size": None, "floor": None, "ceiling": None, "source": None}
-    return {
-        "name": planned["name"],
-        "stage": planned["stage"],
-        "kind": planned["kind"],
-        "collective": "",
-        "rail": "",
-        "nodes": entry["nodes"],
-        "partners": entry["partners"],
-        "left_out": entry["left_out"],
-        "hardware": name,
-        "ranks": 0,
-        **blank,
-        **answer,
-        "environment": environment_of(text),
-        "job": {key: entry[key] for key in ("job_id", "state", "exit_code", "batch_host", "seconds", "problem")},
-        "output": f"{planned['name']}.out" if text else None,
-        "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],
-        "runs": [],
-    }
-
-
-def _job_first(answer: dict[str, Any], entry: dict[str, Any], text: str | None) -> None:
-    """Let what happened to the job come before its output; a program may end badly because it found a fault."""
-    reason = ""
-    if entry["problem"]:
-        reason = entry["problem"]
-    elif text is None:
-        reason = f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}"
-    elif entry["state"] != "COMPLETED" and answer["verdict"] == PASS:
-        reason = f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
-    if reason:
-        answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
+    return check_entry(planned, entry, text, answer, hardware=name)

@@ -7,9 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .judge import FAIL, INCONCLUSIVE, PASS
+from .check_entry import check_entry
 from .option_numbers import bytes_of
-from .report_environment import environment_of
 from .storage_check import judge_storage
 from .storage_found import WAYS, Limits
 from .storage_output import read_storage
@@ -19,7 +18,6 @@ __all__ = ["STORAGE", "blamed_for_storage", "judged_storage", "planned_storage",
 
 STORAGE = "storage"
 _PAIR = 2
-_TAIL = 20
 _LEAST_BYTES = 1 << 20
 _PATH = re.compile(r"/[^\x00-\x1f]*")
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
@@ -107,42 +105,10 @@ def judged_storage(
     """
     nodes = entry["nodes"] + entry["partners"]
     answer = judge_storage(read_storage(text or ""), nodes, _limits(options, nodes))
-    _job_first(answer, entry, text)
     hardware = sorted({str(options["hardware"].get(node) or "") for node in nodes})
-    return {
-        "name": planned["name"],
-        "stage": planned["stage"],
-        "kind": planned["kind"],
-        "collective": "",
-        "rail": "",
-        "nodes": entry["nodes"],
-        "partners": entry["partners"],
-        "left_out": entry["left_out"],
-        "hardware": ", ".join(filter(None, hardware)),
-        "ranks": len(nodes),
-        **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling")),
-        **answer,
-        "environment": environment_of(text),
-        "job": {key: entry[key] for key in ("job_id", "state", "exit_code", "batch_host", "seconds", "problem")},
-        "output": f"{planned['name']}.out" if text else None,
-        "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],
-        "runs": [],
-    }
-
-
-def _job_first(answer: dict[str, Any], entry: dict[str, Any], text: str | None) -> None:
-    """Let what happened to the job come before what is missing; what its output proves wrong stays wrong."""
-    if answer["verdict"] == FAIL:
-        return
-    reason = ""
-    if entry["problem"]:
-        reason = entry["problem"]
-    elif text is None:
-        reason = f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}"
-    elif entry["state"] != "COMPLETED" and answer["verdict"] == PASS:
-        reason = f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
-    if reason:
-        answer |= {"verdict": INCONCLUSIVE, "reason": reason}
+    return check_entry(
+        planned, entry, text, answer, hardware=", ".join(filter(None, hardware)), ranks=len(nodes), proves=True
+    )
 
 
 def blamed_for_storage(tests: list[dict[str, Any]]) -> dict[str, str]:

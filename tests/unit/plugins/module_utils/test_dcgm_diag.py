@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.dcgm_diag import judge_diag, read_diag
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_samples import CATALOGUE
+from validation_samples import CATALOGUE
 
 GPU = Path(__file__).parents[5] / "shared" / "gpu"
 ENTRIES = [

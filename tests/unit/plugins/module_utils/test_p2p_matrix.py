@@ -23,7 +23,7 @@ from matrix_samples import (
     topology,
     two_sockets,
 )
-from report_samples import CATALOGUE
+from validation_samples import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,68 +10,21 @@ from ansible_collections.busbar.cluster.plugins.module_utils.searches import mem
 from ansible_collections.busbar.cluster.plugins.module_utils.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
-from report_samples import CATALOGUE, nccl_text
+from report_samples import nccl_text
+from validation_samples import CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 GPUS = 8
 NAMES = [f"gpu{number}" for number in range(1, 5)]
-OPTIONS: dict[str, Any] = {
-    "backend": "nccl",
-    "nodes": NAMES,
-    "pool": NAMES,
-    "partners": 0,
-    "hardware": dict.fromkeys([*NAMES, "gpu5"], "dgx_h100"),
-    "catalogue": CATALOGUE,
-    "stages": ["node", "cluster"],
-    "binary": "all_reduce_perf",
-    "image": "",
-    "min_bytes": "8M",
-    "max_bytes": "16G",
-    "step_factor": 2,
-    "iterations": 20,
-    "collectives": ["all_reduce"],
-    "search_collective": "auto",
-    "repeats": 1,
-    "rails": [],
-    "spread_limit": 10,
-    "floor_gbs": 0,
-    "allow_unchecked": False,
-    "sbatch_arguments": [],
-    "script": "#!/bin/bash\n",
-    "output": "/var/log/x-%j.out",
-    "cluster": "alpha",
-    "started": "2026-11-20T00:00:00Z",
-    "began": 1000.0,
-    "wait": 60,
-    "time_limit": 600,
-    "total_limit": 7200,
-    "locate_rounds": 30,
-    "topology": {},
-    "drain_failed": True,
-    "drain_limit": 25,
-}
+OPTIONS = validation_options(NAMES, hardware=dict.fromkeys([*NAMES, "gpu5"], "dgx_h100"), drain_failed=True)
 HUNG = {"problem": "did not end within 600 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
 
 
 def entry(test: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of an entry
-    found = {
-        "name": test["name"],
-        "nodes": test["job"]["nodes"],
-        "partners": [],
-        "left_out": {},
-        "job_id": "7",
-        "state": "COMPLETED",
-        "reason": "None",
-        "exit_code": "0:0",
-        "batch_host": test["job"]["nodes"][0],
-        "output": "/var/log/x-7.out",
-        "seconds": 2.0,
-        "problem": "",
-    }
-    return found | changes
+    return job_entry(test["name"], test["job"]["nodes"], **changes)
 
 
 def answer(test: dict[str, Any], peak: float, **others: float) -> tuple[dict[str, Any], str]:

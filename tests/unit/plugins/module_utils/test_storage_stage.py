@@ -8,8 +8,9 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.stages import FIRST, budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.storage_stage import judged_storage, storage_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import drain_plan, report, summary_lines
-from report_samples import CATALOGUE, nccl_text
+from report_samples import nccl_text
 from storage_samples import NAMES, OPTIONS, STORAGE, edit, entry, private, storage_lines, storage_text
+from validation_samples import CATALOGUE, job_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,7 @@ def test_what_passes_goes_on() -> None:
     assert state["tests"][0]["source"] == "the operator"
     step = next_step(OPTIONS, state)
     assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("cluster", NAMES)
-    whole = with_results(OPTIONS, state, step, {"tests": [entry(name="cluster")]}, [nccl_text(NAMES, 8, 365.0)])
+    whole = with_results(OPTIONS, state, step, {"tests": [job_entry("cluster", NAMES)]}, [nccl_text(NAMES, 8, 365.0)])
     data = report(OPTIONS, whole)
     assert (data["verdict"], data["reason"].split(":")[0]) == ("PASS", "cluster")
 

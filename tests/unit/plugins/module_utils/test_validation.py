@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
     floor_for,
@@ -18,60 +17,24 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation import (
     unknown_profiles,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.verdicts import report, summary_lines
+from validation_samples import CATALOGUE, job_entry, validation_options
 
 ROOT = Path(__file__).parents[4]
-CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
 MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()
-OPTIONS: dict[str, Any] = {
-    "backend": "mpi",
-    "nodes": ["gpu1", "gpu2"],
-    "partners": 0,
-    "pool": ["gpu1", "gpu2", "gpu3"],
-    "hardware": {"gpu1": "sandbox_gpu", "gpu2": "sandbox_gpu", "gpu3": "dgx_h100"},
-    "catalogue": CATALOGUE,
-    "stages": ["cluster"],
-    "binary": "",
-    "image": "",
-    "mpi_ranks_per_node": 1,
-    "min_bytes": "1M",
-    "max_bytes": "16M",
-    "step_factor": 4,
-    "iterations": 20,
-    "collectives": ["all_reduce"],
-    "search_collective": "auto",
-    "repeats": 1,
-    "rails": [],
-    "spread_limit": 10,
-    "floor_gbs": 0,
-    "allow_unchecked": False,
-    "sbatch_arguments": [],
-    "script": "#!/bin/bash\n",
-    "output": "/var/log/x-%j.out",
-    "cluster": "test",
-    "started": "2026-11-20T00:00:00Z",
-    "began": 0.0,
-    "wait": 60,
-    "time_limit": 600,
-    "total_limit": 7200,
-    "locate_rounds": 30,
-    "topology": {},
-    "drain_failed": False,
-    "drain_limit": 25,
-}
-ENTRY: dict[str, Any] = {
-    "name": "cluster",
-    "nodes": ["gpu1", "gpu2"],
-    "partners": [],
-    "left_out": {},
-    "job_id": "7",
-    "state": "COMPLETED",
-    "reason": "None",
-    "exit_code": "0:0",
-    "batch_host": "gpu1",
-    "output": "/var/log/x-7.out",
-    "seconds": 2.0,
-    "problem": "",
-}
+OPTIONS = validation_options(
+    ["gpu1", "gpu2"],
+    backend="mpi",
+    pool=["gpu1", "gpu2", "gpu3"],
+    hardware={"gpu1": "sandbox_gpu", "gpu2": "sandbox_gpu", "gpu3": "dgx_h100"},
+    stages=["cluster"],
+    binary="",
+    min_bytes="1M",
+    max_bytes="16M",
+    step_factor=4,
+    cluster="test",
+    began=0.0,
+)
+ENTRY = job_entry("cluster", ["gpu1", "gpu2"])
 
 
 def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401

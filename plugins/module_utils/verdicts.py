@@ -67,7 +67,9 @@ def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[
         answer = search["answer"]
         kind = "rail" if search["rail"] else "node"
         entries = [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
-        entries += [("link", item["nodes"], _link_words(item["nodes"]), item) for item in answer["links"]]
+        entries += [
+            ("link", item["nodes"], _link_words(item["nodes"], search["nodes"]), item) for item in answer["links"]
+        ]
         entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
         rail = search["rail"]
         for kind, nodes, words, item in entries:
@@ -90,8 +92,12 @@ def _once(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     )[::-1]
 
 
-def _link_words(nodes: list[str]) -> str:
-    return f"slow between {' and '.join(nodes)}, though each is fine with others"
+def _link_words(nodes: list[str], among: list[str]) -> str:
+    """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
+    pair = " and ".join(nodes)
+    if set(among) <= set(nodes):
+        return f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
+    return f"slow between {pair}, though each is fine with others"
 
 
 def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:

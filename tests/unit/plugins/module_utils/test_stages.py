@@ -110,6 +110,13 @@ def test_a_slow_link_is_named_and_nobody_drained() -> None:
     assert any("link gpu2-gpu4: slow between gpu2 and gpu4" in line for line in summary_lines(found))
 
 
+def test_of_two_nodes_alone_nobody_is_said_to_be_fine_with_others() -> None:
+    found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
+    assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
+    assert "each fine alone: their link or either's NIC" in found["reason"]
+    assert found["drain"]["nodes"] == []
+
+
 def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
     found, stages = drive(Fabric(weak="gpu2"))
     assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])

@@ -93,7 +93,11 @@ def main() -> None:
     )
     public, certificate = Path(f"{module.params['key_file']}.pub"), Path(f"{module.params['key_file']}-cert.pub")
     if not public.exists():
-        module.fail_json(msg=f"there is no host key {public}: install the SSH server and run `ssh-keygen -A` there")
+        remedy = "install the SSH server and run `ssh-keygen -A` there"
+        # ssh-keygen -A leaves a key alone of which only the public half is lost.
+        if Path(module.params["key_file"]).exists():
+            remedy = f"run `ssh-keygen -y -f {module.params['key_file']} > {public}` there, as root"
+        module.fail_json(msg=f"there is no host key {public}: {remedy}")
     user = connected_user()
     files = [Path(user.pw_dir, ".ssh", "authorized_keys"), Path(module.params["key_directory"], user.pw_name)]
     _, out, err = module.run_command(["ssh", "-V"])

@@ -63,3 +63,18 @@ def test_authorized_keys(tmp_path: Path, text: str, *, has: bool) -> None:
 )
 def test_version(text: str, version: str) -> None:
     assert ssh_host_info.openssh_version(text) == version
+
+
+@pytest.mark.parametrize(
+    ("private", "remedy"), [(False, "ssh-keygen -A"), (True, "ssh-keygen -y -f {key} > {key}.pub")]
+)
+def test_a_missing_public_half_has_its_own_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, private: bool, remedy: str
+) -> None:
+    key = tmp_path / "key"
+    if private:
+        key.write_text("private")
+    answer = _read(tmp_path, capsys)
+    assert answer["failed"]
+    assert f"no host key {key}.pub" in answer["msg"]
+    assert remedy.format(key=key) in answer["msg"]

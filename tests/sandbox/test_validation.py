@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+# What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
+pytestmark = pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])
+
 
 def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Run the playbook and return what it said and the report that it left."""
@@ -84,8 +87,12 @@ def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_fl
         assert all(run["checked"] for run in test["runs"])
         half = test["runs"][0]["rows"][-1]["out_of_place"]
         assert half["busbw"] == pytest.approx(half["algbw"] * bus_factor(name, ranks), rel=0.02, abs=2e-4)
-        assert test["verdict"] == ("FAIL" if name == "broadcast" else "PASS"), test["reason"]
+        # Below its floor it fails, or is inconclusive where the rate still rises at so small a message.
+        verdicts = {"FAIL", "INCONCLUSIVE"} if name == "broadcast" else {"PASS"}
+        assert test["verdict"] in verdicts, test["reason"]
         assert "median of 2" in test["reason"]
+        if name == "broadcast":
+            assert "floor 90" in test["reason"]
 
 
 def test_wrong_sums_fail(sandbox: Cluster) -> None:

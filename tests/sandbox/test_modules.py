@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 TREE = "/shared/test-modules"
 SRUN = "srun --quiet -w gpu1 --mem=100"
-MODULES = [
+MODULES: list[dict[str, object]] = [
     {
         "name": "cuda",
         "version": "12.4",
@@ -115,7 +115,7 @@ def test_the_cache_knows_them(sandbox: Cluster) -> None:
 
 def test_a_module_declared_absent_goes_and_foreign_ones_stay(sandbox: Cluster) -> None:
     sandbox.exec("ctl", f"mkdir {TREE}/spack && echo '-- by hand' >{TREE}/spack/1.lua")
-    gone = [{"name": "matlab", "version": "9", "state": "absent"}]
+    gone: list[dict[str, object]] = [{"name": "matlab", "version": "9", "state": "absent"}]
     modules(sandbox, [*MODULES[:3], *gone], "--limit", "ctl")
     listed = sandbox.exec("login", "module -t avail 2>&1", user="alice").stdout.split()
     assert "matlab/9" not in listed

@@ -80,7 +80,7 @@ def problems_of(
         disks: the file systems to look at.
     """
     gpus = _gpu_problems(int(declared["gpus"]), facts) if facts is not None else ()
-    missing = [f"device {path} is missing" for path in missing_devices]
+    missing = [f"missing: {', '.join(missing_devices)}"] if missing_devices else []
     return [*gpus, *missing, *_disk_problems(disks, float(declared["free_mb"]))]
 
 

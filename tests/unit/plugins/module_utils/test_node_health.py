@@ -105,7 +105,8 @@ def test_device_files() -> None:
     assert device_paths("/dev/nvidia0") == ["/dev/nvidia0"]
     assert device_paths("/dev/nvidia0,/dev/nvidia3") == ["/dev/nvidia0", "/dev/nvidia3"]
     assert device_paths("") == []
-    assert problems_of(DECLARED, None, ["/dev/nvidia1"], []) == ["device /dev/nvidia1 is missing"]
+    missing = ["/dev/nvidia1", "/dev/nvidia2"]
+    assert problems_of(DECLARED, None, missing, []) == ["missing: /dev/nvidia1, /dev/nvidia2"]
 
 
 def test_a_reason_is_one_short_line() -> None:

@@ -62,6 +62,8 @@ def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
     yield change
     sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f /usr/local/sbin/nvidia-smi")
     sandbox.exec(NODE, f"mv {PROGRAM}.json.former {PROGRAM}.json; rm -f /var/lib/busbar/node_health/drained")
+    # A look that began before would drain the node once more.
+    sandbox.wait_until(lambda: sandbox.exec(NODE, f"pgrep -f {PROGRAM}$", check=False).stdout == "", "looks do not end")
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
     sandbox.wait_idle()
 

@@ -36,12 +36,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpudirect import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.gpu_reading import listed, read  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.gpudirect import (  # noqa: TID252
     acs_redirects,
     loaded_driver,
     needed_bridges,
 )
-from ..module_utils.network_reading import listed, pci_nics, read  # noqa: TID252
+from ..module_utils.network_reading import pci_nics  # noqa: TID252
 from ..module_utils.pci_devices import classify  # noqa: TID252
 
 ROOT = Path("/")

@@ -8,7 +8,7 @@ __all__ = ["exported_number", "release_text", "slurm_of_plugin"]
 
 _MAGIC = b"\x7fELF"
 _DYNSYM = 11
-_WORD = 4
+_SHORTEST = 0x34
 # Offsets and layouts of the ELF specification, by the class of the file: 1 is 32 bits, 2 is 64 bits.
 _HEADER = {1: (0x20, "I", 0x2E, 40), 2: (0x28, "Q", 0x3A, 64)}
 _SECTION = {1: "IIIIIIIIII", 2: "IIQQQQIIQQ"}
@@ -22,7 +22,7 @@ def exported_number(data: bytes, name: str) -> int | None:
     Raises:
         ValueError: when the data are no shared object, or a damaged one.
     """
-    if data[:4] != _MAGIC or len(data) < 0x34 or data[4] not in _HEADER or data[5] not in {1, 2}:
+    if data[:4] != _MAGIC or len(data) < _SHORTEST or data[4] not in _HEADER or data[5] not in {1, 2}:
         message = "this is no shared object (no ELF file)"
         raise ValueError(message)
     try:
@@ -59,7 +59,9 @@ def _sections(data: bytes, kind: int, order: str) -> list[dict[str, int]]:
     start = struct.unpack_from(order + word, data, place)[0]
     each, count = struct.unpack_from(f"{order}HH", data, sizes)
     found = [struct.unpack_from(order + _SECTION[kind], data, start + number * each) for number in range(count)]
-    return [{"type": item[1], "address": item[3], "offset": item[4], "size": item[5], "link": item[6]} for item in found]
+    return [
+        {"type": item[1], "address": item[3], "offset": item[4], "size": item[5], "link": item[6]} for item in found
+    ]
 
 
 def release_text(number: int) -> str:

@@ -22,8 +22,10 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~_-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[^\s#]+")
 _KNOWN = frozenset(
-    ("name", "version", "source", "sha256", "make", "produces", "build_packages")
-    + ("library", "packages", "arguments", "required", "provides")
+    {
+        *("name", "version", "source", "sha256", "make", "produces", "build_packages"),
+        *("library", "packages", "arguments", "required", "provides"),
+    }
 )
 
 
@@ -106,7 +108,10 @@ def spank_plan(
         while it is not built); `send`, the ids of the libraries that at least one host lacks.
     """
     manifests = {item["id"]: item for item in build_info.get("store") or []}
-    problems, build, wanted, send = [], {}, {}, set()
+    problems: list[Problem] = []
+    build: dict[str, Any] = {}
+    wanted: dict[str, list[dict[str, Any]]] = {}
+    send: set[str] = set()
     for host, info in infos.items():
         if plugins and not info["slurm"]:
             remedy = "run playbooks/slurm.yml for it first"

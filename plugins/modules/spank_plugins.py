@@ -166,7 +166,9 @@ class Host:
     def prepare(self, plugins: list[Item]) -> list[tuple[Item, bytes | None]]:
         """Return each plugin with its new library, all of them looked at; in check mode it may still be to be built."""
         later = self.module.check_mode
-        return [(item, None if later and item["id"] and not item["sha256"] else self.library_of(item)) for item in plugins]
+        return [
+            (item, None if later and item["id"] and not item["sha256"] else self.library_of(item)) for item in plugins
+        ]
 
     def install(self, new: list[tuple[Item, bytes | None]]) -> None:
         """Bring libraries and lines, and see that srun takes them; else put the old lines back."""

@@ -124,13 +124,19 @@ def spank_plan(
             if not item["id"]:
                 continue
             if item["sha256"]:
-                if (info["installed"].get(item["name"]) or {}).get("sha256") != item["sha256"]:
+                if not _has(info, item):
                     send.add(item["id"])
             elif platform_id(info) == platform_id(build_info):
                 build[item["name"]] = dict(plugin)
             else:
                 problems.append(_cannot_build(host, info, plugin, build_host, build_info))
     return {"problems": problems, "build": list(build.values()), "hosts": wanted, "send": sorted(send)}
+
+
+def _has(info: Info, item: Mapping[str, Any]) -> bool:
+    """Return whether a host has the very library, at its place."""
+    installed = info["installed"].get(item["name"]) or {}
+    return all(installed.get(key) == item[key] for key in ("sha256", "library"))
 
 
 def _wanted(plugin: Plugin, info: Info, manifests: Mapping[str, Any], directory: str) -> dict[str, Any]:

@@ -77,14 +77,20 @@ def test_first_it_is_built_once_for_all() -> None:
     assert not plan["hosts"]["gpu1"][0]["sha256"]
 
 
+def test_the_same_library_at_the_place_of_another_release_is_sent() -> None:
+    old = {"pyxis": {"sha256": "b" * 64, "slurm": "23.11.7", "library": f"{LIBRARIES}/pyxis-0.24.0-slurm23.11.7.so"}}
+    plan = spank_plan([PLUGIN], {"gpu1": info(installed=old)}, "ctl", info(store=(manifest(),)), LIBRARIES)
+    assert plan["send"] == [ID]
+
+
 def test_then_it_is_sent_to_those_that_lack_it() -> None:
-    has = {"pyxis": {"sha256": "b" * 64, "slurm": "24.11.5"}}
+    library = f"{LIBRARIES}/pyxis-0.24.0-slurm24.11.5.so"
+    has = {"pyxis": {"sha256": "b" * 64, "slurm": "24.11.5", "library": library}}
     plan = spank_plan(
         [PLUGIN], {"gpu1": info(), "gpu2": info(installed=has)}, "ctl", info(store=(manifest(),)), LIBRARIES
     )
     assert (plan["build"], plan["send"]) == ([], [ID])
-    line = f"required {LIBRARIES}/pyxis-0.24.0-slurm24.11.5.so runtime_path=/var/lib/pyxis"
-    assert plan["hosts"]["gpu1"][0]["line"] == line
+    assert plan["hosts"]["gpu1"][0]["line"] == f"required {library} runtime_path=/var/lib/pyxis"
     plan = spank_plan([PLUGIN], {"gpu2": info(installed=has)}, "ctl", info(store=(manifest(),)), LIBRARIES)
     assert (plan["build"], plan["send"]) == ([], [])
 

@@ -30,8 +30,8 @@ LAYOUT = [
     }
 ]
 LEFT = (
-    "/etc/busbar/mig.conf /usr/local/lib/busbar/mig_boot /etc/systemd/system/busbar-mig.service /run/simulated-gpus.xml "
-    "/dev/nvidia-caps"
+    "/etc/busbar/mig.conf /usr/local/lib/busbar/mig_boot /etc/systemd/system/busbar-mig.service "
+    "/run/simulated-gpus.xml /dev/nvidia-caps"
 )
 # The driver of a simulated GPU: what slurmd reads of a real one.
 DRIVER = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.mig_change import (
     GpuState,
@@ -29,7 +31,7 @@ LISTING = """
 """
 
 
-def gpu(*instances: tuple[str, int], on: bool | None = True, **changes: object) -> GpuState:
+def gpu(*instances: tuple[str, int], on: bool | None = True, **changes: Any) -> GpuState:  # noqa: ANN401
     return GpuState(0, "NVIDIA A100-SXM4-40GB", 40960, on, on, instances, complete=True)._replace(**changes)
 
 

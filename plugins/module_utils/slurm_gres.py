@@ -112,8 +112,10 @@ def _mig_faults(gpu: Mapping[str, Any], mig: object, given: str) -> list[tuple[s
 
 def _name_faults(gpu: Mapping[str, Any], mode: str) -> list[tuple[str, str, str]]:
     """Return a fault when Slurm would not know a detected GPU by the type that is declared."""
+    if mode == "files":
+        return []
     name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()
-    if mode == "files" or kind in name:
+    if kind in name:
         return []
     problem = f"slurm_type {kind} is no part of {name}, as which Slurm detects the GPU; it would ignore all of them"
     return [("slurm_gres_mode", problem, "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files")]

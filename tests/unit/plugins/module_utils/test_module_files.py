@@ -47,7 +47,7 @@ def test_software_that_is_not_on_a_host_is_named_with_the_host() -> None:
 
 
 def test_a_dependency_is_loaded_by_every_lmod() -> None:
-    """Lmod 6 of Debian 12 has no depends_on."""
+    """Lmod before 7.6 has no depends_on."""
     text = module_file({"name": "nccl", "version": "2", "depends_on": ["cuda/12.4"]})
     assert 'if depends_on then depends_on("cuda/12.4") elseif not isloaded("cuda/12.4") then load("cuda/12.4")' in text
 

@@ -1,8 +1,9 @@
 """The packages of DCGM 4 that a host gets, by its driver and its GPUs.
 
-Source: DCGM's user guide, "Installation": the core, and for each major version of CUDA that a driver brings a package
-of what runs on the GPU; that of the driver's own CUDA is the one to take. The same: CUDA 13 does not know
-Maxwell, Pascal and Volta, which therefore take the package of CUDA 12 with any driver. Drivers from 580 on bring CUDA 13, from 525 on CUDA 12 (CUDA Toolkit Release Notes).
+Sources: DCGM's user guide, "Installation": the core, and for each major version of CUDA that a driver brings a package
+of what runs on the GPU; that of the driver's own CUDA is the one to take. CUDA 13 does not know Maxwell, Pascal and
+Volta, which therefore take the package of CUDA 12 with any driver. Drivers from 580 on bring CUDA 13, from 525 on 12
+(CUDA Toolkit Release Notes).
 """
 
 from __future__ import annotations

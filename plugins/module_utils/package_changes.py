@@ -18,6 +18,7 @@ __all__ = [
     "changes_for",
     "parse_dpkg",
     "parse_rpm",
+    "touched_packages",
     "version_fits",
 ]
 
@@ -82,6 +83,13 @@ def parse_madison(text: str) -> dict[str, list[str]]:
         if not source.strip().endswith("Sources") and version.strip() not in versions:
             versions.append(version.strip())
     return found
+
+
+def touched_packages(text: str, patterns: Iterable[str]) -> list[str]:
+    """Return the packages that fit a pattern and that `apt-get --simulate` would install, change or remove."""
+    words = [line.split() for line in text.splitlines() if line.startswith(("Inst ", "Remv ", "Purg "))]
+    wanted = list(patterns)
+    return sorted({word[1] for word in words if any(fnmatchcase(word[1], pattern) for pattern in wanted)})
 
 
 def version_fits(version: str, wanted: str) -> bool:

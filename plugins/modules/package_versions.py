@@ -42,6 +42,13 @@ options:
     type: list
     elements: str
     default: []
+  untouched:
+    description:
+      - Patterns of packages that must stay as they are. A transaction that would install, change or remove one of them
+        is refused before it begins. Only with apt.
+    type: list
+    elements: str
+    default: []
   start_services:
     description: Whether Debian's packages may start their services at once, before they are configured.
     type: bool
@@ -84,6 +91,7 @@ from ..module_utils.package_changes import (  # noqa: TID252 - the collection's 
     parse_dpkg,
     parse_madison,
     parse_rpm,
+    touched_packages,
     version_fits,
 )
 from ..module_utils.package_commands import APT, ENVIRONMENT, error_text, services_held  # noqa: TID252
@@ -100,6 +108,7 @@ OPTIONS: dict[str, Any] = {
         },
     },
     "absent": {"type": "list", "elements": "str", "default": []},
+    "untouched": {"type": "list", "elements": "str", "default": []},
     "start_services": {"type": "bool", "default": True},
 }
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
@@ -136,6 +145,16 @@ def resolve(module: AnsibleModule, install: list[str]) -> tuple[list[str], list[
     return words, missing
 
 
+def refuse_touched(module: AnsibleModule, command: list[str]) -> None:
+    """Fail the module when the transaction would touch what must stay."""
+    if not module.params["untouched"]:
+        return
+    touched = touched_packages(run(module, *command, "--simulate")[1], module.params["untouched"])
+    if touched:
+        remedy = "choose versions that go with what is installed"
+        module.fail_json(msg=f"this would change {', '.join(touched)}, too; nothing was changed\n    remedy: {remedy}")
+
+
 def apt(module: AnsibleModule, changes: Changes) -> None:
     """Make the changes with apt."""
     words, missing = resolve(module, changes["install"]) if changes["install"] else ([], [])
@@ -148,6 +167,7 @@ def apt(module: AnsibleModule, changes: Changes) -> None:
     words += [f"{name}-" for name in changes["remove"]]
     if words:
         command = [*APT, "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install"]
+        refuse_touched(module, [*command, *words])
         with services_held(held=not module.params["start_services"]):
             status, said = run(module, *command, *words)
             if status != 0 and changes["install"]:

@@ -80,8 +80,11 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
         "slurm_health_check_interval": 3600,
         "nccl_validation_backend": "mpi",
-        # Its GPUs are simulated: there is no driver to install.
+        # Its GPUs are simulated: there is no driver to install, nor what works with one.
         "nvidia_driver_source": "none",
+        "cuda_source": "none",
+        "dcgm_source": "none",
+        "nvidia_container_toolkit_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS.
         **({"storage_backend": sandbox.storage} if sandbox.storage else {}),
     }

@@ -11,6 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.package_changes imp
     parse_dpkg,
     parse_madison,
     parse_rpm,
+    touched_packages,
     version_fits,
 )
 
@@ -106,3 +107,9 @@ def test_versions_that_apt_knows() -> None:
         "  nccl | 2.0-1 | http://deb/debian trixie/non-free Sources\n"
     )
     assert parse_madison(text) == {"libnccl2": ["2.28.1-1+cuda13.0", NCCL], "nccl": []}
+
+
+def test_a_simulation_shows_what_would_be_touched() -> None:
+    text = "Inst cuda-toolkit-12-8 (12.8.1-1)\nRemv nvidia-driver [570]\nConf nvidia-open (570)\nInst libcuda1 (580)\n"
+    assert touched_packages(text, ["nvidia-*", "libcuda1*"]) == ["libcuda1", "nvidia-driver"]
+    assert touched_packages(text, ["nvidia-open*"]) == []

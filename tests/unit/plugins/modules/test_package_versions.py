@@ -22,7 +22,7 @@ class Module:
         """Keep the answers; nothing is declared."""
         self.answers, self.programs = answers, programs
         self.commands: list[str] = []
-        self.params: dict[str, Any] = {"packages": [], "absent": [], "start_services": True}
+        self.params: dict[str, Any] = {"packages": [], "absent": [], "untouched": [], "start_services": True}
 
     def get_bin_path(self, name: str) -> str | None:
         """Return where a program is."""
@@ -49,6 +49,14 @@ def test_everything_is_one_transaction_with_exact_versions() -> None:
     assert "--allow-downgrades --allow-change-held-packages" in install[0]
     assert module.commands[-2:] == ["apt-mark unhold dcgm", "apt-mark hold libnccl2"]
     assert not any(line.endswith(" update") for line in module.commands)
+
+
+def test_what_would_touch_the_driver_is_refused_before_it_begins() -> None:
+    module = Module({"madison": (0, MADISON), "--simulate": (0, "Remv nvidia-driver-570 [570]\n")}, ("apt-get",))
+    module.params["untouched"] = ["nvidia-driver*"]
+    with pytest.raises(Failed, match="this would change nvidia-driver-570, too; nothing was changed"):
+        package_versions.apt(module, CHANGES)
+    assert [line for line in module.commands if " install " in line and "--simulate" not in line] == []
 
 
 def test_a_version_that_nobody_has_is_told_with_those_that_are_there() -> None:

@@ -1,0 +1,65 @@
+"""Filter that says which packages of CUDA a host gets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: cuda_plan
+author: busbar contributors
+short_description: Which packages of CUDA a host gets
+positional: settings, host
+options:
+  _input:
+    description: The C(gpu) of the host's hardware profile.
+    type: dict
+    required: true
+  settings:
+    description: The options of the role C(cuda) without its name, and the host's C(distribution) and C(family).
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ hardware_catalogue[hardware].gpu | busbar.cluster.cuda_plan(settings, inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty nothing else counts.
+    - C(toolkits), C(default), C(packages), C(absent), C(untouched), C(pins) and C(gone) say what to do.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.cuda_plan import CudaPlan, Settings, cuda_plan  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return cuda_plan(gpu, settings, host)
+    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"cuda_plan: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.cuda_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"cuda_plan": plan}

@@ -1,0 +1,63 @@
+"""Filter that says which packages of DCGM a host gets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: dcgm_plan
+author: busbar contributors
+short_description: Which packages of DCGM a host gets
+positional: settings, host
+options:
+  _input:
+    description: The C(gpu) of the host's hardware profile.
+    type: dict
+    required: true
+  settings:
+    description: The options of the role C(dcgm) without its name, and C(driver).
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ hardware_catalogue[hardware].gpu | busbar.cluster.dcgm_plan(settings, inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(problems), C(packages), C(absent) and C(pins).
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.dcgm_packages import dcgm_plan  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return dcgm_plan(gpu, settings, host)
+    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        message = f"dcgm_plan: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.dcgm_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"dcgm_plan": plan}

@@ -1,0 +1,95 @@
+"""Which driver and which GPUs each release of the CUDA toolkit takes.
+
+Sources:
+
+- CUDA Toolkit Release Notes, "CUDA Toolkit and Corresponding Driver Versions": the driver that each release came with.
+- The same, "Minimum Required Driver Version for CUDA Minor Version Compatibility": with that driver all releases of one
+  major version work, short of features that need the newer one (11.x: 450.80.02, 12.x: 525.60.13, 13.x: 580.65.06).
+- The same, "Deprecated Architectures": 13.0 has dropped Maxwell, Pascal and Volta; 12.0 Kepler.
+- First release with code for a generation: 11.8 for Hopper and Ada, 12.8 for Blackwell, 12.9 for Blackwell Ultra; 11.0
+  for Ampere and 10.0 for Turing, by the release notes of each.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["driver_fits", "generation_fits", "least_driver", "release_of", "version_key"]
+
+# The driver that the first package of each release came with, on Linux.
+_OWN_DRIVER = {
+    "11.8": "520.61.05",
+    "12.0": "525.60.13",
+    "12.1": "530.30.02",
+    "12.2": "535.54.03",
+    "12.3": "545.23.06",
+    "12.4": "550.54.14",
+    "12.5": "555.42.02",
+    "12.6": "560.28.03",
+    "12.8": "570.26",
+    "12.9": "575.51.03",
+    "13.0": "580.65.06",
+    "13.1": "590.44.01",
+    "13.2": "595.45.04",
+    "13.3": "610.43.02",
+}
+_LEAST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+# Generation (as in gpu_generations) to the first release that makes code for it, and to the last where there is one.
+_FIRST_RELEASE = {
+    "turing": "10.0",
+    "ampere": "11.0",
+    "ada": "11.8",
+    "hopper": "11.8",
+    "grace_hopper": "11.8",
+    "blackwell": "12.8",
+    "blackwell_ultra": "12.9",
+}
+_LAST_RELEASE = {"maxwell": "12.9", "pascal": "12.9", "volta": "12.9"}
+_VERSION = re.compile(r"(\d+\.\d+)(\.\d+)?")
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version, for comparison: '12.8.1-1' gives (12, 8, 1, 1)."""
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def release_of(version: str) -> str:
+    """Return major and minor number of a toolkit's version: '12.8.1' gives '12.8'.
+
+    Raises:
+        ValueError: when it is no version.
+    """
+    match = _VERSION.fullmatch(version)
+    if not match:
+        message = f"{version!r} is no version of CUDA such as 12.8 or 12.8.1"
+        raise ValueError(message)
+    return match.group(1)
+
+
+def least_driver(release: str, *, minor_compatibility: bool) -> str:
+    """Return the oldest driver for a release; '' for a release whose driver is not known here.
+
+    With `minor_compatibility` it is that of the major version, else the one that the release came with.
+    """
+    if minor_compatibility:
+        return _LEAST_DRIVER.get(release.partition(".")[0], "")
+    return _OWN_DRIVER.get(release, "")
+
+
+def driver_fits(driver: str, least: str) -> bool:
+    """Return whether a driver (a version, or only its branch) is not older than `least`.
+
+    A branch stands for its newest version: 525 has 525.60.13.
+    """
+    known, wanted = version_key(driver), version_key(least)
+    return known[:1] >= wanted[:1] if len(known) == 1 else known >= wanted
+
+
+def generation_fits(generation: str | None, release: str) -> str:
+    """Return what keeps a release from making code for a generation of GPUs; '' when nothing does."""
+    first, last = _FIRST_RELEASE.get(generation or ""), _LAST_RELEASE.get(generation or "")
+    if first and version_key(release) < version_key(first):
+        return f"makes no code for {generation}; the first that does is {first}"
+    if last and version_key(release) > version_key(last):
+        return f"makes no code for {generation} any more; the last that does is {last}"
+    return ""

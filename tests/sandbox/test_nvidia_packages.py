@@ -1,0 +1,247 @@
+"""CUDA, DCGM and the container toolkit, from a signed repository of tiny packages with the real names."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+from conftest import recap
+from package_repository import KEY_FILE, Package, Repository, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from subprocess import CompletedProcess
+
+    from conftest import Cluster
+
+PLAY = """
+- hosts: gpu1
+  become: true
+  gather_facts: false
+  roles: [busbar.cluster.cuda, busbar.cluster.dcgm, busbar.cluster.nvidia_container_toolkit]
+"""
+NODE = "gpu1"
+DCGM = "datacenter-gpu-manager"
+HOST_ENGINE = """#!/usr/bin/python3
+import socket, sys, time
+word = dict(zip(sys.argv[1:], sys.argv[2:]))
+listener = socket.create_server((word.get("--bind-interface", "0.0.0.0"), int(word.get("--port", 5555))))
+while True:
+    listener.accept()[0].close()
+"""
+DCGM_UNIT = "[Service]\nExecStart=/usr/bin/nv-hostengine\n[Install]\nWantedBy=multi-user.target\n"
+NCCL = ("libnccl2", "libnccl-dev")
+CONTAINER = ("libnvidia-container1", "libnvidia-container-tools")
+# What must be as before when something is refused, and at the end.
+STATE = """dpkg-query -W -f '${Package} ${Version} ${Status}\\n'; ls -l /usr/local/cuda /etc/alternatives/cuda 2>&1
+find /etc/apt /etc/profile.d /etc/lmod /etc/systemd/system /var/lib/apt/lists -not -path '*/partial*' | sort"""
+
+
+class Play(Protocol):
+    """Runs the three roles; the caller judges the exit code."""
+
+    def __call__(self, *arguments: str, **changes: object) -> CompletedProcess[str]:
+        """Run with further arguments and with other declarations."""
+
+
+def toolkit(release: str, patch: str, *depends: str) -> Package:
+    """A toolkit that offers itself for /usr/local/cuda, as NVIDIA's do."""
+    folder = f"/usr/local/cuda-{release}"
+    offer = f"update-alternatives --install /usr/local/cuda cuda {folder} {release.replace('.', '')}"
+    return Package(
+        f"cuda-toolkit-{release.replace('.', '-')}",
+        f"{patch}-1",
+        depends=depends,
+        files={f"{folder}/bin/nvcc": f"#!/bin/sh\necho V{patch}\n"},
+        scripts={
+            "postinst": f"#!/bin/sh\n{offer}\n",
+            "prerm": f'#!/bin/sh\n[ "$1" = upgrade ] || update-alternatives --remove cuda {folder}\n',
+        },
+    )
+
+
+def dcgm(version: str) -> list[Package]:
+    """DCGM 4, which excludes DCGM 3."""
+    clash = {"Conflicts": DCGM}
+    files = {"/usr/bin/nv-hostengine": HOST_ENGINE, "/usr/lib/systemd/system/nvidia-dcgm.service": DCGM_UNIT}
+    names = [f"{DCGM}-4-{part}" for part in ("proprietary", "cuda13", "proprietary-cuda13")]
+    return [Package(f"{DCGM}-4-core", version, files=files, fields=clash), *(Package(name, version) for name in names)]
+
+
+def packages() -> list[Package]:
+    found = [toolkit("12.8", "12.8.0"), toolkit("12.8", "12.8.1"), toolkit("13.0", "13.0.2")]
+    found += [Package(name, version) for name in NCCL for version in ("2.26.2-1+cuda12.8", "2.27.7-1+cuda13.0")]
+    found += [Package(name, version) for name in CONTAINER for version in ("1.17.8-1", "1.18.0-1")]
+    found += [Package(DCGM, "1:3.3.9", files={"/usr/bin/dcgmi": "3"}), *dcgm("1:4.4.1-1"), *dcgm("1:4.5.2-1")]
+    # A toolkit that would bring a driver along.
+    return [*found, toolkit("12.9", "12.9.1", "nvidia-driver-575"), Package("nvidia-driver-575", "575.57.08-1")]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    found = Repository(tmp_path_factory.mktemp("repository")).add(*packages())
+    # Under a second address, since the container toolkit has a repository of its own.
+    (found.folder / "container").symlink_to(".")
+    return found.publish()
+
+
+def state(sandbox: Cluster) -> str:
+    return sandbox.exec(NODE, STATE).stdout
+
+
+@pytest.fixture(scope="module")
+def play(sandbox: Cluster, repository: Repository, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Play]:
+    """Runs the three roles on one node against the repository; the node as it was at the end."""
+    book: Path = tmp_path_factory.mktemp("play") / "play.yml"
+    book.write_text(PLAY)
+    before = state(sandbox)
+    with served(sandbox, repository) as url:
+        declared = {
+            "nvidia_repository_urls": {"cuda": url, "libnvidia-container": f"{url}container/"},
+            "nvidia_repository_key_urls": dict.fromkeys(("cuda", "libnvidia-container"), url + KEY_FILE),
+            "nvidia_repository_fingerprints": dict.fromkeys(("cuda", "libnvidia-container"), repository.fingerprint),
+            "cuda_source": "nvidia",
+            "cuda_versions": ["12.8.0", "13.0"],
+            "cuda_default_version": "12.8",
+            "cuda_driver_version": "580.95.05",
+            "dcgm_source": "nvidia",
+            "dcgm_version": "4.4.1-1",
+            "nvidia_container_toolkit_source": "nvidia",
+            "nvidia_container_toolkit_version": "1.17.8-1",
+        }
+
+        def run(*arguments: str, **changes: object) -> CompletedProcess[str]:
+            return sandbox.playbook(str(book), "--diff", "-e", json.dumps(declared | changes), *arguments)
+
+        yield run
+        restore(sandbox)
+    assert state(sandbox) == before
+
+
+def restore(sandbox: Cluster) -> None:
+    """Take everything away again."""
+    names = "'cuda-toolkit-*' 'libnccl*' 'libnvidia-container*' 'datacenter-gpu-manager*' 'nvidia-driver-*'"
+    sandbox.exec(NODE, "systemctl disable -q --now nvidia-dcgm", check=False)
+    sandbox.exec(
+        NODE,
+        f"apt-mark -qq unhold $(apt-mark showhold); dpkg --purge $(dpkg-query -f '${{Package}} ' -W {names})",
+        check=False,
+    )
+    sandbox.exec(NODE, "rm -rf /etc/systemd/system/nvidia-dcgm.service.d /etc/lmod/modules/cuda /usr/local/cuda*")
+    sandbox.exec(NODE, "rmdir --ignore-fail-on-non-empty -p /etc/lmod/modules 2>/dev/null", check=False)
+    sandbox.exec(NODE, "rm -f /etc/profile.d/busbar-cuda.sh /etc/apt/*/busbar-* /var/lib/apt/lists/*:8099_*")
+    sandbox.exec(NODE, "systemctl daemon-reload")
+
+
+def changed(done: CompletedProcess[str]) -> int:
+    """How many tasks changed something, in a run that went well."""
+    assert done.returncode == 0, done.stdout
+    return recap(done.stdout)[NODE]["changed"]
+
+
+def output(sandbox: Cluster, command: str) -> str:
+    return sandbox.exec(NODE, command).stdout.strip()
+
+
+def version(sandbox: Cluster, name: str) -> str:
+    return output(sandbox, f"dpkg-query -W -f '${{Version}}' {name}")
+
+
+def test_a_key_with_another_fingerprint_is_refused(sandbox: Cluster, repository: Repository, play: Play) -> None:
+    before = state(sandbox)
+    done = play(nvidia_repository_fingerprints={"cuda": "A" * 40})
+    assert done.returncode != 0
+    assert f"{NODE}: nvidia_repository_fingerprints.cuda: the key at " in done.stdout
+    assert f"{repository.fingerprint}, but {'A' * 40} is declared; nothing was changed" in done.stdout
+    assert "remedy: ask the vendor which key it signs with" in done.stdout
+    assert state(sandbox) == before
+
+
+def test_a_repository_signed_by_another_key_is_refused(
+    sandbox: Cluster,
+    repository: Repository,
+    play: Play,
+    tmp_path: Path,
+) -> None:
+    before = state(sandbox)
+    repository.resign(Repository(tmp_path))
+    try:
+        done = play()
+    finally:
+        repository.resign(repository)
+    assert done.returncode != 0
+    assert f"{NODE}: nvidia_repository_urls.cuda: repository http://" in done.stdout
+    assert "signed by the declared key" in done.stdout
+    assert state(sandbox) == before
+
+
+def test_a_driver_that_is_too_old_is_told_before_anything(sandbox: Cluster, play: Play) -> None:
+    before = state(sandbox)
+    done = play(cuda_driver_version="570.133.20")
+    assert done.returncode != 0
+    assert f"{NODE}: cuda_versions: CUDA 13.0 needs driver 580.65.06 or newer, and this host has 570" in done.stdout
+    assert state(sandbox) == before
+
+
+def test_check_mode_tells_and_does_nothing(sandbox: Cluster, play: Play) -> None:
+    before = state(sandbox)
+    done = play("--check")
+    assert changed(done) > 0
+    assert "+cuda-toolkit-12-8 12.8.0 held" in done.stdout
+    assert "+Pin: version 1:4.4.1-1" in done.stdout
+    assert state(sandbox) == before
+
+
+def test_everything_in_its_version(sandbox: Cluster, play: Play) -> None:
+    install_dcgm_3(sandbox)
+    done = play()
+    assert changed(done) > 0
+    assert f"{DCGM} of DCGM 3 was replaced by DCGM 4" in " ".join(done.stdout.split())
+    assert changed(play()) == 0
+    assert changed(play("--check")) == 0
+    assert {version(sandbox, name) for name in NCCL} == {"2.26.2-1+cuda12.8"}
+    assert {version(sandbox, name) for name in CONTAINER} == {"1.17.8-1"}
+    held = {"cuda-toolkit-12-8", *CONTAINER, *(package.name for package in dcgm("0"))}
+    assert set(output(sandbox, "apt-mark showhold").split()) == held
+
+
+def install_dcgm_3(sandbox: Cluster) -> None:
+    """Have what a node of some years ago has."""
+    archive = f"/tmp/{DCGM}.deb"  # noqa: S108 - on the node
+    build = f"mkdir -p /tmp/old/DEBIAN && printf 'Package: {DCGM}\\nVersion: 1:3.3.9\\nArchitecture: all\\n"
+    build += f"Maintainer: t\\nDescription: t\\n' >/tmp/old/DEBIAN/control && dpkg-deb -b /tmp/old {archive}"
+    sandbox.exec(NODE, f"{build} && dpkg -i {archive} && rm -r /tmp/old {archive}")
+
+
+def test_toolkits_stand_side_by_side(sandbox: Cluster) -> None:
+    assert output(sandbox, "/usr/local/cuda-12.8/bin/nvcc; /usr/local/cuda-13.0/bin/nvcc") == "V12.8.0\nV13.0.2"
+    assert output(sandbox, "bash -lc 'nvcc; echo $CUDA_HOME'") == "V12.8.0\n/usr/local/cuda"
+    assert output(sandbox, "cat /etc/lmod/modules/cuda/.version").endswith('set ModulesVersion "12.8"')
+    assert "prepend-path PATH /usr/local/cuda-13.0/bin" in output(sandbox, "cat /etc/lmod/modules/cuda/13.0")
+
+
+def test_dcgm_answers_on_the_host_itself_only(sandbox: Cluster) -> None:
+    assert sandbox.host(NODE).service("nvidia-dcgm").is_running
+    assert sandbox.host(NODE).service("nvidia-dcgm").is_enabled
+    listening = output(sandbox, "ss -Hltn 'sport = :5555' | awk '{print $4}'")
+    assert listening == "127.0.0.1:5555"
+
+
+def test_an_upgrade_moves_what_is_pinned_and_what_goes_with_it(sandbox: Cluster, play: Play) -> None:
+    assert sandbox.exec(NODE, "apt-get -s dist-upgrade").stdout.count("Inst cuda-toolkit") == 0
+    newer = {"cuda_versions": ["12.8.1", "13.0"], "cuda_default_version": "13.0", "dcgm_version": "4.5.2-1"}
+    assert changed(play(**newer)) > 0
+    assert output(sandbox, "/usr/local/cuda-12.8/bin/nvcc; /usr/local/cuda/bin/nvcc") == "V12.8.1\nV13.0.2"
+    assert {version(sandbox, name) for name in NCCL} == {"2.27.7-1+cuda13.0"}
+    assert version(sandbox, f"{DCGM}-4-core") == "1:4.5.2-1"
+    assert changed(play("--check", **newer)) == 0
+
+
+def test_the_driver_is_never_touched(sandbox: Cluster, play: Play) -> None:
+    before = output(sandbox, "dpkg-query -W")
+    done = play("--tags", "cuda", cuda_versions=["12.9"], cuda_default_version="12.9", cuda_nccl=False)
+    assert done.returncode != 0
+    assert "this would change nvidia-driver-575, too; nothing was changed" in done.stdout
+    assert output(sandbox, "dpkg-query -W") == before

@@ -72,6 +72,7 @@ from ansible.module_utils.urls import open_url
 
 TIMEOUT_S = 60
 APT = ["apt-get", "-y", "--no-install-recommends", "--allow-downgrades", "-o", "DPkg::Lock::Timeout=300"]
+APT += ["-o", "Dpkg::Options::=--force-confold"]  # a file that a role wrote is the role's
 DNF = ["dnf", "-y", "--setopt=install_weak_deps=False", "--nogpgcheck"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 

@@ -95,9 +95,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     if added:
         sandbox.exec("ctl", f"dpkg --purge --force-depends {' '.join(sorted(added))}", timeout=300)
     for node in made.hosts():
-        sandbox.exec(
-            node, f"rm -rf {STATE} /usr/local/lib/busbar/spank; rmdir --ignore-fail-on-non-empty {LINE}/..", check=False
-        )
+        sandbox.exec(node, f"rm -rf {STATE} /usr/local/lib/busbar/spank", check=False)
     sandbox.wait_idle()
 
 

@@ -89,14 +89,13 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     before = set(sandbox.exec("ctl", PACKAGES).stdout.split())
     made = Site(sandbox, tmp_path_factory.mktemp("spank"))
     yield made
-    made.run()
+    if sandbox.exec("ctl", f"ls {LINE}", check=False).stdout:
+        made.run()
     added = set(sandbox.exec("ctl", PACKAGES).stdout.split()) - before
     if added:
         sandbox.exec("ctl", f"dpkg --purge --force-depends {' '.join(sorted(added))}", timeout=300)
     for node in made.hosts():
-        sandbox.exec(
-            node, f"rm -rf {STATE} /usr/local/lib/busbar/spank; rmdir --ignore-fail-on-non-empty {LINE}/..", check=False
-        )
+        sandbox.exec(node, f"rm -rf {STATE} /usr/local/lib/busbar/spank", check=False)
     sandbox.wait_idle()
 
 
@@ -157,8 +156,6 @@ def test_an_installed_one_for_another_release_is_replaced(site: Site) -> None:
 
 
 def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
-    done = site.run(site.plugin(site.archive, provides=["--never-heard-of"]), arguments=("--limit", "login"))
-    assert done.returncode == 0, done.stdout  # nothing changed, so nothing is tried
     done = site.run(
         site.plugin(site.archive, provides=["--no-such"], arguments=["default=x"]), arguments=("--limit", "login")
     )

@@ -98,10 +98,11 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add = parser.add_argument
     add("--strategy", choices=("ddp", "fsdp", "deepspeed"), default="ddp", help="how the ranks share the work")
     add("--steps", type=int, default=200, help="steps of the whole training, those before a restart included")
+    add("--seconds", type=int, default=0, help="end after so many seconds, should that come first; 0 for never")
     add("--batch", type=int, default=64, help="samples per rank and step")
     add("--hidden", type=int, default=0, help="width of the model; 0: 4096 on GPUs, 256 on CPUs")
     add("--layers", type=int, default=4, help="hidden layers of the model")
-    add("--learning-rate", type=float, default=1e-3)
+    add("--learning-rate", type=float, default=0.0, help="0: 0.001, and less for a model wider than 256")
     add("--seed", type=int, default=1, help="of the model and the samples")
     add("--checkpoint", metavar="FOLDER", help="where the state is kept, on a tree that all nodes share")
     add("--every", type=int, default=50, help="steps between two checkpoints")
@@ -205,6 +206,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
     stop = Stop()
     device = start_group(torch, asked, ranks)
     hidden = asked.hidden or (4096 if device.type == "cuda" else 256)
+    asked.learning_rate = asked.learning_rate or 1e-3 * min(1.0, 256 / hidden)
     torch.manual_seed(asked.seed)
     model = build_model(INPUTS, hidden, asked.layers, OUTPUTS).to(device)
     parameters = sum(item.numel() for item in model.parameters())
@@ -217,25 +219,29 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
     strategy = strategy_named(asked.strategy)(model, device, asked, saved)
     past = saved.past
     began_at, times = past["step"], []
+    over = time.monotonic() + (asked.seconds or 1e9)
     for step in range(began_at, asked.steps):
         due = time.monotonic() + asked.pace
         first = past["samples"] + ranks.rank * asked.batch
-        lost, seconds = timed(torch, device, strategy.step, *samples.batch(first, asked.batch))
+        loss, seconds = timed(torch, device, strategy.step, *samples.batch(first, asked.batch))
         if step - began_at >= WARM_UP or asked.steps - began_at <= WARM_UP:
             times.append(seconds)
-        # One sum tells all ranks the mean loss, and that one of them was told to stop: all stop after the same step.
-        common = torch.stack([lost.double(), torch.tensor(float(stop.asked), device=device, dtype=torch.float64)])
+        # One sum tells all ranks the mean loss, and that one was told to stop or has its time over: all stop together.
+        flags = torch.tensor([stop.asked, time.monotonic() > over], dtype=torch.float64, device=device)
+        common = torch.cat([loss.double().reshape(1), flags])
         torch.distributed.all_reduce(common)
-        loss, stopping = float(common[0]) / ranks.world, bool(common[1] > 0)
+        loss, stopping, ending = float(common[0]) / ranks.world, bool(common[1] > 0), bool(common[2] > 0)
         past["losses"].append(loss)
         past["step"], past["samples"] = step + 1, past["samples"] + ranks.world * asked.batch
-        done = past["step"] == asked.steps
+        done = ending or past["step"] == asked.steps
         if asked.checkpoint and (done or stopping or past["step"] % asked.every == 0):
             saved.write(strategy)
         if stopping and not done:
             if ranks.rank == 0:
                 sys.stdout.write(f"train_ddp: told to stop, state of step {past['step']} saved\n")
             return AGAIN, {}
+        if done:
+            break
         time.sleep(max(0.0, due - time.monotonic()))
     result = {
         "program": "train_ddp",

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from .collectives import COLLECTIVES
+from .gpu_generations import GENERATIONS
 from .limits import alltoall, ceilings, nic_rate, nvls
 
 __all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
@@ -33,7 +34,7 @@ _KEYS = {
 }
 _GPU_TEXT = ("model", "slurm_type", "device_files")
 _GPU_OPTIONAL = ("pcie_gen", "pcie_width")
-_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", *_GPU_OPTIONAL}
+_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", "nvswitch", "generation", *_GPU_OPTIONAL}
 _STORAGE_FLOORS = ("read_floor_bytes_per_second", "write_floor_bytes_per_second")
 # The share of as many ranks alone, and samples/s of one rank.
 _TRAINING_FLOORS = {"efficiency_floor": 1, "samples_per_second_floor": 1e12}
@@ -144,6 +145,18 @@ def _gpu_form(gpu: object) -> list[str]:
     ]
     if not _is_number(gpu.get("nvlink_gbs")):
         problems.append("gpu.nvlink_gbs: must be GB/s per GPU and direction, 0 for none")
+    return problems + _gpu_driver_form(gpu)
+
+
+def _gpu_driver_form(gpu: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the keys by which the driver is chosen."""
+    problems = []
+    if not isinstance(gpu.get("nvswitch", False), bool):
+        problems.append("gpu.nvswitch: must be true or false")
+    elif gpu.get("nvswitch") and not gpu.get("nvlink_gbs"):
+        problems.append("gpu.nvswitch: GPUs behind NVSwitches have NVLinks; nvlink_gbs must be above 0")
+    if gpu.get("generation", "hopper") not in GENERATIONS:
+        problems.append(f"gpu.generation: must be one of {', '.join(GENERATIONS)}")
     return problems
 
 

@@ -52,21 +52,17 @@ installed:
   elements: str
 """
 
-import contextlib
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-LISTS = Path("/var/lib/apt/lists")
-POLICY = Path("/usr/sbin/policy-rc.d")
-FRESH_S = 3600
-APT = ["apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"]
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+from ..module_utils.package_commands import (  # noqa: TID252 - the collection's name stands in no import
+    APT,
+    ENVIRONMENT,
+    error_text,
+    lists_are_fresh,
+    services_held,
+)
 
 
 def missing_packages(module: AnsibleModule, names: list[str]) -> list[str]:
@@ -79,29 +75,6 @@ def missing_packages(module: AnsibleModule, names: list[str]) -> list[str]:
     if status == 0:
         return []
     return [name for name in names if module.run_command(["rpm", "-q", "--whatprovides", name])[0] != 0]
-
-
-def lists_are_fresh(lists: Path = LISTS) -> bool:
-    """Return whether there are package lists of apt, fetched within the last hour."""
-    found = [*lists.glob("*_Packages*"), *lists.glob("*_InRelease"), *lists.glob("*_Release")]
-    return any(path.name.find("_Packages") > 0 for path in found) and (
-        # The date of a list is the server's; the directory's is ours.
-        time.time() - lists.stat().st_mtime < FRESH_S
-    )
-
-
-@contextlib.contextmanager
-def services_held(*, held: bool, policy: Path = POLICY) -> Iterator[None]:
-    """Keep Debian's packages from starting services, unless somebody else's policy is there already."""
-    ours = held and not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
-    try:
-        yield
-    finally:
-        if ours:
-            policy.unlink(missing_ok=True)
 
 
 def run(module: AnsibleModule, command: list[str]) -> tuple[int, str]:
@@ -126,8 +99,7 @@ def install(module: AnsibleModule, names: list[str], params: dict[str, Any]) -> 
                 run(module, [*APT, "update"])
                 status, said = run(module, [*APT, *weak, "install", *names])
     if status != 0:
-        errors = [line for line in said.splitlines() if line.startswith(("E:", "Error"))] or said.splitlines()[-5:]
-        module.fail_json(msg=f"cannot install {', '.join(names)}: {' '.join(errors)}", output=said)
+        module.fail_json(msg=f"cannot install {', '.join(names)}: {error_text(said)}", output=said)
 
 
 def main() -> None:

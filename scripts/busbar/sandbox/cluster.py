@@ -41,6 +41,8 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     if image.ensure_image(sandbox.distribution, rebuild=rebuild):
         say(f"image of {sandbox.distribution} made in {time.monotonic() - began:.0f} s")
     remove_strangers(sandbox)
+    running = [name for name, state in containers(sandbox.name).items() if state == "running"]
+    host.check_watchers(len(sandbox.nodes) - len(running))
     ensure_network(sandbox)
     sandbox.save()
     public_key = ensure_key(sandbox)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import resource
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
 
-__all__ = ["check_host", "choose_runtime", "podman", "run", "ulimits"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["check_host", "check_watchers", "choose_runtime", "podman", "run", "ulimits"]
 
 CGROUP = Path("/sys/fs/cgroup")
 PODMAN_NOFILE = 1048576
 # Enough for any job here. Without CAP_SYS_RESOURCE the runtime cannot reach the hard limit that this process sees.
 NODE_PROCESSES = 20000
+# What systemd and its services of one node hold: five were counted; one more for what a user's session adds.
+NODE_WATCHERS = 6
 _TOOLS = {
     "podman": "podman",
     "mmdebstrap": "mmdebstrap",
@@ -93,3 +101,40 @@ def check_host() -> None:
         msg = f"the sandbox needs {packages}: run scripts/setup --sandbox, or apt-get install {packages}"
         raise UsageError(msg)
     choose_runtime()
+
+
+def check_watchers(nodes: int, open_one: Callable[[], int] | None = None) -> None:
+    """Fail when the kernel has not enough inotify instances left for this many more nodes.
+
+    Without them systemd waits in a starting node for ever and says nothing.
+
+    Args:
+        nodes: how many are going to boot.
+        open_one: opens one instance and returns its descriptor, -1 when none is left; the kernel's by default.
+
+    Raises:
+        UsageError: too few are left; names the setting and what to type.
+    """
+    opened: list[int] = []
+    try:
+        for _ in range(nodes * NODE_WATCHERS):
+            descriptor = (open_one or _inotify)()
+            if descriptor < 0:
+                limit = Path("/proc/sys/fs/inotify/max_user_instances").read_text(encoding="ascii").strip()
+                need = nodes * NODE_WATCHERS
+                setting = "fs.inotify.max_user_instances"
+                msg = f"{nodes} more nodes need {need} inotify instances and only {len(opened)} of {setting}={limit} "
+                msg += f"are free: sysctl -w {setting}={int(limit) + max(128, need)}, or take down another sandbox "
+                msg += "(busbar sandbox down --name NAME)"
+                raise UsageError(msg)
+            opened.append(descriptor)
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _inotify() -> int:
+    library = ctypes.CDLL(None, use_errno=True)
+    descriptor = int(library.inotify_init1(os.O_CLOEXEC))
+    # Only EMFILE says that none is left; a host that has no inotify at all is not to be refused for it.
+    return descriptor if descriptor >= 0 or ctypes.get_errno() == errno.EMFILE else os.open(os.devnull, os.O_RDONLY)

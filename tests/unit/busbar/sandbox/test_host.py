@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from busbar.errors import UsageError
 from busbar.sandbox import host
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(
@@ -73,3 +71,16 @@ def test_not_root_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_failed_program_shows_its_last_line() -> None:
     with pytest.raises(UsageError, match=r"sh -c .* failed \(3\): the reason"):
         host.run("sh", "-c", "echo first >&2; echo the reason >&2; exit 3")
+
+
+def test_nodes_that_could_not_boot_are_refused_with_the_setting() -> None:
+    left = iter([*(os.open(os.devnull, os.O_RDONLY) for _ in range(7)), -1])
+    with pytest.raises(UsageError, match=r"2 more nodes need 12 .* only 7 .*sysctl -w fs.inotify.max_user_instances="):
+        host.check_watchers(2, lambda: next(left))
+    assert list(left) == []
+
+
+def test_watchers_are_given_back() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    host.check_watchers(1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.package_commands import lists_are_fresh, services_held
 from ansible_collections.busbar.cluster.plugins.modules import packages
 
 if TYPE_CHECKING:
@@ -70,13 +71,13 @@ def test_empty_lists_are_never_fresh(tmp_path: Path, files: list[str], age: floa
         (tmp_path / name).touch()
     moment = time.time() - age
     os.utime(tmp_path, (moment, moment))
-    assert packages.lists_are_fresh(tmp_path) is fresh
+    assert lists_are_fresh(tmp_path) is fresh
 
 
 @pytest.mark.parametrize("held", [True, False])
 def test_services_are_held_only_meanwhile(tmp_path: Path, *, held: bool) -> None:
     policy = tmp_path / "policy-rc.d"
-    with packages.services_held(held=held, policy=policy):
+    with services_held(held=held, policy=policy):
         assert policy.exists() is held
     assert not policy.exists()
 
@@ -84,7 +85,7 @@ def test_services_are_held_only_meanwhile(tmp_path: Path, *, held: bool) -> None
 def test_a_policy_of_somebody_else_stays(tmp_path: Path) -> None:
     policy = tmp_path / "policy-rc.d"
     policy.write_text("mine")
-    with packages.services_held(held=True, policy=policy):
+    with services_held(held=True, policy=policy):
         pass
     assert policy.read_text() == "mine"
 

@@ -1,0 +1,64 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: module_file_problems
+author: busbar contributors
+short_description: What is wrong with declared Lmod modules
+options:
+  _input:
+    description: Modules as C(lmod_modules) has them.
+    type: list
+    elements: dict
+    required: true
+  host:
+    description: Name of the host that they are declared for.
+    type: str
+    required: true
+  key:
+    description: Name of the variable that declares them.
+    type: str
+    default: lmod_modules
+"""
+
+EXAMPLES = r"""
+wrong: "{{ lmod_modules | busbar.cluster.module_file_problems(inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Problems as the filter C(problem_report) takes them.
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.module_files import module_file_problems  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def problems(modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules") -> list[dict[str, Any]]:
+    """Return the problems.
+
+    Raises:
+        AnsibleFilterError: when a value is of the wrong kind.
+    """
+    try:
+        return module_file_problems(modules, host, key)
+    except (AttributeError, KeyError, TypeError) as exc:
+        message = f"module_file_problems: {key}: {exc!r}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.module_file_problems`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"module_file_problems": problems}

@@ -1,0 +1,66 @@
+"""Filters over the pure functions of module files."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: module_files
+author: busbar contributors
+short_description: The files of a tree of Lmod modules
+description:
+  - Writes declared modules as Lua, for M(busbar.cluster.files).
+options:
+  _input:
+    description: Modules as C(lmod_modules) has them.
+    type: list
+    elements: dict
+    required: true
+  path:
+    description: The tree.
+    type: str
+    required: true
+  header:
+    description: First line of each file, without a comment sign.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+files: "{{ lmod_modules | busbar.cluster.module_files('/shared/modules', 'Ansible managed') }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(path), C(content) and C(state) of each file.
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.module_files import module_files  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
+    """Return the files of a tree.
+
+    Raises:
+        AnsibleFilterError: when a module lacks its name or version, or a value is of the wrong kind.
+    """
+    try:
+        return module_files(modules, path, header)
+    except (AttributeError, KeyError, TypeError) as exc:
+        message = f"module_files: {exc!r}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.module_files`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"module_files": files}

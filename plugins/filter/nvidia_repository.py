@@ -1,0 +1,74 @@
+"""Filter that says where a package repository of NVIDIA lies and which key signs it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: nvidia_repository
+author: busbar contributors
+short_description: Where a package repository of NVIDIA lies for a host
+positional: name, system, host
+options:
+  _input:
+    description:
+      - What is declared, as the options of the role C(nvidia_repository) without its name; empty values mean NVIDIA's.
+    type: dict
+    required: true
+  name:
+    description: C(cuda), C(libnvidia-container), C(doca) or a name of the site's own.
+    type: str
+    required: true
+  system:
+    description: The host's C(distribution), C(version), C(major), C(family) and C(architecture).
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+repository: "{{ {'urls': {'cuda': 'http://mirror/cuda'}} | busbar.cluster.nvidia_repository('cuda', system, 'gpu1') }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty nothing else counts.
+    - The other keys are the options of the module C(package_repository), and C(key_file).
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.nvidia_repositories import (  # noqa: TID252 - the collection's name stands in no import
+    Repository,
+    System,
+    nvidia_repository,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def repository(declared: Mapping[str, Any], name: str, system: System, host: str) -> Repository:
+    """Return the repository for a host.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return nvidia_repository(name, system, declared, host)
+    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"nvidia_repository: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.nvidia_repository`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"nvidia_repository": repository}

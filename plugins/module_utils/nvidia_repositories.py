@@ -1,0 +1,147 @@
+"""Where NVIDIA's package repositories lie, by distribution and architecture, and which key signs each.
+
+Sources: the addresses are those of the CUDA installation guide for Linux and of the container toolkit's installation
+guide. The keys' fingerprints are published in NVIDIA's cuda-keyring packages (EB69… and, since Debian 13 refuses
+signatures made with SHA-1, 0218… there), in its rpm repositories (610C…) and beside libnvidia-container (C95B…).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Repository", "System", "nvidia_repository"]
+
+CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
+CONTAINER = "https://nvidia.github.io/libnvidia-container"
+DOCA = "https://linux.mellanox.com/public/repo/doca"
+# Distribution with its version: NVIDIA's word for it, the key's file, its fingerprint.
+CUDA_DISTRIBUTIONS = {
+    "Debian 12": ("debian12", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    "Debian 13": ("debian13", "8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
+    "Ubuntu 22.04": ("ubuntu2204", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    "Ubuntu 24.04": ("ubuntu2404", "3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+    "RedHat 9": ("rhel9", "D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
+}
+CONTAINER_FINGERPRINT = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
+# Server boards of ARM are "sbsa" to NVIDIA. It makes no packages for Debian on them.
+CUDA_ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
+DEBIAN_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+# Above apt's 500: what NVIDIA and the distribution both carry comes from NVIDIA. Its own pin file says 600, too.
+PREFERRED = 600
+
+
+class System(TypedDict):
+    """A host as its facts tell: distribution, its full and its major version, family, architecture."""
+
+    distribution: str
+    version: str
+    major: str
+    family: str
+    architecture: str
+
+
+class Repository(TypedDict):
+    """A repository to be made known; `problems` as problem_report takes them, then nothing else counts."""
+
+    url: str
+    suite: str
+    components: list[str]
+    key_url: str
+    key_file: str
+    fingerprint: str
+    priority: int
+    signed_packages: bool
+    signed_metadata: bool
+    problems: list[dict[str, Any]]
+
+
+def release_name(system: System) -> str:
+    """Return distribution and version as the table has them; the clones of Red Hat's count as itself."""
+    if system["family"] == "RedHat":
+        return f"RedHat {system['major']}"
+    version = system["version"] if system["distribution"] == "Ubuntu" else system["major"]
+    return f"{system['distribution']} {version}"
+
+
+def vendor_defaults(name: str, system: System) -> dict[str, str]:
+    """Return url, key_url and fingerprint as NVIDIA has them; only what is known."""
+    if name == "cuda":
+        label, key, fingerprint = CUDA_DISTRIBUTIONS.get(release_name(system), ("", "", ""))
+        architecture = CUDA_ARCHITECTURES.get(system["architecture"], "")
+        if not label or not architecture or (system["distribution"] == "Debian" and architecture == "sbsa"):
+            return {}
+        url = f"{CUDA}/{label}/{architecture}/"
+        return {"url": url, "key_url": url + key, "fingerprint": fingerprint}
+    if name == "libnvidia-container":
+        deb = f"deb/{DEBIAN_ARCHITECTURES.get(system['architecture'], system['architecture'])}"
+        kind = f"rpm/{system['architecture']}" if system["family"] == "RedHat" else deb
+        url = f"{CONTAINER}/stable/{kind}/"
+        return {"url": url, "key_url": f"{CONTAINER}/gpgkey", "fingerprint": CONTAINER_FINGERPRINT}
+    if name == "doca":
+        return {"key_url": f"{DOCA}/GPG-KEY-Mellanox.pub"}
+    return {}
+
+
+def mirrored_key(vendor: Mapping[str, str], url: str) -> str:
+    """Return where a mirror at `url` has the key: beside the index when the vendor has it there, else the vendor's."""
+    own, key = vendor.get("url", ""), vendor.get("key_url", "")
+    if own and url != own and key.startswith(own):
+        return f"{url.rstrip('/')}/{key[len(own) :]}"
+    return key
+
+
+def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], host: str) -> Repository:
+    """Return the repository `name` for a host.
+
+    `declared` holds what the role that asks says (`url`, `suite`, `components`, `key_url`, `key_file`, `fingerprint`,
+    `priority`; empty: the vendor's) and what the site says of all repositories, by their names: `urls`, `key_urls`,
+    `key_files`, `fingerprints`. The site wins.
+    """
+    vendor = vendor_defaults(name, system)
+
+    def chosen(key: str) -> str:
+        return str((declared.get(f"{key}s") or {}).get(name) or declared.get(key) or "")
+
+    url = chosen("url") or vendor.get("url", "")
+    key_file = chosen("key_file")
+    key_url = "" if key_file else chosen("key_url") or mirrored_key(vendor, url)
+    fingerprint = chosen("fingerprint") or vendor.get("fingerprint", "")
+    problems = []
+    place = f"{release_name(system)} on {system['architecture']}"
+    if not url:
+        problems.append(
+            problem(host, f"nvidia_repository_urls.{name}", f"no address of repository {name} is known for {place}",
+                    "declare that of your mirror there, or take another source (nvidia_driver_source and the like)")
+        )  # fmt: skip
+    if not fingerprint:
+        problems.append(
+            problem(host, f"nvidia_repository_fingerprints.{name}", f"no key of repository {name} is known for {place}",
+                    "declare its fingerprint, 40 hexadecimal digits, as its vendor publishes it")
+        )  # fmt: skip
+    if not key_url and not key_file:
+        problems.append(
+            problem(host, f"nvidia_repository_key_urls.{name}", f"no place of the key of repository {name} is known",
+                    "declare its address there, or its file in nvidia_repository_key_files")
+        )  # fmt: skip
+    # The packages of this one carry no signature; its index does.
+    signed_packages = name != "libnvidia-container"
+    return {
+        "url": f"{url.rstrip('/')}/" if url else "",
+        "suite": str(declared.get("suite") or "./"),
+        "components": list(declared.get("components") or []),
+        "key_url": key_url,
+        "key_file": key_file,
+        "fingerprint": fingerprint,
+        "priority": int(declared.get("priority") or PREFERRED),
+        "signed_packages": signed_packages,
+        "signed_metadata": not signed_packages,
+        "problems": problems,
+    }
+
+
+def problem(host: str, key: str, text: str, remedy: str) -> dict[str, Any]:
+    """Return a problem as problem_report takes it."""
+    return {"hosts": [host], "key": key, "problem": text, "remedy": remedy}

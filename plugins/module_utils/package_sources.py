@@ -1,0 +1,133 @@
+"""The files by which apt and dnf know a package repository, as text; and those of others that speak of the same one."""
+
+from __future__ import annotations
+
+import configparser
+import io
+import re
+from typing import TYPE_CHECKING, TypedDict
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "NORMAL_PRIORITY",
+    "Pin",
+    "Source",
+    "apt_paths",
+    "apt_preferences",
+    "apt_source",
+    "dnf_paths",
+    "dnf_repository",
+    "source_problems",
+    "speaks_of",
+]
+
+# What apt gives every repository that nothing is said of: apt_preferences(5).
+NORMAL_PRIORITY = 500
+# dnf.conf(5): the lower the number, the more a repository counts; 99 is what each has.
+DNF_NORMAL_PRIORITY, DNF_PREFERRED_PRIORITY = 99, 90
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+
+
+class Source(TypedDict):
+    """A repository: its short name, its address, its suite and components (apt only), and how much it counts."""
+
+    name: str
+    url: str
+    suite: str
+    components: list[str]
+    priority: int
+
+
+class Pin(TypedDict):
+    """Packages (names or patterns, separated by spaces), the version that they are kept at, and its priority."""
+
+    packages: str
+    version: str
+    priority: int
+
+
+def apt_paths(name: str) -> dict[str, str]:
+    """Return where key, source and preferences of a repository lie on Debian."""
+    return {
+        "key": f"/etc/apt/keyrings/busbar-{name}.asc",
+        "source": f"/etc/apt/sources.list.d/busbar-{name}.sources",
+        "preferences": f"/etc/apt/preferences.d/busbar-repository-{name}.pref",
+    }
+
+
+def dnf_paths(name: str) -> dict[str, str]:
+    """Return where key and source of a repository lie on Red Hat's systems."""
+    return {
+        "key": f"/etc/pki/rpm-gpg/RPM-GPG-KEY-busbar-{name}",
+        "source": f"/etc/yum.repos.d/busbar-{name}.repo",
+    }
+
+
+def source_problems(source: Source) -> list[tuple[str, str, str]]:
+    """Return what is wrong with a source, each as (option, problem, remedy)."""
+    found = []
+    if not NAME.fullmatch(source["name"]):
+        found.append(("name", f"{source['name']!r} cannot be part of a file's name", "use letters, digits, - and _"))
+    parts = urlsplit(source["url"])
+    if parts.scheme not in {"http", "https", "file"} or re.search(r"\s", source["url"]):
+        remedy = "give the address of the repository: https://mirror.example.org/cuda/"
+        found.append(("url", f"{source['url']!r} is no address", remedy))
+    flat = source["suite"].endswith("/")
+    if flat and source["components"]:
+        remedy = "leave the components out, or name a suite that does not end in /"
+        found.append(("components", f"suite {source['suite']!r} is a flat one and has no components", remedy))
+    if not flat and not source["components"]:
+        remedy = "name its components, or take ./ for a repository without suites"
+        found.append(("suite", f"suite {source['suite']!r} needs components", remedy))
+    return found
+
+
+def apt_source(source: Source, key: str, header: str) -> str:
+    """Return the text of a .sources file whose repository is trusted by the key file alone."""
+    lines = [header, "Types: deb", f"URIs: {source['url']}", f"Suites: {source['suite']}"]
+    if source["components"]:
+        lines.append(f"Components: {' '.join(source['components'])}")
+    return "\n".join([*lines, f"Signed-By: {key}"]) + "\n"
+
+
+def apt_preferences(pins: Iterable[Pin], header: str, source: Source | None = None) -> str:
+    """Return the text of a file of preferences: the priority of a repository, by its host, then the pins.
+
+    '' when there is nothing to say.
+    """
+    stanzas = []
+    if source and source["priority"] != NORMAL_PRIORITY:
+        host = urlsplit(source["url"]).hostname or ""
+        stanzas.append(f'Package: *\nPin: origin "{host}"\nPin-Priority: {source["priority"]}\n')
+    stanzas += [
+        f"Package: {pin['packages']}\nPin: version {pin['version']}\nPin-Priority: {pin['priority']}\n" for pin in pins
+    ]
+    return "\n".join([f"{header}\n", *stanzas]) if stanzas else ""
+
+
+def dnf_repository(source: Source, key: str, header: str, checks: Mapping[str, bool]) -> str:
+    """Return the text of a .repo file; `checks` says whether `packages` and `metadata` are signed."""
+    priority = DNF_NORMAL_PRIORITY if source["priority"] <= NORMAL_PRIORITY else DNF_PREFERRED_PRIORITY
+    parser = configparser.ConfigParser(interpolation=None)
+    parser[f"busbar-{source['name']}"] = {
+        "name": f"{source['name']} (busbar)",
+        "baseurl": source["url"],
+        "enabled": "1",
+        "gpgcheck": str(int(checks["packages"])),
+        "repo_gpgcheck": str(int(checks["metadata"])),
+        "gpgkey": f"file://{key}",
+        "priority": str(priority),
+    }
+    stream = io.StringIO()
+    parser.write(stream, space_around_delimiters=False)
+    return f"{header}\n{stream.getvalue().rstrip()}\n"
+
+
+def speaks_of(text: str, url: str) -> bool:
+    """Return whether the text of an apt source names the repository at `url`, in either of apt's two forms."""
+    wanted = url.rstrip("/")
+    words = (word for line in text.splitlines() if not line.lstrip().startswith("#") for word in line.split())
+    return any(word.rstrip("/") == wanted for word in words)

@@ -41,7 +41,8 @@ def read_training(text: str) -> list[dict[str, Any]]:
         For each scale nodes and ranks_per_node (as asked), code (of its end; None when it did not end), said (the
         program's own words, why it gave up) and result: None, or backend, torch, device (texts), world_size and nodes
         (whole numbers), samples_per_second, step_seconds, compute_seconds, all_reduce_seconds, first_loss, final_loss,
-        gradient_bytes, batch_per_rank and steps (numbers, None where not measured), and hosts (node, ranks, compute_seconds).
+        gradient_bytes, batch_per_rank and steps (numbers, None where not measured), and hosts (node, ranks,
+        compute_seconds).
     """
     scales: list[dict[str, Any]] = []
     for line in text.splitlines():

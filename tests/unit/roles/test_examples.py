@@ -151,7 +151,8 @@ def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
     job = Job(tmp_path, rendered(name))
     job.run("true", IMAGE="nvcr.io#nvidia/pytorch:25.10-py3")
     assert "--container-image=nvcr.io#nvidia/pytorch:25.10-py3 --container-mounts=" in job.noted()
-    job = Job(tmp_path / "x", rendered(name, examples_image="site")) if (tmp_path / "x").mkdir() is None else job
+    (tmp_path / "x").mkdir()
+    job = Job(tmp_path / "x", rendered(name, examples_image="site"))
     job.run("true")
     assert "--container-image=site" in job.noted()
     job.notes.unlink()
@@ -264,7 +265,7 @@ def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--steps=0", "--every=0", "--strategy=other"])
 def test_wrong_options_are_refused(option: str) -> None:
-    command = [sys.executable, "-B", ROLE / "files" / "train_ddp.py", option]
+    command = [sys.executable, "-B", str(ROLE / "files" / "train_ddp.py"), option]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 2
 
 

@@ -98,7 +98,7 @@ def test_bad_options(changes: dict[str, Any], words: str) -> None:
 def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
     declared = {"efficiency_floor": 0.5, "samples_per_second_floor": 100, "source": "measured here"}
     profile = OPTIONS["catalogue"]["desktop"]
-    options = {"catalogue": {"desktop": {**profile, "training": declared}}}
+    options: dict[str, Any] = {"catalogue": {"desktop": {**profile, "training": declared}}}
     by_profile = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
     assert (by_profile["verdict"], by_profile["source"]) == ("PASS", "measured here")
     assert by_profile["training"]["efficiency_floor"] == 0.5

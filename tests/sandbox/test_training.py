@@ -35,6 +35,8 @@ rm -r {PLACE}/debs
 # One rank on each node, and a model so small that a step takes what Python takes.
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1"
 TINY = "--steps 60 --every 10 --hidden 32 --probe 0"
+# Of a machine that has much else to do; a quiet one needs a twentieth.
+SLOW = 400.0
 STAGE: dict[str, Any] = {
     "nccl_validation_stages": ["training"],
     "nccl_validation_environment": TORCH,
@@ -54,6 +56,14 @@ def torch(sandbox: Cluster) -> Iterator[None]:
         sandbox.exec("ctl", f"rm -rf {PLACE}")
 
 
+@pytest.fixture(autouse=True)
+def idle(sandbox: Cluster) -> Iterator[None]:
+    """Leave no job and no fault to the next test, however one ends."""
+    yield
+    sandbox.exec("ctl", "scancel -u alice")
+    sandbox.fault("heal")
+
+
 def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "") -> str:
     """Submit an example as alice; returns the job's number."""
     exports = "; ".join(f"export {key}={value}" for key, value in TORCH.items())
@@ -71,7 +81,7 @@ def said(sandbox: Cluster, job: str) -> str:
     return sandbox.exec("ctl", f"cat {PLACE}/work/*-{job}.out", check=False).stdout
 
 
-def ended(sandbox: Cluster, job: str, timeout: float = 180) -> str:
+def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
     """Wait for the end of a job that goes well; returns its output."""
     over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
     sandbox.wait_until(lambda: state(sandbox, job) in over, f"job {job} did not end", timeout)
@@ -108,7 +118,9 @@ def test_hello_and_mpi(sandbox: Cluster) -> None:
 def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Cluster) -> None:
     job = submit(sandbox, "ddp", SMALL, f"{TINY} --pace 0.5")
     file = f"{PLACE}/work/ddp-{job}/checkpoint.pt"
-    sandbox.wait_until(lambda: not sandbox.exec("ctl", f"test -e {file}", check=False).returncode, "no checkpoint", 90)
+    sandbox.wait_until(
+        lambda: not sandbox.exec("ctl", f"test -e {file}", check=False).returncode, "no checkpoint", SLOW
+    )
     lost = sandbox.compute[-1]
     sandbox.fault("pull", lost)
     # What slurmctld does by itself when the node has been silent for SlurmdTimeout.
@@ -116,7 +128,7 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     sandbox.wait_until(lambda: state(sandbox, job) == "PENDING", "not requeued")
     sandbox.fault("heal")
     sandbox.exec("ctl", f"scontrol update nodename={lost} state=resume")
-    sandbox.wait_until(lambda: sandbox.node_states()[lost] == "idle", "the node did not come back", 90)
+    sandbox.wait_until(lambda: sandbox.node_states()[lost] == "idle", "the node did not come back", SLOW)
     # Slurm lets a requeued job wait for two minutes.
     sandbox.exec("ctl", f"scontrol update jobid={job} starttime=now")
     ended(sandbox, job)
@@ -137,10 +149,10 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
 
 def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
     """Run the stage; returns its entry of the report."""
-    sandbox.wait_idle()
+    sandbox.wait_idle(SLOW)
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
-    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | options), timeout=300)
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | options), timeout=2 * SLOW)
     assert latest.resolve() != before, done.stdout + done.stderr
     (test,) = as_json((latest / "report.json").read_text(encoding="utf-8"))["tests"]
     assert (done.returncode == 0) == (test["verdict"] == "PASS"), done.stdout

@@ -23,7 +23,8 @@ options:
   declared:
     description:
       - What is declared for the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
-        C(partitions), C(groups), C(config), C(own), C(topology), C(accounting), C(state_shared) and C(state_directory).
+        C(partitions), C(groups), C(config), C(own), C(topology), C(accounting), C(health), C(state_shared) and
+        C(state_directory).
       - C(own) are the role's keys of slurm.conf; those of C(config), the site's, take their place.
     type: dict
     required: true
@@ -84,6 +85,18 @@ def computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
         "AccountingStorageBackupHost": declared["databases"][1] if len(declared["databases"]) > 1 else None,
         "AccountingStorageTRES": tres if accounting else None,
         "AccountingStorageEnforce": "associations,limits,qos,safe" if accounting else None,
+        **health_keys(declared.get("health") or {"when": "never"}, has_gpus=bool(types)),
+    }
+
+
+def health_keys(health: Mapping[str, Any], *, has_gpus: bool) -> dict[str, Any]:
+    """Return the keys of slurm.conf that let Slurm look at its nodes."""
+    if health["when"] == "never" or (health["when"] == "auto" and not has_gpus):
+        return {}
+    return {
+        "HealthCheckProgram": health["program"],
+        "HealthCheckInterval": int(health["interval"]),
+        "HealthCheckNodeState": list(health["states"]),
     }
 
 

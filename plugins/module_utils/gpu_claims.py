@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .gpu_health import gpu_ailments, gpu_label
+from .gpu_presence import presence_faults
 from .nvidia_smi_links import nominal_link_gbs
-from .pci_devices import normal_address
 from .problems import Problem, make_problem
 
 if TYPE_CHECKING:
@@ -18,12 +18,6 @@ __all__ = ["claim_problems", "model_name"]
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
 _WRONG_HARDWARE = "correct the hardware of the host, or put the right boards in"
-_LOOK = "look for Xid and NVRM in dmesg and for the board in lspci; reseat it or have it replaced"
-_SMI_FAILURES = (
-    ("version mismatch", "the driver was changed while it was loaded: reboot the node"),
-    ("couldn't communicate", "load the driver (modprobe nvidia; dmesg says why it fails) or reboot the node"),
-    ("did not answer", "nvidia-smi hangs in the driver: look for Xid in dmesg, then reboot the node"),
-)
 # Below it an idle board is asleep and trains its link down.
 _AWAKE = "P0"
 
@@ -45,8 +39,7 @@ def claim_problems(
     if not claim or facts["smi_state"] == "unusable":
         return []
     return [
-        *_program(host, facts),
-        *_count(host, int(claim["count"]), facts),
+        *(make_problem([host], *fault) for fault in presence_faults(int(claim["count"]), facts)),
         *_driver(host, str(limits.get("driver_branch") or ""), facts),
         *_nics(host, hardware.get("nics") or [], facts),
         *_gpu_problems(host, facts["gpus"], _faults(claim, facts["gpus"], float(limits["gpu_tolerance"]))),
@@ -91,38 +84,6 @@ def model_name(name: str) -> str:
     for brand in _BRANDS:
         name = name.removeprefix(brand)
     return " ".join(name.lower().split())
-
-
-def _program(host: str, facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem when nvidia-smi is there and fails; one that is missing is about to be installed."""
-    if facts["smi_state"] not in {"failed", "hung"}:
-        return
-    why = next(iter(facts["errors"]), "it prints nothing of use")
-    found = (remedy for sign, remedy in _SMI_FAILURES if sign in why)
-    yield make_problem([host], "nvidia-smi", f"fails: {why}", next(found, _LOOK))
-
-
-def _count(host: str, declared: int, facts: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem when GPUs are missing or too many; those that only the bus shows are named."""
-    listed = int(facts["gpu_count"])
-    if listed == declared or (facts["source"] == "pci" and listed > declared):
-        return
-    problem = f"{declared} declared, {listed} found"
-    if listed > declared:
-        yield make_problem([host], "GPUs", problem, "correct gpu.count of the hardware, or the hardware of the host")
-        return
-    seen = {normal_address(gpu["pci_bus_id"]) for gpu in facts["gpus"] if gpu["pci_bus_id"]}
-    silent = [address for address in facts["pci_gpus"] if address not in seen]
-    there = ", ".join(_places(facts["gpus"])) or "none"
-    if silent:
-        problem += f"; on the PCI bus but not answering: {', '.join(silent)}"
-    elif facts["source"] != "pci":
-        problem += f"; these answer: {there}"
-    yield make_problem([host], "GPUs", problem, f"{_LOOK}; or correct gpu.count of the hardware")
-
-
-def _places(gpus: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{gpu['index']} at {normal_address(gpu['pci_bus_id'])}" for gpu in gpus if gpu["pci_bus_id"]]
 
 
 def _driver(host: str, branch: str, facts: Mapping[str, Any]) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ from .pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Ailment", "gpu_ailments", "gpu_label"]
+__all__ = ["Ailment", "gpu_ailments", "gpu_label", "lasting_ailments"]
 
 # NVIDIA's criterion for replacing a board, from "Dynamic Page Retirement".
 _MOST_RETIRED_PAGES = 60
@@ -49,10 +49,26 @@ def gpu_label(gpu: Mapping[str, Any]) -> str:
 
 def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
     """Return what is wrong with one GPU of parse_query(); what is not given is not held against it."""
+    return [*lasting_ailments(gpu), *([] if gpu["lost"] else _throttling(gpu))]
+
+
+def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+    """Return what is wrong with one GPU and does not pass by itself, as heat may."""
     if gpu["lost"]:
         remedy = "drain the node and reboot it; when it is lost again (dmesg: Xid 79), have the board replaced"
         return [Ailment("is lost: the driver cannot reach it any more", remedy)]
-    return [*_ecc(gpu), *_repairs(gpu), *_fabric(gpu.get("fabric") or {}), *_action(gpu), *_throttling(gpu)]
+    fabric = gpu.get("fabric") or {}
+    return [*_silence(gpu), *_ecc(gpu), *_repairs(gpu), *_fabric(fabric), *_action(gpu)]
+
+
+def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:
+    """Yield what stands in place of values; healthy boards, too, answer some question with an error."""
+    odd = {str(text).strip("[]").lower() for text in gpu.get("odd_texts") or ()}
+    if "gpu requires reset" in odd:
+        yield Ailment("requires a reset", _RESET)
+    elif odd & {"unknown error", "err!"} and gpu["memory_total_mib"] is None:
+        remedy = "look for Xid and NVRM in dmesg, drain the node and reboot it"
+        yield Ailment("answers with errors only, not even with the size of its memory", remedy)
 
 
 def _ecc(gpu: Mapping[str, Any]) -> Iterator[Ailment]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["slurm_problems"]
 
+# Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
+_HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
 
 
@@ -31,6 +33,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     config: Mapping[str, Any] | None = None,
     topology: Mapping[str, Any] | None = None,
     accounting: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    health: Mapping[str, Any] | None = None,
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
@@ -47,6 +50,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
         config: `slurm_config` of the site.
         topology: `slurm_topology` of the site.
         accounting: `accounts`, `users` and `qos` of the site.
+        health: `interval` and `timeout_s` of the health check.
         state_shared: whether the controllers share the directory of their state.
         state_directory: that directory.
     """
@@ -59,6 +63,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     problems += _config_problems(config or {})
     problems += _topology_problems(topology or {}, set(compute))
     problems += _accounting_problems(accounting or {}, databases)
+    problems += _health_problems(health or {})
     return problems
 
 
@@ -136,4 +141,13 @@ def _accounting_problems(
     return [
         make_problem([], f"slurm_{key}", problem, "correct the entry")
         for key, problem in declaration_errors(declared["accounts"], declared["users"], declared["qos"])
+    ]
+
+
+def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of the health check's times."""
+    return [
+        make_problem([], f"slurm_health_check_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
+        for key, (least, most) in _HEALTH_LIMITS.items()
+        if key in health and not least <= int(health[key]) <= most
     ]

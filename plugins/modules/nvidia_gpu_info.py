@@ -86,107 +86,18 @@ errors:
   elements: str
 """
 
-import os
-import signal
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_sources import join_sources, link_generation  # noqa: TID252 - a module of its collection
-from ..module_utils.nvidia_smi import failure_lines  # noqa: TID252
-from ..module_utils.pci_devices import classify  # noqa: TID252
-
-MOST_OUTPUT = 1 << 25
-# What nvidia-smi ends with when it does not know an option.
-INVALID_ARGUMENT = 2
-NETWORK = "02"
-NO_WIDTH = (0, 63, 255)
-PATHS = ["/usr/local/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib"]
-
-
-def read(path: Path) -> str:
-    """Return the text of a small file, empty when it cannot be read."""
-    try:
-        with path.open(errors="replace") as file:
-            return file.read(1 << 16).strip()
-    except OSError:
-        return ""
-
-
-def listed(path: Path) -> list[Path]:
-    """Return what is in a folder, sorted; nothing when there is none."""
-    try:
-        return sorted(path.iterdir())
-    except OSError:
-        return []
-
-
-def run_limited(command: list[str], timeout_s: float) -> tuple[int | None, str]:
-    """Return exit status and output of a program, None and what it had printed when it was still running.
-
-    The output goes through a file and the end of a killed program is not awaited: one that hangs in the driver cannot
-    even be killed, and would hold a pipe open.
-    """
-    with tempfile.TemporaryFile() as output:
-        environment = {**os.environ, "LC_ALL": "C"}
-        process = subprocess.Popen(  # noqa: S603
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
-        status: int | None = None
-        try:
-            status = process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-        output.seek(0)
-        return status, output.read(MOST_OUTPUT).decode(errors="replace")
-
-
-def ask_smi(program: str | None, timeout_s: float) -> tuple[dict[str, Any], list[str]]:
-    """Return what nvidia-smi says, and what went wrong."""
-    if not program:
-        return {"state": "absent"}, []
-    try:
-        status, query = run_limited([program, "-q", "-x"], timeout_s)
-    except OSError as exc:
-        return {"state": "failed"}, [f"nvidia-smi cannot be run: {exc.strerror}"]
-    if status is None:
-        return {"state": "hung"}, [f"nvidia-smi did not answer in {timeout_s:g} s"]
-    if status == INVALID_ARGUMENT:
-        return {"state": "unusable"}, ["nvidia-smi does not know the options -q -x"]
-    if status and "<gpu " not in query:
-        first = next((line.strip() for line in query.splitlines() if line.strip()), f"ended with {status}")
-        return {"state": "failed", "query": query}, [] if failure_lines(query) else [f"nvidia-smi: {first[:300]}"]
-    status, links = run_limited([program, "nvlink", "-s"], timeout_s)
-    return {"state": "ok", "query": query, "nvlink": "" if status is None else links}, []
-
-
-def pci_devices(root: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the GPUs and the network cards on the bus."""
-    found: dict[str, list[dict[str, Any]]] = {"gpu": [], "nic": []}
-    for folder in listed(root / "sys/bus/pci/devices"):
-        number = read(folder / "class")[2:6]
-        kind = "nic" if number.startswith(NETWORK) else classify(read(folder / "vendor")[2:], number)
-        if kind in found and not (folder / "physfn").exists():
-            widths = (read(folder / f"{which}_link_width") for which in ("current", "max"))
-            width, width_max = (int(text) if text.isdigit() and int(text) not in NO_WIDTH else None for text in widths)
-            found[kind].append(
-                {
-                    "address": folder.name,
-                    "width": width,
-                    "width_max": width_max,
-                    "generation": link_generation(read(folder / "current_link_speed")),
-                    "generation_max": link_generation(read(folder / "max_link_speed")),
-                }
-            )
-    return found
+from ..module_utils.gpu_reading import (  # noqa: TID252 - a module of its collection
+    find_smi,
+    listed,
+    pci_devices,
+    read,
+    read_gpus,
+)
 
 
 def address(device: Path) -> str | None:
@@ -240,17 +151,12 @@ def network_interfaces(root: Path) -> list[dict[str, Any]]:
 
 def gather(root: Path, program: str | None, timeout_s: float) -> dict[str, Any]:
     """Return all that the module returns."""
-    smi, errors = ask_smi(program, timeout_s)
-    proc = root / "proc/driver/nvidia"
-    files = {folder.name: read(folder / "information") for folder in listed(proc / "gpus")}
-    pci = pci_devices(root)
-    found = join_sources(smi, {"version": read(proc / "version"), "gpus": files}, pci["gpu"])
+    bus = pci_devices(root)
     return {
-        **found,
-        "errors": [*errors, *found["errors"]],
+        **read_gpus(root, bus["gpu"], program, timeout_s),
         "rdma_ports": rdma_ports(root),
         "network_interfaces": network_interfaces(root),
-        "pci_nics": [device["address"] for device in pci["nic"]],
+        "pci_nics": [device["address"] for device in bus["nic"]],
     }
 
 
@@ -260,8 +166,7 @@ def main() -> None:
         argument_spec={"timeout_s": {"type": "int", "default": 30}},
         supports_check_mode=True,
     )
-    program = module.get_bin_path("nvidia-smi") or module.get_bin_path("nvidia-smi", opt_dirs=PATHS)
-    module.exit_json(changed=False, **gather(Path("/"), program, module.params["timeout_s"]))
+    module.exit_json(changed=False, **gather(Path("/"), find_smi(), module.params["timeout_s"]))
 
 
 if __name__ == "__main__":

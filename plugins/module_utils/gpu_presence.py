@@ -1,0 +1,68 @@
+"""Are the GPUs there that should be, and does nvidia-smi tell of them? Runs on a node's own python3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .pci_devices import normal_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["Fault", "presence_faults"]
+
+_LOOK = "look for Xid and NVRM in dmesg and for the board in lspci; reseat it or have it replaced"
+_SMI_FAILURES = (
+    ("version mismatch", "the driver was changed while it was loaded: reboot the node"),
+    ("couldn't communicate", "load the driver (modprobe nvidia; dmesg says why it fails) or reboot the node"),
+    ("did not answer", "nvidia-smi hangs in the driver: look for Xid in dmesg, then reboot the node"),
+)
+
+
+class Fault(NamedTuple):
+    """What is wrong with all GPUs of a node together: at which thing, what, and the way out."""
+
+    key: str
+    problem: str
+    remedy: str
+
+
+def presence_faults(declared: int, facts: Mapping[str, Any]) -> list[Fault]:
+    """Return a fault when nvidia-smi fails, and one when there are fewer or more GPUs than `declared`.
+
+    Args:
+        declared: how many GPUs the node should have.
+        facts: what `join_sources` returned, with `errors`.
+    """
+    return [*_program(facts), *_count(declared, facts)]
+
+
+def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a fault when nvidia-smi is there and fails; one that is missing is about to be installed."""
+    if facts["smi_state"] not in {"failed", "hung"}:
+        return
+    why = next(iter(facts["errors"]), "it prints nothing of use")
+    found = (remedy for sign, remedy in _SMI_FAILURES if sign in why)
+    yield Fault("nvidia-smi", f"fails: {why}", next(found, _LOOK))
+
+
+def _count(declared: int, facts: Mapping[str, Any]) -> Iterator[Fault]:
+    """Yield a fault when GPUs are missing or too many; those that only the bus shows are named."""
+    listed = int(facts["gpu_count"])
+    if listed == declared or (facts["source"] == "pci" and listed > declared):
+        return
+    problem = f"{declared} declared, {listed} found"
+    if listed > declared:
+        yield Fault("GPUs", problem, "correct gpu.count of the hardware, or the hardware of the host")
+        return
+    seen = {normal_address(gpu["pci_bus_id"]) for gpu in facts["gpus"] if gpu["pci_bus_id"]}
+    silent = [address for address in facts["pci_gpus"] if address not in seen]
+    if silent:
+        problem += f"; on the PCI bus but not answering: {', '.join(silent)}"
+    elif facts["source"] != "pci":
+        problem += f"; these answer: {', '.join(_places(facts['gpus'])) or 'none'}"
+    yield Fault("GPUs", problem, f"{_LOOK}; or correct gpu.count of the hardware")
+
+
+def _places(gpus: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{gpu['index']} at {normal_address(gpu['pci_bus_id'])}" for gpu in gpus if gpu["pci_bus_id"]]

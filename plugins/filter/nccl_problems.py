@@ -37,6 +37,7 @@ from ansible.errors import AnsibleFilterError
 
 from ..module_utils.node_checks import check_problems  # noqa: TID252 - the collection's name stands in no import
 from ..module_utils.storage_stage import storage_problems  # noqa: TID252
+from ..module_utils.training_stage import training_problems  # noqa: TID252
 from ..module_utils.validation import input_problems, unknown_profiles  # noqa: TID252
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
 def nccl_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation."""
     try:
-        problems = input_problems(options) + check_problems(options) + storage_problems(options)
+        problems = (
+            input_problems(options) + check_problems(options) + storage_problems(options) + training_problems(options)
+        )
         return problems or unknown_profiles(options)
     except (KeyError, TypeError, ValueError) as exc:
         message = f"nccl_problems: {exc}"

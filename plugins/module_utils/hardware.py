@@ -29,6 +29,7 @@ _KEYS = {
     "busbw",
     "p2p",
     "storage",
+    "training",
     "nvlink_domain_nodes",
     "validation_backend",
     *_WHOLE,
@@ -38,6 +39,8 @@ _GPU_OPTIONAL = ("pcie_gen", "pcie_width")
 _GPU_CHOICES = ("nvswitch", "generation", "settings", "mig", "gres_mode")
 _GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", *_GPU_CHOICES, *_GPU_OPTIONAL}
 _STORAGE_FLOORS = ("read_floor_bytes_per_second", "write_floor_bytes_per_second")
+# The share of as many ranks alone, and samples/s of one rank.
+_TRAINING_FLOORS = {"efficiency_floor": 1, "samples_per_second_floor": 1e12}
 # A collective's ceiling is computed, or that of the scope; only where it is known better it is given.
 _COLLECTIVE_KEYS = {"floor_gbs": True, "limit_gbs": False, "best_gbs": False, "source": True}
 _SCOPE_KEYS = {"limit_gbs": True, "floor_gbs": True, "best_gbs": False, "source": True, "collectives": False}
@@ -85,6 +88,7 @@ def _form(profile: dict[str, Any]) -> list[str]:
         problems.append("validation_backend: must be nccl or mpi")
     problems += _p2p_form(profile["p2p"]) if "p2p" in profile else []
     problems += _storage_form(profile["storage"]) if "storage" in profile else []
+    problems += _training_form(profile["training"]) if "training" in profile else []
     return (
         problems + _gpu_form(profile.get("gpu")) + _nics_form(profile.get("nics")) + _busbw_form(profile.get("busbw"))
     )
@@ -98,6 +102,19 @@ def _p2p_form(p2p: object) -> list[str]:
         problems.append("p2p.floor_gbs: must be a number above 0")
     if not isinstance(p2p["source"], str) or not p2p["source"].strip():
         problems.append("p2p.source: every figure needs its source")
+    return problems
+
+
+def _training_form(training: object) -> list[str]:
+    if not isinstance(training, dict) or not set(_TRAINING_FLOORS) & set(training):
+        return [f"training: must have source and {' or '.join(_TRAINING_FLOORS)}"]
+    problems = [f"training.{key}: unknown key" for key in training if key not in {*_TRAINING_FLOORS, "source"}]
+    for key, most in _TRAINING_FLOORS.items():
+        value = training.get(key, most)
+        if not _is_number(value) or not 0 < value <= most:
+            problems.append(f"training.{key}: must be a number above 0{' up to 1' if most == 1 else ''}")
+    if not isinstance(training.get("source"), str) or not training["source"].strip():
+        problems.append("training.source: every figure needs its source")
     return problems
 
 

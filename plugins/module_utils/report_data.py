@@ -9,6 +9,7 @@ from typing import Any
 
 from .report_checks import COLLECTIVE, matrices_of, results_of
 from .report_storage import STORAGE, storage_of
+from .report_training import TRAINING, training_of
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
@@ -116,6 +117,7 @@ def _test(number: int, value: object) -> dict[str, Any]:
         "matrices": matrices_of(value.get("matrices"), printable),
         "results": results_of(value.get("results"), printable),
         STORAGE: storage_of(value.get(STORAGE), printable),
+        TRAINING: training_of(value.get(TRAINING), printable),
         "ranks": int(_number(value.get("ranks")) or 0),
         "source": _optional(value.get("source")),
         "output": _optional(value.get("output")),
@@ -196,8 +198,8 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["culprits"])
     found: dict[str, str] = {}
     partners: dict[tuple[str, str], set[str]] = {}
-    # A check of the shared tree has said itself whom it blames.
-    for test in [test for test in report["tests"] if test["stage"] != STORAGE]:
+    # A check of the shared tree has said itself whom it blames, and a training names its cause.
+    for test in [test for test in report["tests"] if test["stage"] not in {STORAGE, TRAINING}]:
         nodes = everyone(test)
         if test["verdict"] == "FAIL" and len(nodes) == 1:
             found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")

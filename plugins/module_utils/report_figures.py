@@ -14,7 +14,15 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .report_data import curves, everyone
 
-__all__ = ["curve_figure", "heat_maps", "human_size", "matrix_figure", "rates_figure", "trend_figure"]
+__all__ = [
+    "curve_figure",
+    "heat_maps",
+    "human_size",
+    "matrix_figure",
+    "rates_figure",
+    "scaling_figure",
+    "trend_figure",
+]
 
 INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"
 BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
@@ -291,6 +299,33 @@ def rates_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     axes = {"xaxis": _axis("MB/s", rangemode="tozero"), "yaxis": _axis("", type="category", autorange="reversed")}
     axes["yaxis"]["automargin"] = True
     return {"data": data, "layout": _layout(120 + 44 * len(names), barmode="group", **axes)}
+
+
+def scaling_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return bars of what each scale of a training reaches, samples/s, before those of as many ranks alone.
+
+    Args:
+        rows: of a test's training as `report_data.normalised` gives it; None is returned when there are none.
+    """
+    if not rows:
+        return None
+    labels = [_plain(row["label"]) for row in rows]
+    words = [
+        "" if row["efficiency"] is None or row["ranks"] == 1 else f"{100 * row['efficiency']:.3g} %" for row in rows
+    ]
+    tip = "%{x}: %{y:.4~g} samples/s<extra></extra>"
+    bars = [
+        {
+            "name": "measured",
+            "y": [row["samples_per_second"] for row in rows],
+            "marker": {"color": BLUE},
+            "text": words,
+        },
+        {"name": "as many ranks alone", "y": [row["ideal"] for row in rows], "marker": {"color": GRID}},
+    ]
+    data = [{"type": "bar", "x": labels, "hovertemplate": tip, "textposition": "auto", **bar} for bar in bars]
+    axes = {"xaxis": _axis("", type="category"), "yaxis": _axis("samples/s", rangemode="tozero")}
+    return {"data": data, "layout": _layout(300, barmode="group", **axes)}
 
 
 def _upright(name: str, at: float, names: list[str], colour: str) -> dict[str, Any]:

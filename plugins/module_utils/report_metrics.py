@@ -12,6 +12,7 @@ from .report_checks import COLLECTIVE
 from .report_data import VERDICTS, counts, everyone
 from .report_page import folded
 from .report_storage import STORAGE, storage_families
+from .report_training import TRAINING, training_families
 
 __all__ = ["metrics"]
 
@@ -57,7 +58,7 @@ def metrics(report: dict[str, Any]) -> str:
     checks = [
         (cluster | {"node": node, "check": test["kind"], "hardware": test["hardware"]}, test)
         for test in _distinct(report["tests"])
-        for node in (everyone(test) if test["kind"] not in {COLLECTIVE, STORAGE} else [])
+        for node in (everyone(test) if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING} else [])
     ]
     totals = counts(report)
     families = [
@@ -118,6 +119,7 @@ def metrics(report: dict[str, Any]) -> str:
         ),
     ]
     families += [_family(*item) for item in storage_families(_distinct(report["tests"]), report["cluster"], _CODE)]
+    families += [_family(*item) for item in training_families(_distinct(report["tests"]), report["cluster"])]
     return "\n".join(line for family in families for line in family) + "\n"
 
 

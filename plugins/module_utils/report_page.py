@@ -18,8 +18,17 @@ from .history import MINIMUM, drift
 from .report_checks import COLLECTIVE, check_rows
 from .report_data import counts, culprits, everyone
 from .report_environment import facts_of
-from .report_figures import curve_figure, heat_maps, human_size, matrix_figure, rates_figure, trend_figure
+from .report_figures import (
+    curve_figure,
+    heat_maps,
+    human_size,
+    matrix_figure,
+    rates_figure,
+    scaling_figure,
+    trend_figure,
+)
 from .report_storage import STORAGE, storage_rows
+from .report_training import TRAINING, training_rows
 
 __all__ = ["Parts", "folded", "page"]
 
@@ -28,7 +37,7 @@ _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
-_STAGES = {"cluster": 0, "storage": 1, "node": 2, "pair": 3}
+_STAGES = {"cluster": 0, "storage": 1, "training": 2, "node": 3, "pair": 4}
 _COLUMNS = (
     ("verdict", "Verdict", "text"),
     ("name", "Test", "text"),
@@ -180,7 +189,7 @@ def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
 def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the table, and the most telling tests with their figures."""
     ordered = sorted(
-        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 4))
+        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 5))
     )
     shown = {number for number, _test in ordered[:_MOST_DETAILS]}
     rows = {
@@ -196,10 +205,19 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         {**rows[number], **_shown(test, figures), "facts": _facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
-    checks = [test for test in details if test["kind"] not in {COLLECTIVE, STORAGE}]
+    checks = [test for test in details if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING}]
     curves = [test for test in details if test["kind"] == COLLECTIVE]
     trees = [{**test, **_tree(test, figures)} for test in details if test["kind"] == STORAGE]
-    return {"tests": [rows[number] for number, _test in ordered], "details": curves, "checks": checks, "trees": trees}
+    trainings = [{**test, **_training(test, figures)} for test in details if test["kind"] == TRAINING]
+    kinds = {"details": curves, "checks": checks, "trees": trees, "trainings": trainings}
+    return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), **kinds}
+
+
+def _training(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the bars and the table of a training."""
+    figure = scaling_figure(test[TRAINING]["rows"]) if test[TRAINING] else None
+    height = figure["layout"]["height"] if figure else 0
+    return {"bars": _kept(figures, figure), "height": height, "scales": training_rows(test[TRAINING])}
 
 
 def _tree(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
@@ -239,11 +257,15 @@ def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
     job = test["job"]
     tree = test[STORAGE] or {"path": "", "mode": ""}
-    # Those of a shared tree are in bytes per second and stand in its table.
-    unknown = "" if test["kind"] == STORAGE else "none"
+    training = test[TRAINING] or {"efficiency_floor": None, "rate_floor": None}
+    least = [f"{training['efficiency_floor']:.0%} of as many ranks alone"] if training["efficiency_floor"] else []
+    least += [f"{training['rate_floor']:.4g} samples/s of one rank"] if training["rate_floor"] else []
+    # Those of a shared tree and of a training have units of their own.
+    unknown = "" if test["kind"] in {STORAGE, TRAINING} else "none"
     limits = [
         ("Shared tree", tree["path"]),
         ("Measured", {"direct": "past the node's own cache", "fsync": "until the server had it"}.get(tree["mode"], "")),
+        ("At least", ", ".join(least)),
         ("Hardware", test["hardware"] or "unknown"),
         ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
         ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),

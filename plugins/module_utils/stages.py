@@ -16,6 +16,7 @@ from .judge import PASS
 from .node_checks import check_problems, collectives, failed_nodes, judged_test, next_checks
 from .searches import PAIR, made_searches, member_nodes, search_result
 from .storage_stage import STORAGE, blamed_for_storage, judged_storage, planned_storage, storage_problems
+from .training_stage import TRAINING, judged_training, planned_training, training_problems
 from .validation import candidates, fold, input_problems, node_list, planned_test
 
 __all__ = ["FIRST", "budget", "next_step", "search_done", "searches", "with_results"]
@@ -47,7 +48,8 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         now: seconds since 1970; None asks what would come next if there were no bounds.
 
     Returns:
-        stage (storage, node, pair, cluster, rail or search; empty when it is over), search (whether the search asks),
+        stage (storage, node, pair, cluster, rail, training or search; empty when it is over),
+            search (whether the search asks),
         tests (as planned_test gives them), wait and time_limit (s) for the module slurm_tests, stopped (why the
         validation ends before its time, empty otherwise) and skipped (stages that cannot run, each with the reason).
 
@@ -55,6 +57,7 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         ValueError: the options are not right.
     """
     problems = input_problems(options) + check_problems(options) + storage_problems(options)
+    problems += training_problems(options)
     if problems:
         raise ValueError("; ".join(problems))
     state = state or FIRST
@@ -84,6 +87,20 @@ def _choose(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
         _cluster(options, state, step, nodes)
     if not step["tests"] and options["rails"]:
         _next_rail(options, state, step)
+    if not step["tests"] and TRAINING in options["stages"]:
+        _training(options, state, step, nodes)
+
+
+def _training(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
+    """Enter the training of all nodes that nothing has been found against, unless it has been."""
+    if any(test["stage"] == TRAINING for test in state["tests"]):
+        return
+    nodes = _not_found_out(options, state, nodes)
+    if nodes:
+        step["stage"] = TRAINING
+        step["tests"] = [planned_training(options, nodes)]
+    else:
+        step["skipped"][TRAINING] = "no node passed what came before"
 
 
 def _next_rail(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]) -> None:
@@ -128,19 +145,24 @@ def _gated(options: dict[str, Any], state: dict[str, Any]) -> list[str]:
         for node in test["nodes"] if test["stage"] == "node" else []:
             alone.setdefault(node, []).append(test["verdict"])
     passed = {node for node, verdicts in alone.items() if set(verdicts) == {PASS}}
-    bad = failed_nodes([test for test in state["tests"] if test["stage"] != STORAGE])
+    bad = failed_nodes([test for test in state["tests"] if test["stage"] not in {STORAGE, TRAINING}])
     bad |= blamed_for_storage(state["tests"]).keys()
     return [node for node in node_list(options["nodes"]) if (node in passed or node not in asked) and node not in bad]
+
+
+def _not_found_out(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> list[str]:
+    """Return the nodes less those that a culprit search names, or cannot clear."""
+    answers = [search["answer"] for search in searches(options, state)]
+    out = {item["node"] for answer in answers for item in answer["nodes"]}
+    out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
+    return [node for node in nodes if node not in out]
 
 
 def _cluster(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], nodes: list[str]) -> None:
     """Enter the test of all together, unless it has been."""
     if any(test["stage"] == "cluster" for test in state["tests"]):
         return
-    answers = [search["answer"] for search in searches(options, state)]
-    out = {item["node"] for answer in answers for item in answer["nodes"]}
-    out |= {item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1}
-    nodes = [node for node in nodes if node not in out]
+    nodes = _not_found_out(options, state, nodes)
     partners = min(int(options["partners"]), len(candidates(options, nodes)))
     lonely = len(nodes) + partners < PAIR and "node" in options["stages"]
     if nodes and not lonely:
@@ -229,6 +251,8 @@ def _judged(
     """Return the report's entries of a test of whatever kind."""
     if planned["stage"] == STORAGE:
         return [judged_storage(options, planned, entry, text)]
+    if planned["stage"] == TRAINING:
+        return [judged_training(options, planned, entry, text)]
     return judged_test(options, planned, entry, text)
 
 
@@ -252,6 +276,7 @@ def budget(options: dict[str, Any]) -> str:
         "node": f"{len(nodes)} test(s) of one node at once, {each}",
         "pair": f"the culprit search, at most {rounds}",
         "cluster": f"all together, {each}",
+        TRAINING: f"one rank, one node, then more of them at once, {each}",
     }
     for kind in dict.fromkeys(options.get("node_checks") or []):
         words["node"] += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 BACKENDS = ("mpi", "nccl")
-STAGES = ("storage", "node", "pair", "cluster")
+STAGES = ("storage", "node", "pair", "cluster", "training")
 
 _TAIL = 20
 _PAIR = 2

@@ -13,6 +13,7 @@ from report_samples import EVIL, nccl_text, of_pairs, small, validation
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from storage_samples import edit, stored
+from training_samples import trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,6 +84,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "many": many,
         "checks": checked("2026-11-24T08:00:00Z", words=f"GPU 5 had {EVIL} errors"),
         "storage": {**stored(edit("speed-read", "gpu2", rate=50_000_000)), "started": "2026-11-25T08:00:00Z"},
+        "training": {**trained(shared=0.8), "started": "2026-11-26T08:00:00Z"},
     }
     found = {}
     for name, report in [*(("", report) for report in old), *named.items()]:

@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Every rank of an MPI job says where it is, and all add up their numbers."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Add up the ranks' numbers; returns 0 when every rank has the right sum."""
+    try:
+        from mpi4py import MPI  # noqa: PLC0415 - its absence is told in words
+    except ImportError as exc:
+        sys.stderr.write(f"mpi_sum: {exc}: install python3-mpi4py on the nodes, or use an image that has it\n")
+        return 3
+    world = MPI.COMM_WORLD
+    rank, ranks = world.Get_rank(), world.Get_size()
+    total = world.allreduce(rank, op=MPI.SUM)
+    right = total == ranks * (ranks - 1) // 2
+    place = MPI.Get_processor_name()
+    sys.stdout.write(f"rank {rank} of {ranks} on {place}: sum {total}, {'right' if right else 'WRONG'}\n")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The model of train_ddp.py, what each strategy makes of it, and the checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import warnings
+from pathlib import Path
+
+import torch
+import torch.distributed
+
+__all__ = ["Saved", "build_model", "strategy_named"]
+
+
+class Block(torch.nn.Module):
+    """A hidden layer with a way around it; the piece into which FSDP cuts the model."""
+
+    def __init__(self, width: int) -> None:
+        """Make the layer."""
+        super().__init__()
+        self.inner = torch.nn.Linear(width, width)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the value, changed a little."""
+        return value + torch.nn.functional.gelu(self.inner(value))
+
+
+def build_model(inputs: int, hidden: int, layers: int, outputs: int) -> torch.nn.Module:
+    """Return the model, as the seed of torch makes it."""
+    first, last = torch.nn.Linear(inputs, hidden), torch.nn.Linear(hidden, outputs)
+    return torch.nn.Sequential(first, *(Block(hidden) for _ in range(layers)), last)
+
+
+class Saved:
+    """The state on disk: one file that is whole at any time, for it is replaced as a whole."""
+
+    def __init__(self, folder: str | None, rank: int, shape: dict[str, object]) -> None:
+        """Read what an earlier run of this job left; nothing where there is none.
+
+        Raises:
+            ValueError: it is of another training, or cannot be read.
+        """
+        self.folder = Path(folder) if folder else None
+        self.rank, self.shape = rank, shape
+        self.past = {"step": 0, "samples": 0, "losses": []}
+        self.state = None
+        path = self.folder / "checkpoint.pt" if self.folder else None
+        if path is None or not path.exists():
+            return
+        try:
+            kept = torch.load(path, map_location="cpu", weights_only=True)
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError) as exc:
+            message = f"{path} cannot be read ({exc}): remove it to begin anew"
+            raise ValueError(message) from exc
+        if kept["shape"] != shape:
+            message = f"{path} is of another training ({kept['shape']}, asked: {shape}): choose another --checkpoint"
+            raise ValueError(message)
+        self.past, self.state = kept["past"], kept["state"]
+
+    def write(self, strategy: Ddp) -> None:
+        """Write where the training is, all ranks together; rank 0 holds the pen."""
+        state = strategy.state()
+        if self.rank == 0 and self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            fresh = self.folder / "checkpoint.pt.new"
+            with fresh.open("wb") as file:
+                torch.save({"shape": self.shape, "past": self.past, "state": state}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self.folder / "checkpoint.pt")
+        torch.distributed.barrier()
+
+
+class Ddp:
+    """A whole model on each rank; the gradients are averaged."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
+        """Take the model, and the state that was saved."""
+        self.device, self.rate = device, asked.learning_rate
+        if saved.state:
+            model.load_state_dict(saved.state["model"])
+        self.model = self.wrapped(model)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.rate)
+        if saved.state:
+            self.optimizer.load_state_dict(self.optimizer_state(saved.state["optimizer"]))
+
+    def wrapped(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return the model as all ranks train it together."""
+        own = [self.device.index] if self.device.type == "cuda" else None
+        return torch.nn.parallel.DistributedDataParallel(model, device_ids=own)
+
+    def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
+        """Return this rank's part of a whole state of the optimizer."""
+        return whole
+
+    def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Learn from some samples; returns the loss."""
+        loss = torch.nn.functional.mse_loss(self.model(inputs), targets)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def state(self) -> dict[str, object]:
+        """Return the whole state on rank 0; all ranks must ask."""
+        return {"model": self.model.module.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def checksum(self) -> str:
+        """Return the SHA-256 of the whole model on rank 0; all ranks must ask."""
+        found = hashlib.sha256()
+        for name, value in sorted(self.state()["model"].items()):
+            found.update(name.encode())
+            found.update(value.detach().cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()
+
+
+class Fsdp(Ddp):
+    """A part of the model, of its gradients and of the optimizer's state on each rank."""
+
+    def wrapped(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Return the model, cut into its blocks."""
+        from torch.distributed import fsdp  # noqa: PLC0415 - old releases of torch do without
+        from torch.distributed.fsdp.wrap import ModuleWrapPolicy  # noqa: PLC0415
+
+        # Newer releases warn of the newer interface, which the older ones lack.
+        warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed.fsdp")
+        self.parts = fsdp
+        # On CPUs the offloaded state would be the very memory that FSDP frees again.
+        kept = {"offload_to_cpu": self.device.type == "cuda", "rank0_only": True}
+        self.whole = (
+            fsdp.StateDictType.FULL_STATE_DICT,
+            fsdp.FullStateDictConfig(**kept),
+            fsdp.FullOptimStateDictConfig(**kept),
+        )
+        policy = ModuleWrapPolicy({Block})
+        return fsdp.FullyShardedDataParallel(
+            model, auto_wrap_policy=policy, device_id=self.device, use_orig_params=True
+        )
+
+    def optimizer_state(self, whole: dict[str, object]) -> dict[str, object]:
+        """Return this rank's part of a whole state of the optimizer."""
+        flat = self.parts.FullyShardedDataParallel
+        # Every rank has read the whole from the tree that all share.
+        every = self.parts.FullStateDictConfig(), self.parts.FullOptimStateDictConfig()
+        with flat.state_dict_type(self.model, self.whole[0], *every):
+            return flat.optim_state_dict_to_load(self.model, self.optimizer, whole)
+
+    def state(self) -> dict[str, object]:
+        """Return the whole state on rank 0; all ranks must ask."""
+        flat = self.parts.FullyShardedDataParallel
+        with flat.state_dict_type(self.model, *self.whole):
+            optimizer = flat.optim_state_dict(self.model, self.optimizer)
+            return {"model": self.model.state_dict(), "optimizer": optimizer}
+
+
+class DeepSpeed(Ddp):
+    """DeepSpeed's ZeRO of stage 2: gradients and the optimizer's state in parts, the model whole on each rank."""
+
+    def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
+        """Take the model, and the state that was saved."""
+        import deepspeed  # noqa: PLC0415 - not needed for the others
+
+        self.folder = saved.folder
+        config = {
+            "train_micro_batch_size_per_gpu": asked.batch,
+            "optimizer": {"type": "Adam", "params": {"lr": asked.learning_rate, "torch_adam": True}},
+            "zero_optimization": {"stage": 2},
+        }
+        self.model = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
+        self.device = device
+        if saved.state:
+            # Its parts lie beside our file, under the step that our file names.
+            self.model.load_checkpoint(str(self.folder), tag=saved.state["tag"])
+        self.past = saved.past
+
+    def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Learn from some samples; returns the loss."""
+        loss = torch.nn.functional.mse_loss(self.model(inputs), targets)
+        self.model.backward(loss)
+        self.model.step()
+        return loss.detach()
+
+    def state(self) -> dict[str, object]:
+        """Write the parts of all ranks; returns the name under which they are found."""
+        tag = f"step{self.past['step']}"
+        self.model.save_checkpoint(str(self.folder), tag=tag)
+        return {"tag": tag}
+
+    def checksum(self) -> str:
+        """Return the SHA-256 of the whole model."""
+        found = hashlib.sha256()
+        for name, value in sorted(self.model.module.state_dict().items()):
+            found.update(name.encode())
+            found.update(value.detach().float().cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()
+
+
+def strategy_named(name: str) -> type[Ddp]:
+    """Return the class of a strategy."""
+    return {"ddp": Ddp, "fsdp": Fsdp, "deepspeed": DeepSpeed}[name]

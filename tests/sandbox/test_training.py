@@ -1,0 +1,185 @@
+"""The examples as a user submits them, and the stage training: real DDP and FSDP by gloo on two nodes.
+
+torch lies on the shared tree for as long as these tests run: unpacked once for all nodes, and installed on none.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import as_json, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+EXAMPLES = "/shared/examples"
+PLACE = "/shared/training-test"
+ROOT = f"{PLACE}/torch/usr"
+TORCH = {
+    "PYTHONPATH": f"{ROOT}/lib/python3/dist-packages",
+    "LD_LIBRARY_PATH": f"{ROOT}/lib/x86_64-linux-gnu:{ROOT}/lib",
+}
+# Only what the node lacks is fetched, and unpacked where every node sees it.
+UNPACK = f"""
+set -e
+mkdir -p {PLACE}/debs/partial {PLACE}/torch {PLACE}/work && chmod 1777 {PLACE}/work
+apt-get -qq update
+apt-get -qq -y --no-install-recommends --download-only -o Dir::Cache::archives={PLACE}/debs install python3-torch
+for package in {PLACE}/debs/*.deb; do dpkg-deb -x "$package" {PLACE}/torch; done
+rm -r {PLACE}/debs
+"""
+# One rank on each node, and a model so small that a step takes what Python takes.
+SMALL = "--ntasks-per-node=1 --gpus-per-node=1"
+TINY = "--steps 60 --every 10 --hidden 32 --probe 0"
+# Of a machine that has much else to do; a quiet one needs a twentieth.
+SLOW = 400.0
+STAGE: dict[str, Any] = {
+    "nccl_validation_stages": ["training"],
+    "nccl_validation_environment": TORCH,
+    "nccl_validation_training_steps": 10,
+    "nccl_validation_training_hidden": 32,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def torch(sandbox: Cluster) -> Iterator[None]:
+    """Have torch on the shared tree; nothing but the examples is left behind."""
+    sandbox.wait_idle()
+    sandbox.exec(sandbox.compute[0], UNPACK, timeout=300)
+    try:
+        yield
+    finally:
+        sandbox.exec("ctl", f"rm -rf {PLACE}")
+
+
+@pytest.fixture(autouse=True)
+def idle(sandbox: Cluster) -> Iterator[None]:
+    """Leave no job and no fault to the next test, however one ends."""
+    yield
+    sandbox.exec("ctl", "scancel -u alice")
+    sandbox.fault("heal")
+
+
+def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "") -> str:
+    """Submit an example as alice; returns the job's number."""
+    exports = "; ".join(f"export {key}={value}" for key, value in TORCH.items())
+    command = f"{exports}; cd {PLACE}/work && sbatch --parsable {options} {EXAMPLES}/{script}.sbatch {arguments}"
+    return sandbox.exec("login", command, user="alice").stdout.strip()
+
+
+def state(sandbox: Cluster, job: str) -> str:
+    """What Slurm says of a job."""
+    return sandbox.exec("ctl", f"scontrol -o show job {job}").stdout.split("JobState=")[1].split()[0]
+
+
+def said(sandbox: Cluster, job: str) -> str:
+    """The output of a job."""
+    return sandbox.exec("ctl", f"cat {PLACE}/work/*-{job}.out", check=False).stdout
+
+
+def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
+    """Wait for the end of a job that goes well; returns its output."""
+    over = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"}
+    sandbox.wait_until(lambda: state(sandbox, job) in over, f"job {job} did not end", timeout)
+    assert state(sandbox, job) == "COMPLETED", said(sandbox, job)
+    return said(sandbox, job)
+
+
+def result(sandbox: Cluster, name: str, job: str) -> dict[str, Any]:
+    """What a training measured; the same as its output says."""
+    text = sandbox.exec("ctl", f"cat {PLACE}/work/{name}-{job}/result.json").stdout
+    assert f"busbar-training {text.strip()}" in said(sandbox, job)
+    return dict(as_json(text))
+
+
+def test_the_examples_are_written_once(sandbox: Cluster) -> None:
+    done = sandbox.playbook("containers.yml", "-t", "examples")
+    assert recap(done.stdout)["ctl"]["changed"] == 0, done.stdout
+    done = sandbox.playbook("containers.yml", "-t", "examples", "--check", "--diff", "-e", "examples_nodes=3")
+    assert recap(done.stdout)["ctl"]["changed"] == 1
+    assert "+#SBATCH --nodes=3" in done.stdout
+    for node in ("login", *sandbox.compute):
+        assert "ddp.sbatch" in sandbox.exec(node, f"ls {EXAMPLES}", user="alice").stdout
+
+
+def test_hello_and_mpi(sandbox: Cluster) -> None:
+    hello, mpi = submit(sandbox, "hello_gpu"), submit(sandbox, "mpi")
+    text = ended(sandbox, hello)
+    for node in sandbox.compute:
+        assert f"(UUID: GPU-simulated-{node}-" in text
+    lines = [line for line in ended(sandbox, mpi).splitlines() if line.startswith("rank ")]
+    assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]
+
+
+def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Cluster) -> None:
+    job = submit(sandbox, "ddp", SMALL, f"{TINY} --pace 0.5")
+    file = f"{PLACE}/work/ddp-{job}/checkpoint.pt"
+    sandbox.wait_until(
+        lambda: not sandbox.exec("ctl", f"test -e {file}", check=False).returncode, "no checkpoint", SLOW
+    )
+    lost = sandbox.compute[-1]
+    sandbox.fault("pull", lost)
+    # What slurmctld does by itself when the node has been silent for SlurmdTimeout.
+    sandbox.exec("ctl", f"scontrol update nodename={lost} state=down reason='pulled for a test'")
+    sandbox.wait_until(lambda: state(sandbox, job) == "PENDING", "not requeued")
+    sandbox.fault("heal")
+    # Refused where the node was faster and is back in service already.
+    sandbox.exec("ctl", f"scontrol update nodename={lost} state=resume", check=False)
+    sandbox.wait_until(lambda: sandbox.node_states()[lost] == "idle", "the node did not come back", SLOW)
+    # Slurm lets a requeued job wait for two minutes.
+    sandbox.exec("ctl", f"scontrol update jobid={job} starttime=now")
+    ended(sandbox, job)
+    broken = result(sandbox, "ddp", job)
+    assert (broken["world_size"], broken["nodes"], broken["backend"], broken["restarts"]) == (2, 2, "gloo", 1)
+    assert broken["resumed_from_step"] in range(10, 60, 10)
+    assert (broken["steps"], broken["steps_recorded"]) == (60, 60)
+    assert broken["final_loss"] < broken["first_loss"]
+    assert broken["samples_per_second"] > 0
+    # FSDP does the same sums: an uninterrupted run of it proves both.
+    other = submit(sandbox, "fsdp", SMALL, TINY)
+    ended(sandbox, other)
+    whole = result(sandbox, "fsdp", other)
+    assert (whole["strategy"], whole["resumed_from_step"], whole["restarts"]) == ("fsdp", None, 0)
+    assert whole["checksum"] == broken["checksum"]
+    assert whole["final_loss"] == pytest.approx(broken["final_loss"])
+
+
+def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
+    """Run the stage; returns its entry of the report."""
+    sandbox.wait_idle(SLOW)
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | options), timeout=2 * SLOW)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    (test,) = as_json((latest / "report.json").read_text(encoding="utf-8"))["tests"]
+    assert (done.returncode == 0) == (test["verdict"] == "PASS"), done.stdout
+    assert 'id="trainings"' in (latest / "report.html").read_text(encoding="utf-8")
+    return dict(test)
+
+
+def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None:
+    test = validate(sandbox, nccl_validation_training_efficiency=1e-9)
+    assert (test["verdict"], test["kind"], test["source"]) == ("PASS", "training", "the operator"), test["reason"]
+    rows = test["training"]["rows"]
+    assert [(row["label"], row["nodes"], row["ranks"]) for row in rows] == [("1 GPU", 1, 1), ("2 nodes", 2, 2)]
+    for row in rows:
+        assert row["samples_per_second"] > 0
+        assert row["step_seconds"] >= row["all_reduce_seconds"] >= 0
+    assert rows[0]["efficiency"] == 1
+
+
+def test_without_torch_it_is_inconclusive_with_the_remedy(sandbox: Cluster) -> None:
+    test = validate(sandbox, nccl_validation_environment={}, nccl_validation_training_efficiency=1e-9)
+    assert test["verdict"] == "INCONCLUSIVE"
+    assert "1 GPU: no torch: No module named 'torch'; install python3-torch on the nodes" in test["reason"]
+    assert "nccl_validation_training_image" in test["reason"]
+
+
+def test_bad_options_are_refused_before_any_job(sandbox: Cluster) -> None:
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | {"nccl_validation_training_efficiency": 80}))
+    assert done.returncode != 0
+    assert "nccl_validation_training_efficiency: 80" in " ".join(done.stdout.split())

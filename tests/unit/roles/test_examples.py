@@ -1,0 +1,274 @@
+"""The examples as users get them: scripts that shellcheck accepts, run here with a Slurm that only takes notes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
+TRAININGS = ("ddp", "ddp_torchrun", "fsdp", "deepspeed")
+OTHERS = ("hello_gpu", "mpi", "all_reduce", "jupyter")
+OPTIONS: dict[str, Any] = {
+    "ansible_managed": "Ansible managed",
+    "examples_path": "/shared/examples",
+    "examples_nodes": 2,
+    "examples_gpus_per_node": 8,
+    "examples_image": "",
+    "examples_setup": [],
+    "examples_python": "python3",
+    "examples_all_reduce": "all_reduce_perf",
+    "examples_partition": "",
+    "examples_time": "01:00:00",
+    "examples_login": "login",
+}
+# Each notes how it was called; srun runs what BEHAVIOUR says, as a rank would.
+PROGRAM = """\
+#!/bin/bash
+printf '%s %s\\n' "${0##*/}" "$*" >>"$NOTES"
+case "${0##*/} $1" in
+"srun "*) exec bash -c "$BEHAVIOUR" ;;
+"scontrol show") echo gpu1; echo gpu2 ;;
+esac
+"""
+
+
+def rendered(name: str, **options: Any) -> str:  # noqa: ANN401 - any option
+    """A script as the role writes it."""
+    loader = FileSystemLoader(ROLE / "templates")
+    environment = Environment(  # noqa: S701 - shell, not HTML
+        loader=loader, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
+    )
+    environment.filters["quote"] = shlex.quote
+    environment.filters["comment"] = lambda text, **_more: f"# {text}"
+    given = OPTIONS | options
+    if name in TRAININGS:
+        known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
+        return environment.get_template("train.sbatch.j2").render(**given, __examples_train=known[f"__examples_{name}"])
+    return environment.get_template(f"{name}.sbatch.j2").render(**given)
+
+
+def sbatch_options(text: str) -> dict[str, str]:
+    return dict(re.findall(r"^#SBATCH --([a-z-]+)=?(.*)$", text, re.MULTILINE))
+
+
+class Job:
+    """A script that runs here, in a folder of its own."""
+
+    def __init__(self, folder: Path, script: str) -> None:
+        """Make the programs that it calls."""
+        self.folder, self.notes, self.script = folder, folder / "notes", folder / "script"
+        self.script.write_text(script, encoding="utf-8")
+        (folder / "bin").mkdir()
+        for name in ("srun", "scontrol", "jupyter"):
+            (folder / "bin" / name).write_text(PROGRAM, encoding="utf-8")
+            (folder / "bin" / name).chmod(0o755)
+        self.environment = {
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "NOTES": str(self.notes),
+            "SLURM_JOB_ID": "30007",
+            "SLURM_JOB_NAME": "ddp",
+            "SLURM_JOB_NODELIST": "gpu[1-2]",
+            "SLURM_SUBMIT_DIR": str(folder),
+            "SLURMD_NODENAME": "gpu1",
+        }
+
+    def start(self, behaviour: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        """Begin, with srun behaving as it is told."""
+        return subprocess.Popen(
+            ["bash", str(self.script), *arguments],
+            env={**self.environment, "BEHAVIOUR": behaviour, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.folder,
+        )
+
+    def run(self, behaviour: str, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        """Its exit code, what it printed, and how it called others."""
+        child = self.start(behaviour, *arguments, **environment)
+        output = child.communicate(timeout=60)[0]
+        return child.returncode, output, self.noted()
+
+    def noted(self) -> str:
+        """How it called others so far."""
+        return self.notes.read_text(encoding="utf-8") if self.notes.exists() else ""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path, rendered("ddp"))
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, *OTHERS])
+@pytest.mark.parametrize(
+    "more", [{}, {"examples_gpus_per_node": 0, "examples_partition": "gpu", "examples_image": "a"}]
+)
+def test_shellcheck_has_nothing_to_say(name: str, more: dict[str, Any], tmp_path: Path) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck here")
+    (tmp_path / name).write_text(rendered(name, **more), encoding="utf-8")
+    done = subprocess.run(["shellcheck", tmp_path / name], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_rank_for_each_gpu_and_none_where_there_is_none() -> None:
+    options = sbatch_options(rendered("ddp"))
+    assert (options["ntasks-per-node"], options["gpus-per-node"], options["nodes"]) == ("8", "8", "2")
+    assert "partition" not in options
+    assert {"requeue", "signal", "open-mode"} <= options.keys()
+    options = sbatch_options(rendered("ddp", examples_gpus_per_node=0, examples_partition="cpu"))
+    assert (options["ntasks-per-node"], options["partition"]) == ("1", "cpu")
+    assert "gpus-per-node" not in options
+    assert sbatch_options(rendered("ddp_torchrun"))["ntasks-per-node"] == "1"
+    assert sbatch_options(rendered("hello_gpu"))["gpus-per-node"] == "1"
+
+
+def test_the_ranks_meet_at_the_first_node_at_a_port_of_the_job(job: Job) -> None:
+    code, output, notes = job.run('echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS"', "--steps", "7")
+    assert (code, output) == (0, "gpu1 15007 1\n")
+    called = next(line for line in notes.splitlines() if line.startswith("srun"))
+    assert called.endswith(f"--checkpoint {job.folder}/ddp-30007 --result {job.folder}/ddp-30007/result.json --steps 7")
+    assert "--container-image" not in called
+
+
+@pytest.mark.parametrize("name", [*TRAININGS, *OTHERS])
+def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered(name))
+    job.run("true", IMAGE="nvcr.io#nvidia/pytorch:25.10-py3")
+    assert "--container-image=nvcr.io#nvidia/pytorch:25.10-py3 --container-mounts=" in job.noted()
+    (tmp_path / "x").mkdir()
+    job = Job(tmp_path / "x", rendered(name, examples_image="site"))
+    job.run("true")
+    assert "--container-image=site" in job.noted()
+    job.notes.unlink()
+    job.run("true", IMAGE="")
+    assert "--container-image" not in job.noted()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "code", "requeued"),
+    [("exit 75", 75, True), ("exit 137", 137, True), ("exit 1", 1, False), ("exit 2", 2, False), ("true", 0, False)],
+)
+def test_what_may_get_better_is_requeued(job: Job, behaviour: str, code: int, requeued: bool) -> None:  # noqa: FBT001
+    ended, _output, notes = job.run(behaviour)
+    assert ended == code
+    assert ("scontrol requeue 30007" in notes) is requeued
+
+
+def test_it_is_not_requeued_for_ever(job: Job) -> None:
+    _code, output, notes = job.run("exit 75", SLURM_RESTART_COUNT="10")
+    assert "scontrol requeue" not in notes
+    assert "ended with 75 after 10 restarts: no more of them" in output
+
+
+def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("ddp_torchrun"))
+    assert "scontrol requeue" not in job.run("exit 1")[2]
+    (tmp_path / "ddp-30007" / "checkpoint.pt").touch()
+    assert "scontrol requeue 30007" in job.run("exit 1")[2]
+
+
+def test_a_cancelled_job_is_not_requeued(job: Job) -> None:
+    child = job.start("trap 'exit 75' TERM; touch ready; while :; do sleep 0.1; done")
+    deadline = time.monotonic() + 30
+    while not (job.folder / "ready").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGTERM)
+    found = subprocess.run(["pgrep", "-P", str(child.pid)], check=True, capture_output=True, text=True)
+    for number in found.stdout.split():
+        os.kill(int(number), signal.SIGTERM)
+    child.communicate(timeout=60)
+    assert child.returncode == 75
+    assert "scontrol requeue" not in job.noted()
+
+
+def test_jupyter_tells_the_tunnel_and_not_the_token(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("jupyter"))
+    file = '"$HOME"/.jupyter-*.token'
+    behaviour = f'stat -c "mode %a" {file}; [ "$(cat {file})" = "$JUPYTER_TOKEN" ] && echo same; cp {file} "$HOME/seen"'
+    code, output, notes = job.run(behaviour)
+    user = subprocess.run(["id", "-un"], check=True, capture_output=True, text=True).stdout.strip()
+    assert code == 0, output
+    assert f"ssh -N -L 15007:localhost:15007 -J {user}@login {user}@gpu1\n" in output
+    assert "mode 600\nsame\n" in output
+    token = (tmp_path / "seen").read_text(encoding="utf-8").strip()
+    assert len(token) == 48
+    assert token not in output + notes
+    assert "--ip=127.0.0.1 --port=15007 --port-retries=0" in notes
+    assert list(tmp_path.glob(".jupyter-*")) == []
+
+
+def test_without_jupyter_the_job_says_what_to_do(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("jupyter"))
+    (tmp_path / "bin" / "jupyter").unlink()
+    code, output, notes = job.run("true", PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert (code, notes) == (1, "")
+    assert "jupyter: not found on gpu1: load a module, activate an environment that has it, or set IMAGE" in output
+
+
+def program() -> Any:  # noqa: ANN401 - a module without types
+    spec = importlib.util.spec_from_file_location("train_ddp", ROLE / "files" / "train_ddp.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["train_ddp"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks"),
+    [
+        ({}, (0, 1, 0)),
+        ({"SLURM_NTASKS": "16", "SLURM_PROCID": "0"}, (0, 1, 0)),
+        ({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1", "SLURM_NTASKS": "32"}, (9, 16, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4, 1)),
+    ],
+)
+def test_who_started_it_says_which_rank_it_is(environment: dict[str, str], ranks: tuple[int, int, int]) -> None:
+    found = program().find_ranks(environment)
+    assert (found.rank, found.world, found.local) == ranks
+
+
+def test_the_interface_towards_an_address() -> None:
+    assert program().interface_towards("127.0.0.1", 9) == "lo"
+    assert program().interface_towards("no-such-host.invalid", 9) == ""
+
+
+def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-B", ROLE / "files" / "train_ddp.py"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 3
+    assert "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["--steps=0", "--every=0", "--strategy=other"])
+def test_wrong_options_are_refused(option: str) -> None:
+    command = [sys.executable, "-B", str(ROLE / "files" / "train_ddp.py"), option]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 2
+
+
+def test_the_scripts_are_executable() -> None:
+    for name in ("train_ddp.py", "mpi_sum.py"):
+        assert (ROLE / "files" / name).stat().st_mode & stat.S_IXUSR

@@ -1,0 +1,128 @@
+"""Network cards, RDMA ports and addresses of a host, read from /sys and by ip. Nothing is changed, nothing raises."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["listed", "parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "port_guids", "rdma_ports", "read"]
+
+_NETWORK = "02"
+_MOST = 1 << 16
+_INFINIBAND = "infiniband"
+
+
+def read(path: Path) -> str:
+    """Return the text of a small file, empty when it cannot be read."""
+    try:
+        with path.open(errors="replace") as file:
+            return file.read(_MOST).strip()
+    except OSError:
+        return ""
+
+
+def listed(path: Path) -> list[Path]:
+    """Return what is in a folder, sorted; nothing when there is none."""
+    try:
+        return sorted(path.iterdir())
+    except OSError:
+        return []
+
+
+def pci_address(device: Path) -> str | None:
+    """Return the PCI address behind the link `device` of a class folder."""
+    try:
+        name = device.resolve(strict=True).name
+    except OSError:
+        return None
+    return name if name.count(":") == 2 else None  # noqa: PLR2004 - domain:bus:device.function
+
+
+def rdma_ports(root: Path) -> list[dict[str, Any]]:
+    """Return the ports of all RDMA devices; virtual functions of a device that is here, too, are left out.
+
+    Returns:
+        each with `device`, `port`, `active`, `state`, `rate_gbps` (Gb/s), `link_layer`, `address` (on the PCI bus) and
+        `guid`, that of InfiniBand, empty for others.
+    """
+    ports = []
+    for device in listed(root / "sys/class/infiniband"):
+        if (device / "device/physfn").exists():
+            continue
+        for port in listed(device / "ports"):
+            state, rate = read(port / "state"), read(port / "rate").partition(" ")[0]
+            ports.append(
+                {
+                    "device": device.name,
+                    "port": port.name,
+                    "active": state.endswith("ACTIVE"),
+                    "state": state.rpartition(": ")[2],
+                    "rate_gbps": float(rate) if rate.replace(".", "", 1).isdigit() else None,
+                    "link_layer": read(port / "link_layer"),
+                    "address": pci_address(device / "device"),
+                    "guid": read(port / "gids/0").replace(":", "")[16:],
+                }
+            )
+    return ports
+
+
+def port_guids(ports: list[dict[str, Any]]) -> list[str]:
+    """Return the GUIDs of the InfiniBand ports of a host, 16 hexadecimal digits each."""
+    return [port["guid"] for port in ports if port["link_layer"] == "InfiniBand" and port["guid"]]
+
+
+def pci_nics(root: Path) -> list[dict[str, str]]:
+    """Return the network cards on the bus, each with `address` and `vendor`; virtual functions are left out."""
+    return [
+        {"address": folder.name, "vendor": read(folder / "vendor")[2:]}
+        for folder in listed(root / "sys/bus/pci/devices")
+        if read(folder / "class")[2:4] == _NETWORK and not (folder / "physfn").exists()
+    ]
+
+
+def parse_addresses(text: str) -> list[dict[str, Any]]:
+    """Return the interfaces that `ip -j address` lists.
+
+    Returns:
+        each with `name`, `infiniband`, `up`, and `addresses`, each with its prefix ('10.0.0.5/24'); without link-local
+        ones.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    return [
+        {
+            "name": item["ifname"],
+            "infiniband": item.get("link_type") == _INFINIBAND,
+            "up": "UP" in item.get("flags", []),
+            "addresses": [
+                f"{each['local']}/{each['prefixlen']}"
+                for each in item.get("addr_info", [])
+                if "local" in each and each.get("scope") != "link"
+            ],
+        }
+        for item in found
+        if "ifname" in item
+    ]
+
+
+def parse_sminfo(text: str) -> dict[str, str] | None:
+    """Return the subnet manager that `sminfo` names, with `guid` (16 digits), `lid`, `priority` and `state`.
+
+    Its line: 'sminfo: sm lid 1 sm guid 0x248a0703009c0196, activity count 38526 priority 15 state 3 SMINFO_MASTER'.
+    """
+    words = text.replace(",", " ").split()
+    if "guid" not in words or not any(word.startswith("SMINFO_") for word in words):
+        return None
+    following = dict(itertools.pairwise(words))
+    return {
+        "guid": following["guid"].removeprefix("0x").rjust(16, "0"),
+        "lid": following.get("lid", ""),
+        "priority": following.get("priority", ""),
+        "state": next(word.removeprefix("SMINFO_") for word in words if word.startswith("SMINFO_")),
+    }

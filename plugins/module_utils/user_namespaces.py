@@ -1,0 +1,68 @@
+"""Whether users may make namespaces of their own, which every rootless container needs; and what forbids it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SETTINGS", "user_namespace_problems"]
+
+# Settings of the kernel that can forbid them, by the file below /proc/sys; absent on kernels without the setting.
+SETTINGS = (
+    "user/max_user_namespaces",
+    "kernel/unprivileged_userns_clone",
+    "kernel/apparmor_restrict_unprivileged_userns",
+)
+_FILE = "/etc/sysctl.d/90-user-namespaces.conf"
+
+
+def user_namespace_problems(
+    host: str, key: str, settings: Mapping[str, int | None], refusal: str = ""
+) -> list[dict[str, Any]]:
+    """Return what keeps ordinary users of a host from containers, as items of a problem report.
+
+    Args:
+        host: name of the host.
+        key: name of the variable that asks for containers there.
+        settings: value of each of SETTINGS, null where the kernel has no such setting.
+        refusal: what the kernel said when a user without rights tried; empty when the trial went well.
+    """
+    if not refusal:
+        return []
+    found = [
+        _problem(host, key, f"{name} is {settings.get(path)}", remedy)
+        for path, name, wrong, remedy in _RULES
+        if settings.get(path) == wrong
+    ]
+    return found or [
+        _problem(
+            host,
+            key,
+            f"a user cannot make a user namespace: {refusal}",
+            "boot a kernel with CONFIG_USER_NS, or let the container or security module that the host runs in allow it",
+        )
+    ]
+
+
+def _sysctl(setting: str) -> str:
+    """Return the words that set something now and at every boot."""
+    return f"put `{setting}` into {_FILE} and run `sysctl --system`"
+
+
+_RULES = (
+    (SETTINGS[0], "user.max_user_namespaces", 0, _sysctl("user.max_user_namespaces = 15000")),
+    (SETTINGS[1], "kernel.unprivileged_userns_clone", 0, _sysctl("kernel.unprivileged_userns_clone = 1")),
+    (
+        SETTINGS[2],
+        "kernel.apparmor_restrict_unprivileged_userns",
+        1,
+        "give the runtime an AppArmor profile with the rule `userns,`, or "
+        + _sysctl("kernel.apparmor_restrict_unprivileged_userns = 0"),
+    ),
+)
+
+
+def _problem(host: str, key: str, problem: str, remedy: str) -> dict[str, Any]:
+    return {"hosts": [host], "key": key, "problem": problem, "remedy": remedy}

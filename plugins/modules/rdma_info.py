@@ -1,0 +1,186 @@
+"""Module that reads the RDMA devices of a host and what runs its network."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: rdma_info
+author: busbar contributors
+short_description: RDMA devices of a host, and what runs its network
+description:
+  - Reads /sys, the package database, and the answers of ip and sminfo. What cannot be seen is empty.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+options:
+  packages:
+    description: Packages whose versions are wanted, beside those that conflict with others.
+    type: list
+    elements: str
+    default: []
+  ask_addresses:
+    description: Addresses that no other host may have. Each that is not one of this host is asked with one packet.
+    type: list
+    elements: str
+    default: []
+  subnet_manager:
+    description: Whether to ask each port of InfiniBand for its subnet manager.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Read the RDMA devices
+  busbar.cluster.rdma_info:
+    ask_addresses: [10.10.0.1]
+  register: __example_rdma
+"""
+
+RETURN = r"""
+rdma:
+  description:
+    - C(container), its kind, empty on a host with a kernel of its own; C(raises_limits), whether root may;
+      C(memlock_hard), the limit of locked memory of the first process.
+    - C(ports), C(pci_nics), C(interfaces), C(default_interfaces) (where the default routes go), C(manager) (who runs
+      the network), C(modules_loaded), C(packages) (name to version), C(files) (those of the role's former runs),
+      C(subnet_managers), C(answering) (addresses that another host has).
+  returned: always
+  type: dict
+"""
+
+import glob
+import ipaddress
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.network_reading import (  # noqa: TID252 - the collection's name stands in no import
+    listed,
+    parse_addresses,
+    parse_sminfo,
+    pci_nics,
+    rdma_ports,
+    read,
+)
+from ..module_utils.rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT  # noqa: TID252
+
+ROOT = Path("/")
+# The capability CAP_SYS_RESOURCE, its number in <linux/capability.h>.
+SYS_RESOURCE = 24
+UNITS = {"networkd": "systemd-networkd", "NetworkManager": "NetworkManager", "ifupdown": "networking"}
+
+
+def said(module: AnsibleModule, *words: str) -> str:
+    """Return what a program says; nothing when it is missing or fails."""
+    if module.get_bin_path(words[0], opt_dirs=["/sbin", "/usr/sbin"]) is None:
+        return ""
+    status, out, _ = module.run_command(list(words), environ_update={"LC_ALL": "C.UTF-8"})
+    return out if status == 0 else ""
+
+
+def field(text: str, name: str) -> str:
+    """Return the rest of the first line that begins with a name."""
+    return next((line[len(name) :].strip() for line in text.splitlines() if line.startswith(name)), "")
+
+
+def may_raise_limits(status: str) -> bool:
+    """Return whether a process with this /proc/PID/status may raise its hard limits."""
+    text = field(status, "CapEff:")
+    return bool(text) and bool(int(text, 16) >> SYS_RESOURCE & 1)
+
+
+def container(module: AnsibleModule) -> str:
+    """Return the kind of container that this is, empty for a machine, also a virtual one."""
+    kind = read(ROOT / "run/systemd/container") or said(module, "systemd-detect-virt", "--container").strip()
+    return "" if kind == "none" else kind
+
+
+def manager(module: AnsibleModule) -> str:
+    """Return what runs the network of the host, empty when nothing known does."""
+    active = said(
+        module, "systemctl", "show", "--property=Id,ActiveState", *(f"{unit}.service" for unit in UNITS.values())
+    )
+    running = {
+        field(block, "Id=").removesuffix(".service")
+        for block in active.split("\n\n")
+        if field(block, "ActiveState=") == "active"
+    }
+    return next((name for name in MANAGERS if UNITS[name] in running), "")
+
+
+def versions(module: AnsibleModule, names: list[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    if module.get_bin_path("dpkg-query"):
+        _, out, _ = module.run_command(
+            ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status} ${Version}\\n", *names]
+        )
+        found = [line.split() for line in out.splitlines()]
+        return {words[0]: words[2] for words in found if len(words) == 3 and words[1] == "installed"}  # noqa: PLR2004
+    _, out, _ = module.run_command(["rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *names])
+    return dict(line.split() for line in out.splitlines() if len(line.split()) == 2)  # noqa: PLR2004
+
+
+def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the subnet manager that each active port of InfiniBand knows."""
+    answers = (
+        said(module, "sminfo", "-C", port["device"], "-P", port["port"])
+        for port in ports
+        if port["active"] and port["link_layer"] == "InfiniBand"
+    )
+    return [found for found in map(parse_sminfo, answers) if found]
+
+
+def answering(module: AnsibleModule, wanted: list[str], interfaces: list[dict[str, Any]]) -> list[str]:
+    """Return those addresses that answer and are not of this host."""
+    own = {str(ipaddress.ip_interface(each).ip) for item in interfaces for each in item["addresses"]}
+    return [one for one in wanted if one not in own and said(module, "ping", "-c", "1", "-W", "1", one)]
+
+
+def modules_loaded() -> list[str]:
+    """Return the modules that are loaded or part of the kernel."""
+    built_in = ROOT / "lib/modules" / platform.release() / "modules.builtin"
+    loaded = {folder.name for folder in listed(ROOT / "sys/module")}
+    return sorted(loaded | {Path(line).stem.replace("-", "_") for line in read(built_in).splitlines()})
+
+
+def gather(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the module returns."""
+    ports = rdma_ports(ROOT)
+    interfaces = parse_addresses(said(module, "ip", "-j", "address"))
+    routes = json.loads(said(module, "ip", "-j", "route", "show", "default") or "[]")
+    ours = [*OURS, MODE_RULES, NAMING_RULES, MODULES, ROCE, ROCE_UNIT]
+    return {
+        "container": container(module),
+        "raises_limits": may_raise_limits(read(ROOT / "proc/self/status")),
+        "memlock_hard": " ".join(field(read(ROOT / "proc/1/limits"), "Max locked memory").split()[1:]),
+        "ports": ports,
+        "pci_nics": pci_nics(ROOT),
+        "interfaces": interfaces,
+        "default_interfaces": sorted({route["dev"] for route in routes if "dev" in route}),
+        "manager": manager(module),
+        "modules_loaded": modules_loaded(),
+        "packages": versions(module, sorted({*module.params["packages"], *ASKED})),
+        "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - plain names are wanted
+        "subnet_managers": subnet_managers(module, ports) if module.params["subnet_manager"] else [],
+        "answering": answering(module, module.params["ask_addresses"], interfaces),
+    }
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {"type": "list", "elements": "str", "default": []},
+            "ask_addresses": {"type": "list", "elements": "str", "default": []},
+            "subnet_manager": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, rdma=gather(module))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""RDMA on a node without such hardware: packages work, limits reach jobs, and what is missing is named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+    Apply = Callable[..., subprocess.CompletedProcess[str]]
+
+NODE = "gpu1"
+PLAY = [
+    {"hosts": NODE, "become": True, "gather_facts": False, "roles": [{"role": "busbar.cluster.rdma"}]},
+]
+DECLARED = {
+    "rdma_nics": [{"count": 2, "gbps": 400, "rdma": True}],
+    "rdma_kernel_managed": "always",
+    "rdma_interface_names": {"0000:1a:00.0": "ib0"},
+    "rdma_names": {"0000:1a:00.0": "rail0"},
+}
+PROGRAMS = ["ibstat", "ibv_devinfo", "ib_write_bw", "rping", "sminfo"]
+FILES = [
+    "/etc/modules-load.d/busbar-rdma.conf",
+    "/etc/systemd/network/10-busbar-rdma-ib0.link",
+    "/etc/systemd/system/slurmd.service.d/busbar-rdma.conf",
+    "/etc/udev/rules.d/60-rdma-persistent-naming.rules",
+]
+
+
+def packages(sandbox: Cluster) -> set[str]:
+    """The packages of the node."""
+    return set(sandbox.exec(NODE, "dpkg-query -W -f '${Package}\\n'").stdout.split())
+
+
+@pytest.fixture(scope="module")
+def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Apply]:
+    """Run the role with options; the node has the packages and files that it had, at the end."""
+    playbook: Path = tmp_path_factory.mktemp("rdma") / "rdma.yml"
+    playbook.write_text(json.dumps(PLAY))
+    sandbox.wait_idle()
+    before = packages(sandbox)
+
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - options of any kind
+        return sandbox.playbook(str(playbook), "-e", json.dumps(options), *arguments)
+
+    yield run
+    added = " ".join(sorted(packages(sandbox) - before))
+    if added:
+        sandbox.exec(NODE, f"DEBIAN_FRONTEND=noninteractive apt-get -qy purge {added}", timeout=180)
+    sandbox.exec(NODE, f"rm -f {' '.join(FILES)} && systemctl daemon-reload && systemctl restart slurmd")
+    assert packages(sandbox) == before
+    sandbox.wait_idle()
+
+
+@pytest.fixture(scope="module")
+def applied(apply: Apply) -> str:
+    """The role's first run."""
+    done = apply(**DECLARED)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sandbox: Cluster) -> None:
+    done = apply("--check")
+    assert recap(done.stdout)[NODE]["ok"] == 1
+    assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
+    assert sandbox.exec(NODE, "command -v ibv_devices", check=False).returncode
+
+
+def test_what_is_missing_and_what_is_skipped_is_said(applied: str) -> None:
+    said = " ".join(applied.split())
+    assert "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 0 active at that rate" in said
+    assert "its kernel is that of its host (podman): no module is loaded, no interface configured" in said
+
+
+@pytest.mark.usefixtures("applied")
+def test_the_programs_of_the_distribution_run(sandbox: Cluster) -> None:
+    """A kernel without RDMA is told of by the libraries themselves."""
+    asked = sandbox.exec(NODE, "ibv_devices", check=False)
+    assert "node GUID" in asked.stdout or "Function not implemented" in asked.stderr
+    assert "Version" in sandbox.exec(NODE, "ib_write_bw --version", check=False).stdout
+    assert len(sandbox.exec(NODE, f"command -v {' '.join(PROGRAMS)}").stdout.split()) == len(PROGRAMS)
+
+
+@pytest.mark.usefixtures("applied")
+def test_files_are_as_declared(sandbox: Cluster) -> None:
+    modules, link, unit, rules = (sandbox.exec(NODE, f"cat {path}").stdout for path in FILES)
+    assert modules.split("#\n")[-1].split() == ["ib_umad", "ib_ipoib", "rdma_ucm"]
+    assert "Path=pci-0000:1a:00.0" in link
+    assert "LimitMEMLOCK=infinity" in unit
+    assert 'KERNELS=="0000:1a:00.0", ENV{BUSBAR_NAME}="rail0"' in rules
+    shown = sandbox.exec(NODE, "systemctl show slurmd -p LimitMEMLOCK -p DropInPaths").stdout
+    assert "LimitMEMLOCK=infinity" in shown
+    assert "busbar-rdma.conf" in shown
+
+
+@pytest.mark.usefixtures("applied")
+def test_jobs_may_lock_as_much_memory_as_the_machine_allows(sandbox: Cluster) -> None:
+    """Unlimited wherever root may raise limits; where not, what the first process has."""
+    sandbox.wait_idle()
+    limits = sandbox.exec(NODE, "cat /proc/1/limits /proc/self/status").stdout.splitlines()
+    hard = next(line.split()[4] for line in limits if line.startswith("Max locked memory"))
+    raises = int(next(line.split()[1] for line in limits if line.startswith("CapEff")), 16) >> 24 & 1
+    expected = "unlimited" if raises or hard == "unlimited" else str(int(hard) // 1024)
+    job = sandbox.exec("login", f"srun --quiet -w {NODE} --mem=50 bash -c 'ulimit -l'", user="alice")
+    assert job.stdout.strip() == expected
+
+
+@pytest.mark.usefixtures("applied")
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff")])
+def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) -> None:
+    done = apply(*arguments, **DECLARED)
+    assert done.returncode == 0, done.stdout
+    assert recap(done.stdout)[NODE]["changed"] == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"rdma_verify": "fail"}, "gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 0 active at that rate"),
+        (
+            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.199.0.1/16"}]},
+            "rdma_ipoib_interfaces: 10.199.0.1 is declared more than once",
+        ),
+        (
+            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "{{ ansible_host }}/24"}], "rdma_hosts": []},
+            "of eth0, by which it is managed",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("applied")
+def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any], said: str) -> None:
+    done = apply(**DECLARED | options)
+    assert done.returncode != 0
+    assert said in " ".join(done.stdout.split())
+    assert recap(done.stdout)[NODE]["changed"] == 0

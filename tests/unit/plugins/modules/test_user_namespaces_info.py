@@ -1,0 +1,54 @@
+"""The trial of the module, with programs that answer as a kernel would."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import user_namespaces_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, Any]:
+    with patch_module_args({"host": "gpu1", "key": "x_enabled", **arguments}), pytest.raises(SystemExit):
+        user_namespaces_info.main()
+    return dict(json.loads(capsys.readouterr().out))
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A `setpriv` that only drops its own options, and an `unshare` that refuses."""
+    for name, text in {
+        "setpriv": 'shift 5; exec "$@"',
+        "unshare": "echo Operation not permitted >&2; exit 1",
+        "runtime": '[ "$*" = --test ]',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("programs")
+def test_a_refusal_is_a_problem(capsys: pytest.CaptureFixture[str]) -> None:
+    (problem,) = run(capsys)["problems"]
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], "x_enabled")
+
+
+def test_the_runtime_itself_is_tried_where_there_is_one(programs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, program=str(programs / "runtime"), arguments=["--test"])["problems"] == []
+    assert run(capsys, program=str(programs / "absent"), arguments=["--test"])["problems"] != []
+
+
+def test_settings_are_read_and_absent_ones_null(tmp_path: Path) -> None:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "max_user_namespaces").write_text("0\n")
+    assert user_namespaces_info.read_settings(tmp_path) == {
+        "user/max_user_namespaces": 0,
+        "kernel/unprivileged_userns_clone": None,
+        "kernel/apparmor_restrict_unprivileged_userns": None,
+    }

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]
 DEFAULT_NAME = "test"
+# For validations whose point is not the speed: one small message, and a floor that a very busy machine reaches as well.
+QUICK = (
+    *("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
+    *("-e", "nccl_validation_floor_gbs=0.0001"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run what grows the sandbox after all the rest: with each node more everything takes longer."""
+    items.sort(key=lambda item: item.get_closest_marker("grows") is not None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,36 +1,42 @@
-"""A node that is added to a running cluster: joined, validated, and nobody else disturbed."""
+"""Nodes that are added to a running cluster: joined, validated, and nobody else disturbed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from conftest import recap
+import pytest
+from conftest import QUICK, recap
 
 if TYPE_CHECKING:
     from conftest import Cluster
 
+pytestmark = pytest.mark.grows
+
+# With so many nodes the culprit search can be tested on the same cluster.
+ENOUGH = 4
 # What a restart of the service would change; a reconfiguration does not.
 STARTED = "systemctl show -p InvocationID --value slurmd"
 
 
-def test_a_new_node_joins_and_nobody_is_disturbed(sandbox: Cluster) -> None:
+def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     old = sandbox.compute
-    new = f"gpu{len(old) + 1}"
+    new = [f"gpu{number}" for number in range(len(old) + 1, max(len(old) + 1, ENOUGH) + 1)]
     sandbox.wait_idle()
     started = {node: sandbox.exec(node, STARTED).stdout for node in old}
     job = sandbox.exec("login", f"sbatch --parsable -w {old[0]} -n1 --mem=64 --wrap 'sleep 900'", user="alice").stdout
     try:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
-        _add(sandbox, new)
+        _add(sandbox, len(old) + len(new))
         assert _state(sandbox, job) == "RUNNING"
         assert {node: sandbox.exec(node, STARTED).stdout for node in old} == started
     finally:
         sandbox.exec("ctl", f"scancel {job}")
     sandbox.wait_idle()
-    assert new in sandbox.node_states()
-    for node in ("login", old[0]):
-        assert sandbox.exec(node, f"ssh -o BatchMode=yes {new} hostname", user="alice").stdout.strip() == new
-    assert sandbox.exec("login", f"srun -w {new} --gpus-per-node=1 hostname", user="alice").stdout.strip() == new
+    assert set(sandbox.node_states()) == {*old, *new}
+    for node in new:
+        for other in ("login", old[0]):
+            assert sandbox.exec(other, f"ssh -o BatchMode=yes {node} hostname", user="alice").stdout.strip() == node
+        assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
 
 
 def test_there_is_nothing_to_add_any_more(sandbox: Cluster) -> None:
@@ -47,11 +53,11 @@ def test_a_stranger_is_refused(sandbox: Cluster) -> None:
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
 
 
-def _add(sandbox: Cluster, new: str) -> None:
-    """Add one node to the sandbox and join it to the cluster."""
-    done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", new.removeprefix("gpu"))
+def _add(sandbox: Cluster, compute: int) -> None:
+    """Grow the sandbox to so many compute nodes and join the new ones to the cluster."""
+    done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", str(compute))
     assert done.returncode == 0, done.stdout + done.stderr
-    done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory))
+    done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Verdict: PASS" in done.stdout
 

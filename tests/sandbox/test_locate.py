@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])
+pytestmark = [pytest.mark.grows, pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
 # One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.

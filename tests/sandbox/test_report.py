@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import jsonschema
-from conftest import TOP, as_json, recap
+from conftest import QUICK, TOP, as_json, recap
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -20,7 +20,7 @@ SCHEMA = json.loads((TOP / "roles/nccl_validation/files/report.schema.json").rea
 
 def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster) -> None:
     sandbox.wait_idle()
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run")
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
     latest = sandbox.state / "reports" / "latest"

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from virtual_machines import Machines
 
-# A program waits for as long as the server is away; a run gives up, however slow the emulator is.
-PATIENCE_S = 180
+MINUTE_S = 60
 # Each block is on the server's disk before the next one is sent; the pauses make it outlast the reboot's beginning.
 WRITER = """\
 import hashlib, os, time
@@ -64,7 +63,7 @@ def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machine
     took = time.monotonic() - began
     for part in ("/shared", CLIENT, "remedy: ", "server"):
         assert part in text
-    assert took < PATIENCE_S, text
+    assert took < MINUTE_S, text
 
 
 @pytest.mark.usefixtures("_gone")
@@ -76,7 +75,7 @@ def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(m
     took = time.monotonic() - began
     for part in ("/again", CLIENT, "10.77.0.10", "2049", "remedy: "):
         assert part in text
-    assert took < PATIENCE_S, text
+    assert took < MINUTE_S, text
     assert machines.output(CLIENT, "cat /etc/fstab") == fstab
 
 

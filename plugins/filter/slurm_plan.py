@@ -39,6 +39,7 @@ _value:
   description:
     - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty the rest is left out.
     - C(config), C(nodes), C(partitions), C(gres) and C(topology) are lists of lines.
+    - C(plugins) are those by which nodes detect their GPUs, such as V(gpu_nvml); Slurm must have them.
   type: dict
 """
 
@@ -50,6 +51,7 @@ from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name 
     Node,
     config_lines,
     default_mem_per_cpu,
+    gpu_plugins,
     gpu_types,
     gres_lines,
     inventory_node,
@@ -121,6 +123,7 @@ def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Decl
             "partitions": partition_lines(declared["partitions"], declared["groups"], names),
             "gres": gres_lines(nodes, declared["catalogue"]),
             "topology": topology_lines(declared["topology"]),
+            "plugins": gpu_plugins(nodes, declared["catalogue"]),
         }
     except (AnsibleError, KeyError, TypeError, ValueError) as exc:
         message = f"slurm_plan: {exc}"

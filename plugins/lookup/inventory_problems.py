@@ -103,7 +103,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252
 from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252
 from ..module_utils.preflight_inventory import (  # noqa: TID252
     GroupValue,
@@ -115,7 +116,7 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
 from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
 from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
-from ..module_utils.slurm_problems import slurm_problems  # noqa: TID252
+from ..module_utils.slurm_problems import gpu_problems, slurm_problems  # noqa: TID252
 from ..plugin_utils.secret_files import secret_problems  # noqa: TID252
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += host_problems(hosts)
         problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
         problems += self._slurm(known["hostvars"], groups)
+        problems += self._gpus(known["hostvars"], compute)
         problems += self._storage(known["hostvars"], groups)
         problems += self._drivers(known["hostvars"], compute)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
@@ -193,6 +195,21 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         except (AnsibleError, KeyError, TypeError, ValueError) as exc:
             remedy = "correct the variable; every entry needs a name"
             return [*problems, make_problem([], "slurm_*", f"cannot be worked out: {exc}", remedy)]
+
+    def _gpus(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
+        """Return the problems of MIG layouts, settings of GPUs, and how Slurm learns of them."""
+        catalogue, problems = self.get_option("catalogue"), []
+        try:
+            for name in compute:
+                values = hostvars[name].get("gpu_settings_values")
+                gpu = (catalogue.get(hostvars[name].get(VARIABLE) or "") or {}).get("gpu") or {}
+                remedy = "correct gpu.settings of the hardware, or gpu_settings_values of the host"
+                wrong = settings_form(merge_settings(gpu.get("settings"), values))
+                problems += [make_problem([name], "gpu_settings_values", each, remedy) for each in wrong]
+            return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            keys = "gpu_settings_values, mig_layout, slurm_gres_mode"
+            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
     def _storage(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
         """Return the problems of exports and mounts."""

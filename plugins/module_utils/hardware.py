@@ -8,7 +8,9 @@ from typing import Any
 
 from .collectives import COLLECTIVES
 from .gpu_generations import GENERATIONS
+from .gpu_settings import settings_form
 from .limits import alltoall, ceilings, nic_rate, nvls
+from .slurm_gres import gres_faults
 
 __all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
 
@@ -33,7 +35,8 @@ _KEYS = {
 }
 _GPU_TEXT = ("model", "slurm_type", "device_files")
 _GPU_OPTIONAL = ("pcie_gen", "pcie_width")
-_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", "nvswitch", "generation", *_GPU_OPTIONAL}
+_GPU_CHOICES = ("nvswitch", "generation", "settings", "mig", "gres_mode")
+_GPU_KEYS = {*_GPU_TEXT, "count", "memory_mb", "nvlink_gbs", *_GPU_CHOICES, *_GPU_OPTIONAL}
 _STORAGE_FLOORS = ("read_floor_bytes_per_second", "write_floor_bytes_per_second")
 # A collective's ceiling is computed, or that of the scope; only where it is known better it is given.
 _COLLECTIVE_KEYS = {"floor_gbs": True, "limit_gbs": False, "best_gbs": False, "source": True}
@@ -128,7 +131,16 @@ def _gpu_form(gpu: object) -> list[str]:
     ]
     if not _is_number(gpu.get("nvlink_gbs")):
         problems.append("gpu.nvlink_gbs: must be GB/s per GPU and direction, 0 for none")
-    return problems + _gpu_driver_form(gpu)
+    problems += _gpu_driver_form(gpu)
+    # A fault of the form above would make these stumble.
+    return problems or _gpu_use_form(gpu)
+
+
+def _gpu_use_form(gpu: dict[str, Any]) -> list[str]:
+    """Return what is wrong with how the GPUs are set, divided and told to Slurm."""
+    keys = {"mig_layout": "gpu.mig", "slurm_gres_mode": "gpu.gres_mode"}
+    problems = [f"gpu.settings: {problem}" for problem in settings_form(gpu.get("settings") or {})]
+    return problems + [f"{keys[key]}: {problem}" for key, problem, _ in gres_faults(gpu, gpu.get("mig"), None)]
 
 
 def _gpu_driver_form(gpu: dict[str, Any]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ClusterShell.NodeSet import NodeSet
 
+from .slurm_gres import gres_conf, gres_counts, gres_mode
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,12 +19,14 @@ __all__ = [
     "config_lines",
     "default_mem_per_cpu",
     "fold",
+    "gpu_plugins",
     "gpu_types",
     "gres_lines",
     "inventory_node",
     "merge_config",
     "node_attributes",
     "node_lines",
+    "node_mig",
     "partition_hosts",
     "partition_lines",
     "topology_lines",
@@ -41,6 +45,8 @@ class Node(TypedDict):
     features: list[str]
     weight: int | None
     params: dict[str, Any]
+    mig: Any
+    gres_mode: str | None
 
 
 def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
@@ -53,6 +59,8 @@ def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
         "features": [str(feature) for feature in variables.get("slurm_node_features") or []],
         "weight": None if weight is None else int(weight),
         "params": dict(variables.get("slurm_node_params") or {}),
+        "mig": variables.get("mig_layout"),
+        "gres_mode": variables.get("slurm_gres_mode"),
     }
 
 
@@ -145,12 +153,19 @@ def cpus_of(profile: Profile) -> int:
     return int(profile["sockets"]) * int(profile["cores_per_socket"]) * int(profile["threads_per_core"])
 
 
-def gres_of(profile: Profile) -> str:
-    """Return the node's Gres as in `gpu:h100:8`, or an empty text when it has no GPU."""
-    gpu = profile.get("gpu")
-    if not gpu or not int(gpu["count"]):
-        return ""
-    return ":".join(str(part) for part in ("gpu", gpu.get("slurm_type"), gpu["count"]) if part)
+def node_mig(node: Node, profile: Profile) -> object:
+    """Return a node's MIG layout: its own, else that of its profile; None without."""
+    return (profile.get("gpu") or {}).get("mig") if node["mig"] is None else node["mig"]
+
+
+def node_gres(node: Node, profile: Profile) -> list[tuple[str, int]]:
+    """Return type and count of each kind of GPU of a node."""
+    return gres_counts(profile.get("gpu"), node_mig(node, profile))
+
+
+def node_gres_mode(node: Node, profile: Profile) -> str:
+    """Return how slurmd learns of a node's GPUs; an empty text when it has none."""
+    return gres_mode(node["gres_mode"], profile["gpu"], node_mig(node, profile)) if node_gres(node, profile) else ""
 
 
 def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
@@ -160,13 +175,14 @@ def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
         ValueError: the hardware is not in the catalogue.
     """
     profile = profile_of(node, catalogue)
+    gres = node_gres(node, profile)
     own = {
         "CPUs": cpus_of(profile),
         "Sockets": profile["sockets"],
         "CoresPerSocket": profile["cores_per_socket"],
         "ThreadsPerCore": profile["threads_per_core"],
         "RealMemory": profile["memory_mb"],
-        "Gres": gres_of(profile) or None,
+        "Gres": ",".join(f"gpu:{kind}:{count}" if kind else f"gpu:{count}" for kind, count in gres) or None,
         "Feature": ",".join(node["features"]) or None,
         "Weight": node["weight"],
     }
@@ -192,7 +208,7 @@ def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
 
 
 def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
-    """Return one line of gres.conf per kind of GPU node; nodes without GPUs have none.
+    """Return the lines of gres.conf per kind of GPU node; nodes without GPUs have none.
 
     Raises:
         ValueError: the hardware of a node is not in the catalogue.
@@ -200,19 +216,21 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     pairs = []
     for node in nodes:
         profile = profile_of(node, catalogue)
-        if gres_of(profile):
-            gpu = profile["gpu"]
-            parts = {"Name": "gpu", "Type": gpu.get("slurm_type") or None, "File": gpu.get("device_files") or None}
-            parts["Count"] = None if parts["File"] else gpu["count"]
-            said = {key: value for key, value in parts.items() if value is not None}
-            pairs.append((" ".join(config_lines(said)), node["name"]))
+        mode = node_gres_mode(node, profile)
+        lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode)
+        pairs += [(" ".join(config_lines(line)), node["name"]) for line in lines]
     return [f"NodeName={fold(names)} {said}" for said, names in _grouped(pairs).items()]
 
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     """Return the Slurm types of all GPUs, sorted; an empty text stands for GPUs without a type."""
-    profiles = (profile_of(node, catalogue) for node in nodes)
-    return sorted({str(profile["gpu"].get("slurm_type") or "") for profile in profiles if gres_of(profile)})
+    return sorted({kind for node in nodes for kind, _ in node_gres(node, profile_of(node, catalogue))})
+
+
+def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
+    """Return the plugins by which nodes detect their GPUs, such as gpu_nvml; nothing where all files are declared."""
+    modes = {node_gres_mode(node, profile_of(node, catalogue)) for node in nodes}
+    return sorted(f"gpu_{mode}" for mode in modes - {"", "files"})
 
 
 def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | None:

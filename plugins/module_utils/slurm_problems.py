@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 from .preflight_inventory import partition_problems, role_problems
 from .problems import Problem, make_problem
 from .slurm_accounting import declaration_errors
-from .slurm_conf import merge_config, topology_lines, unfold
+from .slurm_conf import merge_config, node_mig, topology_lines, unfold
+from .slurm_gres import gres_faults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .slurm_conf import Node
 
-__all__ = ["slurm_problems"]
+__all__ = ["gpu_problems", "slurm_problems"]
 
 # Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
@@ -74,6 +75,17 @@ def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[
         make_problem([node["name"]], "hardware", f"unknown hardware {node['hardware']!r}", remedy)
         for node in nodes
         if node["hardware"] not in catalogue
+    ] + gpu_problems(nodes, catalogue)
+
+
+def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
+    return [
+        make_problem([node["name"]], key, problem, remedy)
+        for node in nodes
+        for profile in [catalogue.get(node["hardware"] or "")]
+        if profile
+        for key, problem, remedy in gres_faults(profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
     ]
 
 

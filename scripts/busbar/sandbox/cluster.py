@@ -239,6 +239,7 @@ def create(sandbox: Sandbox, node: str, public_key: str) -> None:
         path.write_text("# Simulated GPUs: device nodes without a driver behind them.\n" + "\n".join(lines) + "\n")
         host.podman("cp", str(path), f"{container}:/etc/tmpfiles.d/simulated-gpus.conf")
         host.podman("cp", str(FILES / "nvidia-smi"), f"{container}:/usr/local/bin/nvidia-smi")
+        host.podman("cp", str(FILES / "simulated-gpus"), f"{container}:/usr/local/lib/simulated-gpus")
         path.write_text(gpu_recording(node, sandbox.gpus), encoding="utf-8")
         host.podman("cp", str(path), f"{container}:/etc/simulated-gpus.xml")
         path.unlink()

@@ -1,0 +1,182 @@
+"""Module that brings the settings of GPUs to what is declared."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_settings
+author: busbar contributors
+short_description: Keep clocks, power limits, persistence, ECC and compute mode of GPUs
+description:
+  - Compares what is declared with C(nvidia-smi -q -x) and sets what differs, all GPUs of the host alike.
+  - Every value is held against what each card takes before the first one is set; one that no card takes fails, and
+    nothing is changed.
+  - A change that a job would notice waits while jobs of Slurm run on the host; C(deferred) names the settings.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  settings:
+    description:
+      - C(persistence) and C(ecc) (true or false), C(compute_mode) (V(default), V(exclusive_process), V(prohibited)),
+        C(power_limit_w) in watts, C(graphics_clocks_mhz) and C(memory_clocks_mhz) (clocks to lock, one or lowest and
+        highest), C(application_clocks_mhz) (C(graphics) and C(memory)).
+      - V(default) brings a power limit or clocks back to those of the card. What is not given is left alone.
+    type: dict
+    required: true
+  busy:
+    description: What to do while jobs run on the host, V(defer) the settings that they would notice, or V(refuse).
+    type: str
+    choices: [defer, refuse]
+    default: defer
+  record:
+    description: File that holds how clocks are locked, since no output of nvidia-smi tells. Gone with a boot.
+    type: path
+    default: /run/busbar/gpu_clocks
+"""
+
+EXAMPLES = r"""
+- name: Keep the settings of the GPUs
+  busbar.cluster.gpu_settings:
+    settings: {persistence: true, power_limit_w: 500, graphics_clocks_mhz: [345, 1755]}
+"""
+
+RETURN = r"""
+commands:
+  description: The runs of nvidia-smi that were (or in check mode would be) made.
+  returned: always
+  type: list
+  elements: str
+deferred:
+  description: Settings that wait until no job runs here, and the jobs; empty when none waits.
+  returned: always
+  type: str
+pending:
+  description: What takes effect with the next reset or boot only; empty when nothing waits.
+  returned: always
+  type: str
+unread:
+  description: Why the GPUs could not be read; the settings then come into force with the next boot.
+  returned: always
+  type: str
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.gpu_settings import HARMLESS, LOCKS, Step, boot_lines, settings_form, settings_plan  # noqa: TID252
+from ..module_utils.gpu_settings_found import settings_found  # noqa: TID252
+from ..module_utils.nvidia_smi_run import jobs_here, smi_runner, told  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..module_utils.nvidia_smi_run import Smi  # noqa: TID252
+
+DRIVER = Path("/sys/module/nvidia")
+
+
+def recorded(path: Path, driver: Path = DRIVER) -> list[str]:
+    """Return the options with which clocks are locked; none when the driver was loaded anew since."""
+    try:
+        noted = path.stat().st_mtime
+        if driver.exists() and driver.stat().st_ctime > noted:
+            return []
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def write_record(path: Path, settings: dict[str, Any], before: Sequence[str]) -> None:
+    """Note how clocks are locked now; a setting that is not declared stays as it was."""
+    options = {option for key, (option, _) in LOCKS.items() if key in settings}
+    kept = [line for line in before if line.partition(" ")[0] not in options]
+    lines = [*kept, *(line for line in boot_lines(settings) if line.partition(" ")[0] in options)]
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def command(step: Step, *, everything: bool) -> list[str]:
+    """Return the options of a step; without GPUs where it is for all."""
+    return [*([] if everything else ["-i", ",".join(map(str, step.gpus))]), *step.words]
+
+
+def shown(steps: Sequence[Step], side: str) -> str:
+    """Return one line per GPU and setting, as it was or will be."""
+    lines = [f"GPU {gpu}: {step.key}: {getattr(step, side)}" for step in steps for gpu in step.gpus]
+    return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
+    """Return which GPUs have an ECC mode that is not in force yet."""
+    late = [gpu["index"] for gpu in gpus if "ecc" in settings and gpu["ecc"] not in {None, settings["ecc"]}]
+    if not late:
+        return ""
+    mode = "on" if settings["ecc"] else "off"
+    return f"ECC {mode} of GPU {','.join(map(str, late))} waits for a reboot (or: nvidia-smi --gpu-reset, without jobs)"
+
+
+def read(module: AnsibleModule, smi: Smi | None) -> list[dict[str, Any]]:
+    """Return the settings of the GPUs; ends the module when there is nobody to ask, for a boot will bring them."""
+    status, text = smi(["-q", "-x"]) if smi else (1, "it is not installed")
+    gpus = settings_found(text) if status == 0 else []
+    if not gpus:
+        unread = f"nvidia-smi does not answer: {told(text) if status else 'it lists no GPU'}"
+        module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread)
+    return gpus
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "settings": {"type": "dict", "required": True},
+            "busy": {"type": "str", "choices": ["defer", "refuse"], "default": "defer"},
+            "record": {"type": "path", "default": "/run/busbar/gpu_clocks"},
+        },
+        supports_check_mode=True,
+    )
+    settings, record = module.params["settings"], Path(module.params["record"])
+    wrong = settings_form(settings)
+    if wrong:
+        module.fail_json(msg=f"gpu_settings: {'; '.join(wrong)}")
+    smi = smi_runner(module)
+    gpus = read(module, smi)
+    locked = recorded(record)
+    faults, steps = settings_plan(settings, gpus, locked)
+    if faults:
+        lines = [f"GPU {','.join(map(str, each.gpus))}: {each.key}: {each.problem} ({each.remedy})" for each in faults]
+        module.fail_json(msg="Nothing was changed. " + "; ".join(lines))
+    jobs = jobs_here() if any(step.key not in HARMLESS for step in steps) else []
+    felt = sorted({step.key for step in steps if step.key not in HARMLESS}) if jobs else []
+    deferred = f"{', '.join(felt)}: jobs that run here would notice: {', '.join(jobs)}" if felt else ""
+    if felt and module.params["busy"] == "refuse":
+        module.fail_json(msg=f"Nothing was changed. {deferred}; drain the node first, or let them wait (defer)")
+    steps = [step for step in steps if step.key not in felt]
+    commands = [command(step, everything=len(step.gpus) == len(gpus)) for step in steps]
+    if not module.check_mode and smi is not None:
+        for words in commands:
+            status, text = smi(words)
+            if status:
+                module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}")
+        if any(step.key in LOCKS for step in steps):
+            write_record(record, settings, locked)
+        gpus = read(module, smi) if steps else gpus
+    diff = {"before": shown(steps, "before"), "after": shown(steps, "after")}
+    module.exit_json(
+        changed=bool(steps),
+        commands=[f"nvidia-smi {' '.join(words)}" for words in commands],
+        deferred=deferred,
+        pending=waiting(gpus, settings),
+        unread="",
+        diff=[diff] if steps else [],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""Module that brings the MIG instances of a node's GPUs to a layout, while no job runs there."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: mig_layout
+author: busbar contributors
+short_description: Divide the GPUs of a node into MIG instances
+description:
+  - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that are right are left alone.
+  - Before a change the node is drained in Slurm with O(reason), and nothing is changed while a job holds it. A node
+    that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
+  - A layout that does not fit a GPU fails before anything is changed.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  layout:
+    description:
+      - Entries with C(profile), C(count) (per GPU) and C(gpus) (indexes; all GPUs without it). An empty list is no MIG.
+    type: raw
+    required: true
+  node:
+    description: Name of the node in Slurm.
+    type: str
+    required: true
+  gres:
+    description: Count of GPUs of each type that Slurm must know of the node before it is given back.
+    type: dict
+    default: {}
+  wait_s:
+    description: Seconds to wait, drained, until the jobs of the node have ended. Without it jobs make the change fail.
+    type: int
+    default: 0
+  reason:
+    description: Reason of the drain, by which the module knows its own.
+    type: str
+    default: "busbar: MIG layout"
+"""
+
+EXAMPLES = r"""
+- name: Keep the MIG layout
+  busbar.cluster.mig_layout:
+    layout: [{profile: 1g.10gb, count: 7}]
+    node: gpu1
+    gres: {1g.10gb: 56}
+"""
+
+RETURN = r"""
+commands:
+  description: The runs of nvidia-smi that were (or in check mode would be) made.
+  returned: always
+  type: list
+  elements: str
+waits:
+  description: Whether the node stays drained until Slurm's Gres agrees with the layout.
+  returned: always
+  type: bool
+unread:
+  description: Why the GPUs could not be read; the layout then comes with the next boot.
+  returned: always
+  type: str
+"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.mig_change import MigPlan, mig_plan, mig_states  # noqa: TID252 - a module of its collection
+from ..module_utils.nvidia_smi_run import jobs_here, smi_runner, told  # noqa: TID252
+from ..module_utils.scratch_host import module_run  # noqa: TID252
+from ..module_utils.slurm_node import SlurmNode, gres_of  # noqa: TID252
+
+if TYPE_CHECKING:
+    from ..module_utils.nvidia_smi_run import Smi  # noqa: TID252
+
+# A card that turns MIG on or off is reset, and forgets what this brings back.
+SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
+STEP_S = 2
+
+
+class Change:
+    """One change of the layout, from the drain to giving the node back."""
+
+    def __init__(self, module: AnsibleModule, smi: Smi) -> None:
+        """Keep what the module was called with."""
+        self.module, self.smi, self.run = module, smi, module_run(module)
+        self.node = SlurmNode(module.params["node"], module.params["reason"], self.run)
+        self.fields: dict[str, str] | None = None
+
+    def plan(self) -> MigPlan:
+        """Return how the GPUs differ from the layout."""
+        status, query = self.smi(["-q", "-x"])
+        states = mig_states(query, self.smi(["mig", "-lgi"])[1]) if status == 0 else []
+        if not states:
+            unread = f"nvidia-smi does not answer: {told(query) if status else 'it lists no GPU'}"
+            self.module.exit_json(changed=False, commands=[], waits=False, unread=unread)
+        return mig_plan(self.module.params["layout"], states)
+
+    def look(self, *, needed: bool) -> None:
+        """Ask Slurm for the node; a controller that is down matters only before a change."""
+        try:
+            self.fields = self.node.fields()
+        except RuntimeError as exc:
+            if needed:
+                self.module.fail_json(msg=f"Nothing was changed. {exc}")
+
+    def busy(self) -> list[str]:
+        """Return the jobs that hold the node."""
+        return sorted({*jobs_here(), *(self.node.jobs() if self.fields else [])}, key=int)
+
+    def empty(self) -> bool:
+        """Wait until no job holds the node, taken out of service; return whether it was this run that took it out."""
+        taken = self.fields is not None and "DRAIN" not in self.fields["State"]
+        if taken:
+            self.node.drain()
+        deadline = time.monotonic() + self.module.params["wait_s"]
+        jobs = self.busy()
+        while jobs and time.monotonic() < deadline:
+            time.sleep(STEP_S)
+            jobs = self.busy()
+        if jobs:
+            if taken:
+                self.node.resume()
+            self.refuse(jobs)
+        return taken
+
+    def refuse(self, jobs: list[str]) -> None:
+        """Fail because of jobs."""
+        waited = self.module.params["wait_s"]
+        after = f" still after {waited} s" if waited else ""
+        msg = (
+            f"Nothing was changed. Jobs {', '.join(jobs)} run on {self.node.name}{after}, and MIG takes their GPUs away"
+        )
+        self.module.fail_json(msg=f"{msg}. Try again when they have ended, or let the role wait: mig_wait_s")
+
+    def apply(self, plan: MigPlan) -> None:
+        """Run the commands and see that the layout is there; a node that is half done stays out of service."""
+        for words in plan.steps:
+            status, text = self.smi(words)
+            # An instance without a compute instance has none to remove.
+            if status and "-dci" not in words:
+                left = f"; {self.node.name} stays drained" if self.fields else ""
+                self.module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}{left}", changed=True)
+        if any("-mig" in words for words in plan.steps) and Path(SETTINGS).exists():
+            self.run([SETTINGS])
+        rest = self.plan()
+        if rest.steps:
+            msg = (
+                f"The layout is not there yet, and {self.node.name} stays out of service. Where MIG waits for a reset, "
+            )
+            self.module.fail_json(msg=f"{msg}reboot the node and run this again. Missing:\n{rest.after}", changed=True)
+
+    def agrees(self) -> bool:
+        """Return whether Slurm knows the GPUs of the layout."""
+        wanted = {str(kind): int(count) for kind, count in self.module.params["gres"].items()}
+        return self.fields is None or gres_of(self.fields["Gres"]) == wanted
+
+    def give_back(self) -> bool:
+        """Give the node back where it was this module that took it; return whether that must wait for Slurm's Gres."""
+        if not self.agrees():
+            return True
+        if self.fields:
+            self.run(["systemctl", "try-restart", "slurmd"])
+            self.node.resume()
+        return False
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "layout": {"type": "raw", "required": True},
+            "node": {"type": "str", "required": True},
+            "gres": {"type": "dict", "default": {}},
+            "wait_s": {"type": "int", "default": 0},
+            "reason": {"type": "str", "default": "busbar: MIG layout"},
+        },
+        supports_check_mode=True,
+    )
+    smi = smi_runner(module)
+    if smi is None:
+        module.exit_json(changed=False, commands=[], waits=False, unread="nvidia-smi is not installed")
+        return
+    change = Change(module, smi)
+    plan = change.plan()
+    if plan.problems:
+        module.fail_json(msg=f"Nothing was changed. {'; '.join(plan.problems)}")
+    change.look(needed=bool(plan.steps))
+    try:
+        result = _carry_out(change, plan)
+    except RuntimeError as exc:
+        module.fail_json(msg=str(exc))
+    module.exit_json(**result, commands=[f"nvidia-smi {' '.join(words)}" for words in plan.steps], unread="")
+
+
+def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
+    """Change what differs, and return what is to be told."""
+    check = change.module.check_mode
+    ours = change.fields is not None and change.node.is_ours(change.fields)
+    if not plan.steps:
+        # An earlier run ended before Slurm knew the layout.
+        waits = ours and (not change.agrees() if check else change.give_back())
+        return {"changed": ours and not waits, "waits": waits}
+    diff = [{"before": plan.before, "after": plan.after}]
+    if check:
+        jobs = change.busy()
+        if jobs and not change.module.params["wait_s"]:
+            change.refuse(jobs)
+        return {"changed": True, "waits": False, "diff": diff}
+    taken = change.empty()
+    change.apply(plan)
+    waits = change.give_back() if taken or ours else False
+    return {"changed": True, "waits": waits, "diff": diff}
+
+
+if __name__ == "__main__":
+    main()

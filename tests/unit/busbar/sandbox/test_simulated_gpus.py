@@ -1,0 +1,77 @@
+"""The simulated nvidia-smi keeps what is set, refuses what the card refuses, and forgets what a card forgets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.gpu_settings_found import settings_found
+from ansible_collections.busbar.cluster.plugins.module_utils.mig_change import mig_states
+from busbar.sandbox.recording import SIMULATED_A100, Card
+from simulated_gpus import SimulatedGpus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> SimulatedGpus:
+    return SimulatedGpus(tmp_path, SIMULATED_A100)
+
+
+def test_settings_are_kept_until_a_boot(smi: SimulatedGpus) -> None:
+    for words in (["-pl", "300"], ["-i", "1", "-ac", "1215,705"], ["-e", "0"], ["-c", "PROHIBITED"], ["-pm", "0"]):
+        assert smi(words) == (0, "All done.")
+    first, second = settings_found(smi(["-q", "-x"])[1])
+    assert (first["power"]["now"], first["compute_mode"], first["persistence"]) == (300, "prohibited", False)
+    assert (first["applications"]["graphics"], second["applications"]["graphics"]) == (1410, 705)
+    assert (first["ecc"], first["ecc_pending"]) == (True, False)
+    assert smi(["-rac"])[0] == 0
+    assert settings_found(smi(["-q", "-x"])[1])[1]["applications"]["graphics"] == 1410
+    smi.boot()
+    first, _ = settings_found(smi(["-q", "-x"])[1])
+    assert (first["power"]["now"], first["compute_mode"], first["ecc"], first["ecc_pending"]) == (
+        400,
+        "default",
+        False,
+        False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-pl", "900"], "should be between 100.00 W and 500.00 W"),
+        (["-ac", "1215,1000"], "(1215,1000) is not supported"),
+        (["-lgc", "210,3000"], "not supported"),
+        (["-lmc", "1,2"], "not supported"),
+        (["mig", "-cgi", "1g.5gb", "-C"], "No MIG-enabled devices found"),
+        (["mig", "-lgi"], "No MIG-enabled devices found"),
+        (["-i", "7", "-pl", "300"], "No devices were found with 7"),
+        (["--fan", "3"], "does not know --fan; the GPUs are simulated"),
+    ],
+)
+def test_what_the_card_refuses_is_refused_and_changes_nothing(smi: SimulatedGpus, words: list[str], said: str) -> None:
+    before = smi(["-q", "-x"])
+    status, text = smi(words)
+    assert status
+    assert said in text
+    assert smi(["-q", "-x"]) == before
+
+
+def test_instances_lie_where_the_card_takes_them(smi: SimulatedGpus) -> None:
+    assert smi(["-mig", "1"])[0] == 0
+    assert smi(["mig", "-lgi"]) == (6, "No GPU instances found: Not Found")
+    assert smi(["mig", "-i", "0", "-cgi", "3g.20gb:4,1g.5gb:0,1g.5gb", "-C"])[0] == 0
+    first, second = mig_states(smi(["-q", "-x"])[1], smi(["mig", "-lgi"])[1])
+    assert first.instances == (("1g.5gb", 0), ("1g.5gb", 1), ("3g.20gb", 4))
+    assert (first.complete, second.on, second.instances) == (True, True, ())
+    assert "Insufficient Resources" in smi(["mig", "-i", "0", "-cgi", "4g.20gb", "-C"])[1]
+    assert "In use by another client" in smi(["-i", "0", "-mig", "0"])[1]
+    smi.boot()
+    first, _ = mig_states(smi(["-q", "-x"])[1], smi(["mig", "-lgi"])[1])
+    assert (first.on, first.instances) == (True, ())
+
+
+def test_a_card_without_mig_refuses_it(tmp_path: Path) -> None:
+    assert "not supported" in SimulatedGpus(tmp_path, Card())(["-mig", "1"])[1]

@@ -1,0 +1,221 @@
+"""The modules that set and divide GPUs, against the sandbox's simulated nvidia-smi; Slurm is answered for."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia_smi_run import jobs_here
+from ansible_collections.busbar.cluster.plugins.modules import gpu_settings, mig_layout
+from busbar.sandbox.recording import SIMULATED_A100
+from simulated_gpus import SimulatedGpus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+    Run = Callable[..., dict[str, Any]]
+
+LAYOUT = [{"profile": "3g.20gb", "count": 2, "gpus": [0]}]
+GRES = {"3g.20gb": 2, "a100": 1}
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedGpus:
+    simulated = SimulatedGpus(tmp_path, SIMULATED_A100)
+    for module in (gpu_settings, mig_layout):
+        monkeypatch.setattr(module, "smi_runner", lambda _: simulated)
+        monkeypatch.setattr(module, "jobs_here", list)
+    return simulated
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(module: ModuleType, *, check: bool = False, **options: object) -> dict[str, Any]:
+        with patch_module_args({**options, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+            module.main()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    return call
+
+
+def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path) -> None:
+    record = tmp_path / "run" / "clocks"
+    wanted = {
+        "settings": {"power_limit_w": 300, "graphics_clocks_mhz": [210, 705], "ecc": False},
+        "record": str(record),
+    }
+    planned = run(gpu_settings, check=True, **wanted)
+    assert (planned["changed"], record.exists(), smi.now.exists()) == (True, False, False)
+    assert planned["diff"][0]["after"].splitlines()[0] == "GPU 0: ecc: off"
+    first = run(gpu_settings, **wanted)
+    assert first["commands"] == ["nvidia-smi -e 0", "nvidia-smi -pl 300", "nvidia-smi -lgc 210,705"]
+    assert "ECC off of GPU 0,1 waits for a reboot" in first["pending"]
+    assert record.read_text() == "-lgc 210,705\n"
+    assert run(gpu_settings, **wanted)["changed"] is False
+    freed = run(gpu_settings, settings={"graphics_clocks_mhz": "default"}, record=str(record))
+    assert (freed["commands"], record.read_text()) == (["nvidia-smi -rgc"], "")
+
+
+def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) -> None:
+    record, driver = tmp_path / "clocks", tmp_path / "driver"
+    assert gpu_settings.recorded(record, driver) == []
+    record.write_text("-lgc 210,705\n")
+    assert gpu_settings.recorded(record, driver) == ["-lgc 210,705"]
+    os.utime(record, (1, 1))
+    driver.mkdir()
+    assert gpu_settings.recorded(record, driver) == []
+
+
+def test_what_the_card_refuses_fails_before_the_first_change(run: Run, smi: SimulatedGpus) -> None:
+    answer = run(gpu_settings, settings={"power_limit_w": 900, "ecc": False})
+    assert answer["msg"].startswith("Nothing was changed. GPU 0,1: power_limit_w: 900 W: the card takes 100 to 500 W")
+    assert not smi.now.exists()
+
+
+def test_jobs_hold_back_what_they_would_notice(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    smi(["-pm", "0"])
+    monkeypatch.setattr(gpu_settings, "jobs_here", lambda: ["12", "14"])
+    wanted = {"settings": {"persistence": True, "power_limit_w": 300}, "record": str(tmp_path / "clocks")}
+    assert "drain the node first" in run(gpu_settings, busy="refuse", **wanted)["msg"]
+    answer = run(gpu_settings, **wanted)
+    assert answer["commands"] == ["nvidia-smi -pm 1"]
+    assert answer["deferred"] == "power_limit_w: jobs that run here would notice: 12, 14"
+
+
+def test_a_driver_that_does_not_answer_waits_for_the_boot(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_settings, "smi_runner", lambda _: None)
+    answer = run(gpu_settings, settings={"persistence": True})
+    assert (answer["changed"], answer["unread"]) == (False, "nvidia-smi does not answer: it is not installed")
+    monkeypatch.setattr(mig_layout, "smi_runner", lambda _: lambda _words: (9, "couldn't communicate\nwith it"))
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    assert answer["unread"] == "nvidia-smi does not answer: couldn't communicate with it"
+
+
+def test_jobs_are_known_by_the_names_of_their_steps(tmp_path: Path) -> None:
+    for number, name in (("7", "slurmstepd: [12.extern]\0"), ("8", "slurmstepd: [9.0]\0"), ("9", "sleep\0 [3.0]")):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "cmdline").write_text(name)
+    (tmp_path / "10").mkdir()
+    assert jobs_here(tmp_path) == ["9", "12"]
+
+
+class Slurm:
+    """Answers scontrol and squeue for one node."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, gres: str, jobs: list[list[str]]) -> None:
+        """Keep what Slurm knows of the node, and the jobs of each question."""
+        self.state, self.reason, self.gres, self.jobs, self.done = "IDLE", "", gres, jobs, list[str]()
+        monkeypatch.setattr(mig_layout, "module_run", lambda _: self.answer)
+
+    def answer(self, words: list[str]) -> tuple[int, str, str]:
+        """Answer one command."""
+        if words[:2] == ["scontrol", "show"]:
+            return (
+                0,
+                f"NodeName=gpu1\n   Gres={self.gres}\n   State={self.state}\n   Reason={self.reason} [root@now]\n",
+                "",
+            )
+        if words[0] == "squeue":
+            return 0, "\n".join(self.jobs.pop(0) if self.jobs else []), ""
+        self.done.append(" ".join(words))
+        if "state=drain" in words:
+            self.state, self.reason = "IDLE+DRAIN", words[-1].partition("=")[2]
+        if "state=resume" in words:
+            self.state, self.reason = "IDLE", ""
+        return 0, "", ""
+
+
+DRAIN = "scontrol update nodename=gpu1 state=drain reason=busbar: MIG layout"
+RESTART, RESUME = "systemctl try-restart slurmd", "scontrol update nodename=gpu1 state=resume"
+
+
+def test_a_layout_is_applied_between_drain_and_resume(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    planned = run(mig_layout, check=True, **wanted)
+    assert (planned["changed"], slurm.done, smi.now.exists()) == (True, [], False)
+    answer = run(mig_layout, **wanted)
+    assert answer["commands"] == ["nvidia-smi -i 0 -mig 1", "nvidia-smi mig -i 0 -cgi 3g.20gb:0,3g.20gb:4 -C"]
+    assert (answer["waits"], slurm.done) == (False, [DRAIN, RESTART, RESUME])
+    assert run(mig_layout, **wanted)["changed"] is False
+    assert len(slurm.done) == 3
+
+
+def test_the_node_waits_until_slurm_knows_its_gpus(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm, wanted = Slurm(monkeypatch, "gpu:a100:2", []), {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    assert run(mig_layout, **wanted)["waits"] is True
+    assert slurm.done == [DRAIN]
+    assert run(mig_layout, **wanted)["waits"] is True
+    slurm.gres = "gpu:3g.20gb:2(S:0),gpu:a100:1(S:1)"
+    answer = run(mig_layout, **wanted)
+    assert (answer["waits"], answer["changed"], slurm.done) == (False, True, [DRAIN, RESTART, RESUME])
+    assert smi.now.exists()
+
+
+def test_a_drain_of_somebody_else_stays(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    slurm.state, slurm.reason = "IDLE+DRAIN", "fan is broken"
+    assert run(mig_layout, layout=LAYOUT, node="gpu1", gres=GRES)["changed"] is True
+    assert (slurm.done, slurm.reason, smi.now.exists()) == ([], "fan is broken", True)
+
+
+def test_jobs_refuse_the_change_and_the_node_stays_in_service(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:a100:2", [["7", "11"]] * 2)
+    for check in (True, False):
+        answer = run(mig_layout, check=check, layout=LAYOUT, node="gpu1")
+        assert "Nothing was changed. Jobs 7, 11 run on gpu1, and MIG takes their GPUs away" in answer["msg"]
+    assert slurm.done == [DRAIN, RESUME]
+    assert not smi.now.exists()
+
+
+def test_jobs_are_waited_for(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mig_layout, "STEP_S", 0)
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [["7"], ["7"], []])
+    assert run(mig_layout, layout=LAYOUT, node="gpu1", gres=GRES, wait_s=60)["changed"] is True
+    assert (slurm.done, slurm.jobs, smi.now.exists()) == ([DRAIN, RESTART, RESUME], [], True)
+
+
+def test_a_change_that_fails_leaves_the_node_out_of_service(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+    broken = smi.kept.read_text().replace('starts="0,4"', 'starts="4"')
+    smi.kept.write_text(broken)
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    assert "Insufficient Resources; gpu1 stays drained" in answer["msg"]
+    assert (answer["failed"], slurm.done) == (True, [DRAIN])
+
+
+def test_a_layout_that_does_not_fit_changes_nothing(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+    answer = run(mig_layout, layout=[{"profile": "7g.40gb", "count": 2}], node="gpu1")
+    assert answer["msg"].startswith("Nothing was changed. GPU 0: 2 x 7g.40gb on one A100 40 GB")
+    assert (slurm.done, smi.now.exists()) == ([], False)
+
+
+def test_a_controller_that_is_down_refuses_a_change(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        mig_layout, "module_run", lambda _: lambda _words: (1, "", "Unable to contact slurm controller")
+    )
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    assert "Nothing was changed. Slurm does not answer, so nobody knows whether jobs run here" in answer["msg"]
+    assert run(mig_layout, layout=[], node="gpu1")["changed"] is False
+    assert not smi.now.exists()

@@ -104,6 +104,7 @@ from ansible.plugins.lookup import LookupBase
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252
 from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252
 from ..module_utils.preflight_inventory import (  # noqa: TID252
     GroupValue,
@@ -141,6 +142,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._slurm(known["hostvars"], groups)
         problems += self._gpus(known["hostvars"], compute)
         problems += self._storage(known["hostvars"], groups)
+        problems += self._drivers(known["hostvars"], compute)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -217,6 +219,13 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
             keys = "nfs_server_exports, nfs_client_mounts, storage_mounts_entries"
             return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
+
+    def _drivers(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
+        """Return the problems of the NVIDIA drivers that are declared."""
+        try:
+            return site_driver_problems(compute, hostvars, self.get_option("catalogue"))
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            return [make_problem([], "nvidia_driver_*", f"cannot be worked out: {exc}", "correct the variable")]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
         """Return the groups that set the hardware, and the hosts that set it themselves.

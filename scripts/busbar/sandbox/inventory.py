@@ -80,6 +80,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
         "slurm_health_check_interval": 3600,
         "nccl_validation_backend": "mpi",
+        # Its GPUs are simulated: there is no driver to install.
+        "nvidia_driver_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS.
         **({"storage_backend": sandbox.storage} if sandbox.storage else {}),
     }

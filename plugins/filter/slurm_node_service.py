@@ -1,0 +1,50 @@
+"""Filter over the pure function node_service."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_node_service
+author: busbar contributors
+short_description: How Slurm has a node, and whose drain it is
+options:
+  _input:
+    description: Output of C(sinfo -h -N -o '%N|%T|%E').
+    type: str
+    required: true
+  node:
+    description: Name of the node.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+service: "{{ shown.stdout | busbar.cluster.slurm_node_service(inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(known) to Slurm; C(drain) when it is in service and so has to be drained; C(answers); C(state); C(reason).
+    - C(ours) when it is to be resumed in the end, which a node is not that somebody else took out of service.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.nvidia_driver_drain import NodeService, node_service  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def service(text: str, node: str) -> NodeService:
+    """Return how Slurm has the node."""
+    return node_service(node, text)
+
+
+class FilterModule:
+    """The filter `busbar.cluster.slurm_node_service`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"slurm_node_service": service}

@@ -1,0 +1,266 @@
+"""The names of the driver's packages, by where they come from, distribution and branch.
+
+Sources of the names:
+
+- NVIDIA Driver Installation Guide, "Compute-only and Desktop Installation", "Kernel Modules", "Version locking" and
+  "Recent Updates": Ubuntu's names lose the branch from 590 on; on EL each branch is a module stream.
+- Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ and IMEX
+  lose the branch from 580 on; before, Debian's and Ubuntu's is nvidia-fabricmanager-570, EL's nvidia-fabric-manager.
+- packages.debian.org and packages.ubuntu.com for what the distributions build themselves.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "DISTRIBUTION_BRANCHES",
+    "FAMILY",
+    "Choice",
+    "PackageSet",
+    "distribution_branch",
+    "driver_packages",
+    "is_el",
+    "no_packages",
+    "replaced_packages",
+]
+
+# From here on names in NVIDIA's repositories have no branch: of the fabric's parts, of Ubuntu's packages. Debian's had
+# none before; the one that gathers what computing needs came later.
+_PLAIN_FABRIC_FROM = 580
+_PLAIN_UBUNTU_FROM = 590
+_DEBIAN_GATHERED_FROM = 560
+# What a distribution itself has; the first is that of its plain packages, the others have the branch in their names.
+DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
+    ("Debian", "12"): (535,),
+    ("Debian", "13"): (550, 535),
+}
+_UBUNTU_DEFAULT = 580
+
+# All packages that one driver version consists of, whoever made them. Others that match (the container toolkit) have no
+# version of a driver, so that neither pin nor hold concerns them.
+FAMILY = (
+    "nvidia-*",
+    "libnvidia-*",
+    "libcuda1*",
+    "libcudadebugger1",
+    "libnvcuvid1",
+    "libnvfbc1",
+    "libnvoptix1",
+    "libnvsdm*",
+    "libgl*-nvidia*",
+    "libegl-nvidia*",
+    "libgles-nvidia*",
+    "libglx-nvidia*",
+    "libxnvctrl*",
+    "firmware-nvidia-*",
+    "xserver-xorg-video-nvidia*",
+    "linux-modules-nvidia-*",
+    "cuda-drivers*",
+    "nvlsm",
+)
+
+
+class PackageSet(NamedTuple):
+    """The packages of one choice.
+
+    Attributes:
+        exact: have the driver's very version.
+        free: have versions of their own.
+        kernel: those of the kernel modules; a part of the two others.
+        stream: the module stream to enable, on EL.
+        replaced: names of the same thing in other branches or flavours, as patterns; they make way.
+    """
+
+    exact: tuple[str, ...]
+    free: tuple[str, ...] = ()
+    kernel: tuple[str, ...] = ()
+    stream: str = ""
+    replaced: tuple[str, ...] = ()
+
+
+class Choice(NamedTuple):
+    """What is asked for."""
+
+    source: str
+    distribution: str
+    major: str
+    branch: int
+    modules: str
+    build: str = "dkms"
+    fabric_manager: bool = False
+    nvlsm: bool = False
+    imex: bool = False
+    kernel_release: str = ""
+    kernel_flavour: str = ""
+
+
+def is_el(distribution: str) -> bool:
+    """Return whether a distribution is RHEL or one made of its sources."""
+    return distribution not in {"Debian", "Ubuntu"}
+
+
+def distribution_branch(distribution: str, major: str) -> int | None:
+    """Return the branch that a distribution's own packages are of, None where it has none that is known."""
+    if distribution == "Ubuntu":
+        return _UBUNTU_DEFAULT
+    return DISTRIBUTION_BRANCHES.get((distribution, major), (None,))[0]
+
+
+def no_packages(choice: Choice) -> tuple[str, str] | None:
+    """Return why there are no packages for a choice, and the remedy; None when there are."""
+    other = "say nvidia_driver_source: nvidia"
+    if choice.source == "distribution":
+        if is_el(choice.distribution):
+            return f"{choice.distribution} has no NVIDIA driver of its own", other
+        known = DISTRIBUTION_BRANCHES.get((choice.distribution, choice.major), ())
+        if choice.distribution == "Debian" and choice.branch not in known:
+            has = f"has {' and '.join(map(str, known))}" if known else "has no driver that is known here"
+            return f"Debian {choice.major} {has}, not branch {choice.branch}", other
+        if choice.distribution == "Debian" and choice.branch != known[0] and choice.modules == "open":
+            return f"Debian has branch {choice.branch} with the proprietary modules only", other
+        if choice.distribution == "Debian" and (choice.fabric_manager or choice.imex or choice.nvlsm):
+            return "Debian itself has no fabric manager, NVLSM or IMEX", other
+    if choice.build == "precompiled":
+        return _no_precompiled(choice)
+    return None
+
+
+def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
+    dkms = "say nvidia_driver_build: dkms"
+    if choice.distribution == "Debian":
+        return "there are no precompiled kernel modules for Debian", dkms
+    if choice.distribution == "Ubuntu" and choice.source == "nvidia":
+        return "the precompiled kernel modules are Ubuntu's own", f"{dkms}, or nvidia_driver_source: distribution"
+    if is_el(choice.distribution) and choice.modules == "open":
+        return "EL's precompiled kernel modules are the proprietary ones only", dkms
+    return None
+
+
+def driver_packages(choice: Choice) -> PackageSet:
+    """Return the packages of a choice for which no_packages() finds no fault."""
+    if is_el(choice.distribution):
+        chosen = _el(choice)
+    elif choice.distribution == "Ubuntu":
+        chosen = _ubuntu_own(choice) if choice.source == "distribution" else _ubuntu_nvidia(choice)
+    else:
+        chosen = _debian_own(choice) if choice.source == "distribution" else _debian_nvidia(choice)
+    return chosen._replace(exact=(*chosen.exact, *_fabric(choice)), free=(*chosen.free, *_subnet_manager(choice)))
+
+
+def replaced_packages(names: PackageSet, installed: Iterable[str]) -> list[str]:
+    """Return which of the installed packages make way for the chosen ones, sorted."""
+    wanted = {*names.exact, *names.free}
+    return sorted(
+        name for name in installed if name not in wanted and any(fnmatchcase(name, each) for each in names.replaced)
+    )
+
+
+def _fabric(choice: Choice) -> tuple[str, ...]:
+    names = []
+    plain = choice.branch >= _PLAIN_FABRIC_FROM and choice.source == "nvidia"
+    suffix = "" if plain else f"-{choice.branch}"
+    if choice.fabric_manager:
+        old_el = is_el(choice.distribution) and not plain
+        names += ["nvidia-fabric-manager" if old_el else f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
+    if choice.imex:
+        names.append(f"nvidia-imex{suffix}")
+    return tuple(names)
+
+
+def _subnet_manager(choice: Choice) -> tuple[str, ...]:
+    """Return the packages of the subnet manager; the fabric manager's start script asks ibstat for its port."""
+    return ("nvlsm", "infiniband-diags") if choice.nvlsm else ()
+
+
+_FABRIC_NAMES = (
+    "nvidia-fabricmanager",
+    "nvidia-fabricmanager-[0-9]*",
+    "nvidia-fabric-manager",
+    "libnvidia-nscq",
+    "libnvidia-nscq-[0-9]*",
+    "nvidia-imex",
+    "nvidia-imex-[0-9]*",
+)
+
+
+def _debian_nvidia(choice: Choice) -> PackageSet:
+    kernel = "nvidia-kernel-open-dkms" if choice.modules == "open" else "nvidia-kernel-dkms"
+    others = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms", *_FABRIC_NAMES)
+    main = ("nvidia-driver-cuda",) if choice.branch >= _DEBIAN_GATHERED_FROM else ("libcuda1", "nvidia-smi")
+    return PackageSet((*main, "nvidia-persistenced", kernel), kernel=(kernel,), replaced=others)
+
+
+def _debian_own(choice: Choice) -> PackageSet:
+    plain = choice.branch == distribution_branch(choice.distribution, choice.major)
+    others = (
+        "nvidia-kernel-dkms",
+        "nvidia-kernel-open-dkms",
+        "nvidia-open-kernel-dkms",
+        "nvidia-tesla-*-kernel-dkms",
+        *_FABRIC_NAMES,
+    )
+    if plain:
+        kernel = "nvidia-open-kernel-dkms" if choice.modules == "open" else "nvidia-kernel-dkms"
+        return PackageSet(
+            ("libcuda1", "libnvidia-ml1", "nvidia-smi", kernel), ("nvidia-persistenced",), (kernel,), replaced=others
+        )
+    tesla = f"nvidia-tesla-{choice.branch}"
+    exact = (f"libnvidia-tesla-{choice.branch}-cuda1", f"{tesla}-smi", f"{tesla}-kernel-dkms")
+    return PackageSet(exact, ("nvidia-persistenced",), exact[-1:], replaced=others)
+
+
+def _ubuntu_nvidia(choice: Choice) -> PackageSet:
+    open_ = "-open" if choice.modules == "open" else ""
+    others: tuple[str, ...] = ("nvidia-dkms*", *_FABRIC_NAMES)
+    exact: tuple[str, ...]
+    if choice.branch >= _PLAIN_UBUNTU_FROM:
+        kernel = f"nvidia-dkms{open_}"
+        exact = ("libnvidia-compute", "nvidia-persistenced", kernel)
+    else:
+        kernel = f"nvidia-dkms-{choice.branch}{open_}"
+        exact = (f"libnvidia-compute-{choice.branch}", f"nvidia-utils-{choice.branch}", "nvidia-persistenced", kernel)
+        others = (*others, "libnvidia-compute-[0-9]*", "nvidia-utils-[0-9]*")
+    return PackageSet(exact, kernel=(kernel,), replaced=others)
+
+
+def _ubuntu_own(choice: Choice) -> PackageSet:
+    """Return Ubuntu's packages for servers; nvidia-compute-utils, with the persistence daemon, comes by dependency."""
+    open_ = "-open" if choice.modules == "open" else ""
+    flavour = f"{choice.branch}-server{open_}"
+    exact: tuple[str, ...] = (f"nvidia-headless-no-dkms-{flavour}", f"nvidia-utils-{choice.branch}-server")
+    others = (
+        "nvidia-dkms-*",
+        "nvidia-headless-no-dkms-*",
+        "nvidia-utils-[0-9]*",
+        "linux-modules-nvidia-*",
+        *_FABRIC_NAMES,
+    )
+    if choice.build == "dkms":
+        kernel: tuple[str, ...] = (f"nvidia-dkms-{flavour}",)
+        return PackageSet((*exact, *kernel), kernel=kernel, replaced=others)
+    # For the kernel that runs, and the one that follows each newer kernel.
+    name = choice.kernel_flavour or choice.kernel_release.rpartition("-")[2]
+    kernel = (
+        f"linux-modules-nvidia-{flavour}-{choice.kernel_release}",
+        f"linux-modules-nvidia-{flavour}-{name}",
+    )
+    kept = tuple(each for each in others if not each.startswith("linux-modules"))
+    return PackageSet(exact, kernel, kernel, replaced=kept)
+
+
+def _el(choice: Choice) -> PackageSet:
+    if choice.build == "precompiled":
+        kernel, stream = "kmod-nvidia", str(choice.branch)
+    elif choice.modules == "open":
+        kernel, stream = "kmod-nvidia-open-dkms", f"{choice.branch}-open"
+    else:
+        kernel, stream = "kmod-nvidia-latest-dkms", f"{choice.branch}-dkms"
+    exact = ("nvidia-driver-cuda", "nvidia-persistenced", kernel)
+    return PackageSet(
+        exact, kernel=(kernel,), stream=f"nvidia-driver:{stream}", replaced=("kmod-nvidia*", *_FABRIC_NAMES)
+    )

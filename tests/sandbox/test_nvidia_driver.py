@@ -1,0 +1,246 @@
+"""The driver's packages from a signed repository: installed, pinned, held, changed in step; and a node's reboot."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import recap
+from package_repository import KEY_FILE, Package, Repository, served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+NODE = "gpu1"
+OLD, NEW = "570.133.20", "580.95.05"
+RECORDING = "/etc/simulated-gpus.xml"
+REBOOT = "/usr/local/sbin/simulated-reboot"
+HARDWARE = {
+    "gpu": {
+        "model": "NVIDIA H100 80GB HBM3",
+        "count": 2,
+        "slurm_type": "sim",
+        "device_files": "/dev/nvidia[0-1]",
+        "memory_mb": 1024,
+        "nvlink_gbs": 450,
+        "nvswitch": True,
+    }
+}
+UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
+# What apt knows when nobody pins: the newest version wins.
+SHOWN = "dpkg-query -W -f '${Package} ${Version} ${Status}\\n' 'nvidia-*' 'libnvidia-*' libcuda1 2>/dev/null"
+# Puts the node's packages, repositories, settings and services back.
+CLEAN = f"""
+systemctl disable --now nvidia-persistenced nvidia-fabricmanager 2>/dev/null
+names=$({SHOWN} | grep ' ok installed$' | cut -d' ' -f1)
+[ -z "$names" ] || {{ apt-mark unhold $names >/dev/null && apt-get purge -y $names >/dev/null || exit 1; }}
+rm -f /etc/apt/preferences.d/busbar-nvidia_driver.pref /etc/modprobe.d/busbar-nvidia.conf
+rm -f /etc/apt/*/busbar-cuda.* /etc/apt/*/busbar-repository-cuda.* /var/lib/apt/lists/*:8099_*
+systemctl daemon-reload
+"""
+
+
+def driver(version: str) -> list[Package]:
+    """The packages of one version, as NVIDIA's repository for Debian has them."""
+    old = version == OLD
+    fabric, nscq = (
+        ("nvidia-fabricmanager-570", "libnvidia-nscq-570") if old else ("nvidia-fabricmanager", "libnvidia-nscq")
+    )
+    exact = f"{version}-1"
+    return [
+        Package("nvidia-driver-cuda", exact, (f"libcuda1 (= {exact})", f"nvidia-persistenced (= {exact})")),
+        Package("libcuda1", exact),
+        Package("nvidia-persistenced", exact, files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
+        Package("nvidia-kernel-open-dkms", exact),
+        Package(fabric, exact, files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
+        Package(nscq, exact),
+    ]
+
+
+@pytest.fixture(scope="module")
+def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A repository with two branches, served from ctl; the node is as before when the tests are over."""
+    made = Repository(tmp_path_factory.mktemp("cuda"))
+    made.add(*driver(OLD), *driver(NEW)).publish()
+    sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound")
+    with served(sandbox, made) as url:
+        yield {"url": url, "made": made, "other": Repository(tmp_path_factory.mktemp("other"))}
+    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f {REBOOT} /run/simulated-boots")
+    sandbox.exec(NODE, CLEAN)
+    assert installed(sandbox) == {}
+    sandbox.exec("ctl", f"scontrol update nodename={NODE} state=resume", check=False)
+    sandbox.wait_idle()
+
+
+def run(sandbox: Cluster, repository: dict[str, Any], *options: str, **settings: Any) -> Any:  # noqa: ANN401 - as given
+    """Run the playbook for the node with the HGX hardware; returns exit code, output and what changed."""
+    given: dict[str, Any] = {
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_hardware": HARDWARE,
+        "nvidia_driver_kernel_parts": "managed",
+        "nvidia_repository_urls": {"cuda": repository["url"]},
+        "nvidia_repository_key_urls": {"cuda": repository["url"] + KEY_FILE},
+        "nvidia_repository_fingerprints": {"cuda": repository["made"].fingerprint},
+    }
+    given |= {f"nvidia_driver_{key}": value for key, value in settings.items()}
+    done = sandbox.playbook("nvidia.yml", "--limit", NODE, "-e", json.dumps(given), *options)
+    counts = recap(done.stdout).get(NODE, {})
+    # Lines are broken and quotes doubled as YAML has it.
+    told = " ".join((done.stdout + done.stderr).split()).replace("''", "'")
+    return done.returncode, told, counts.get("changed", 0)
+
+
+def installed(sandbox: Cluster) -> dict[str, str]:
+    """The driver's installed packages with their versions, without the package's revision."""
+    lines = sandbox.exec(NODE, SHOWN, check=False).stdout.splitlines()
+    return {line.split()[0]: line.split()[1].removesuffix("-1") for line in lines if line.endswith("ok installed")}
+
+
+def expected(version: str) -> dict[str, str]:
+    return {package.name: version for package in driver(version)}
+
+
+def load(sandbox: Cluster, version: str) -> None:
+    """Let the simulated driver be of a version."""
+    sandbox.exec(NODE, f"sed -i 's|<driver_version>.*</|<driver_version>{version}</|' {RECORDING}")
+
+
+def test_another_signature_is_refused_and_nothing_changes(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    before = sandbox.exec(NODE, "find /etc/apt -type f | sort").stdout
+    repository["made"].resign(repository["other"])
+    code, output, _ = run(sandbox, repository, version=OLD)
+    repository["made"].resign(repository["made"])
+    assert code == 2, output
+    assert "sign" in output
+    assert installed(sandbox) == {}
+    assert sandbox.exec(NODE, "find /etc/apt -type f | sort").stdout == before
+
+
+def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    code, output, changed = run(sandbox, repository, "--check", "--diff", version=OLD, kernel_parts="auto")
+    assert code == 0, output
+    assert changed > 0
+    assert f"+nvidia-fabricmanager-570 {OLD}" in output
+    assert "nvidia-kernel-open-dkms" not in output
+    assert "left alone: a container has no kernel of its own" in output
+    assert installed(sandbox) == {}
+
+
+def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
+    assert code == 0, output
+    assert installed(sandbox) == expected(OLD)
+    assert f"{NODE}: reboot needed: the driver 0.0-simulated is loaded, {OLD} is installed" in output
+    options = sandbox.exec(NODE, "cat /etc/modprobe.d/busbar-nvidia.conf").stdout
+    assert "\nblacklist nouveau\n" in options
+    assert "\noptions nvidia NVreg_Test=1\n" in options
+    assert set(sandbox.exec(NODE, "apt-mark showhold").stdout.split()) == set(expected(OLD))
+    # Neither the hold alone nor the pin alone lets it go, while the repository has something newer.
+    assert NEW in sandbox.exec(NODE, "apt-cache madison nvidia-driver-cuda").stdout
+    for upgrade in ("dist-upgrade", "--ignore-hold dist-upgrade", "--ignore-hold install nvidia-driver-cuda"):
+        assert NEW not in sandbox.exec(NODE, f"apt-get -s {upgrade}").stdout
+    pins = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
+    unpinned = f"mv {pins} {pins}.off; apt-get -s %s dist-upgrade; mv {pins}.off {pins}"
+    assert NEW not in sandbox.exec(NODE, unpinned % "").stdout
+    assert NEW in sandbox.exec(NODE, unpinned % "--ignore-hold").stdout
+
+
+def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    settings = {"version": OLD, "module_parameters": {"nvidia": {"NVreg_Test": True}}}
+    load(sandbox, OLD)
+    code, output, changed = run(sandbox, repository, **settings)
+    assert (code, changed) == (0, 1), output
+    assert sandbox.exec(NODE, "systemctl is-active nvidia-fabricmanager nvidia-persistenced").stdout == "active\n" * 2
+    code, output, changed = run(sandbox, repository, **settings)
+    assert (code, changed) == (0, 0), output
+    assert "reboot needed" not in output
+
+
+def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    code, output, changed = run(sandbox, repository, "--check", branch="580", version="")
+    assert (code, changed > 0) == (0, True), output
+    assert installed(sandbox) == expected(OLD)
+    code, output, _ = run(sandbox, repository, branch="580")
+    assert code == 0, output
+    assert installed(sandbox) == expected(NEW)
+    assert f"{NODE}: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
+    code, output, _ = run(sandbox, repository, version=OLD)
+    assert code == 0, output
+    assert installed(sandbox) == expected(OLD)
+    assert "reboot needed" not in output
+
+
+def restart_when_down(container: str, stop: threading.Event) -> None:
+    """Start the container again when its system has gone down, as firmware does with a machine."""
+    while not stop.wait(0.3):
+        asked = subprocess.run(
+            ["podman", "inspect", "-f", "{{.State.Status}}", container], check=False, capture_output=True, text=True
+        )
+        if asked.stdout.strip() in {"exited", "stopped"}:
+            subprocess.run(["podman", "start", container], check=False, capture_output=True)
+            return
+
+
+def test_a_node_is_drained_rebooted_checked_and_resumed(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    sandbox.wait_idle()
+    script = f"#!/bin/sh\nsed -i 's|<driver_version>.*</|<driver_version>{NEW}</|' {RECORDING}\nsystemctl reboot\n"
+    sandbox.exec(NODE, f"cat > {REBOOT} <<'END'\n{script}END\nchmod +x {REBOOT}")
+    job = sandbox.exec(
+        "login", f"sbatch --parsable -w {NODE} -n1 --mem=64 -o /dev/null --wrap 'sleep 12'", user="alice"
+    )
+    number = job.stdout.strip()
+    sandbox.wait_until(lambda: number in running(sandbox), "the job does not start")
+    booted = sandbox.exec(NODE, BOOT).stdout
+    stop = threading.Event()
+    helper = threading.Thread(target=restart_when_down, args=(sandbox.container(NODE), stop))
+    helper.start()
+    try:
+        code, output, _ = run(
+            sandbox, repository, branch="580", reboot=True, reboot_command=REBOOT, boot_time_command=BOOT
+        )
+    finally:
+        stop.set()
+        helper.join()
+    assert code == 0, output
+    # Waited for, and not killed.
+    assert "ExitCode=0:0" in sandbox.exec("ctl", f"scontrol show job {number}").stdout
+    assert "State=COMPLETED" in sandbox.exec("ctl", f"scontrol show job {number}").stdout
+    assert sandbox.exec(NODE, BOOT).stdout != booted
+    assert installed(sandbox) == expected(NEW)
+    assert sandbox.exec(NODE, "systemctl is-active nvidia-fabricmanager").stdout == "active\n"
+    sandbox.wait_idle()
+
+
+def running(sandbox: Cluster) -> list[str]:
+    return sandbox.exec("ctl", "squeue -h -t R -o %i").stdout.split()
+
+
+BOOT = "systemctl show -p UserspaceTimestampMonotonic --value"
+
+
+def test_a_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    # Says that it has booted, and comes back with the driver of before.
+    sandbox.exec(NODE, f"printf '#!/bin/sh\\ndate +%%s%%N >/run/simulated-boots\\n' > {REBOOT}; {REBOOT}")
+    code, output, _ = run(
+        sandbox,
+        repository,
+        version=OLD,
+        reboot=True,
+        reboot_command=REBOOT,
+        boot_time_command="cat /run/simulated-boots",
+    )
+    assert code == 2, output
+    reason = f"busbar: NVIDIA driver {OLD} failed: after the reboot the driver {NEW} is loaded, {OLD} is declared"
+    assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"
+    assert f"{NODE}: check | Refuse a driver that is not the declared one: after the reboot" in output
+    # An admin's own reason is never touched, and the node is not put back.
+    sandbox.exec("ctl", f"scontrol update nodename={NODE} state=drain reason='cable, Meyer'")
+    load(sandbox, OLD)
+    code, output, changed = run(sandbox, repository, version=OLD, reboot=True)
+    assert (code, changed) == (0, 2), output
+    assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == "drained|cable, Meyer"

@@ -6,31 +6,15 @@ import itertools
 import json
 from typing import TYPE_CHECKING, Any
 
+from .gpu_reading import listed, read
+
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["listed", "parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "port_guids", "rdma_ports", "read"]
+__all__ = ["parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "rdma_ports"]
 
 _NETWORK = "02"
-_MOST = 1 << 16
 _INFINIBAND = "infiniband"
-
-
-def read(path: Path) -> str:
-    """Return the text of a small file, empty when it cannot be read."""
-    try:
-        with path.open(errors="replace") as file:
-            return file.read(_MOST).strip()
-    except OSError:
-        return ""
-
-
-def listed(path: Path) -> list[Path]:
-    """Return what is in a folder, sorted; nothing when there is none."""
-    try:
-        return sorted(path.iterdir())
-    except OSError:
-        return []
 
 
 def pci_address(device: Path) -> str | None:
@@ -68,11 +52,6 @@ def rdma_ports(root: Path) -> list[dict[str, Any]]:
                 }
             )
     return ports
-
-
-def port_guids(ports: list[dict[str, Any]]) -> list[str]:
-    """Return the GUIDs of the InfiniBand ports of a host, 16 hexadecimal digits each."""
-    return [port["guid"] for port in ports if port["link_layer"] == "InfiniBand" and port["guid"]]
 
 
 def pci_nics(root: Path) -> list[dict[str, str]]:

@@ -98,37 +98,7 @@ from ..module_utils.gpu_reading import (  # noqa: TID252 - a module of its colle
     read,
     read_gpus,
 )
-
-
-def address(device: Path) -> str | None:
-    """Return the PCI address behind the link `device` of a class folder."""
-    try:
-        name = device.resolve(strict=True).name
-    except OSError:
-        return None
-    return name if name.count(":") == 2 else None  # noqa: PLR2004 - domain:bus:device.function
-
-
-def rdma_ports(root: Path) -> list[dict[str, Any]]:
-    """Return the ports of all RDMA devices; virtual functions of a device that is here, too, are left out."""
-    ports = []
-    for device in listed(root / "sys/class/infiniband"):
-        if (device / "device/physfn").exists():
-            continue
-        for port in listed(device / "ports"):
-            state, rate = read(port / "state"), read(port / "rate").partition(" ")[0]
-            ports.append(
-                {
-                    "device": device.name,
-                    "port": port.name,
-                    "active": state.endswith("ACTIVE"),
-                    "state": state.rpartition(": ")[2],
-                    "rate_gbps": float(rate) if rate.replace(".", "", 1).isdigit() else None,
-                    "link_layer": read(port / "link_layer"),
-                    "address": address(device / "device"),
-                }
-            )
-    return ports
+from ..module_utils.network_reading import pci_address, rdma_ports  # noqa: TID252
 
 
 def network_interfaces(root: Path) -> list[dict[str, Any]]:
@@ -143,7 +113,7 @@ def network_interfaces(root: Path) -> list[dict[str, Any]]:
                 "name": folder.name,
                 "up": read(folder / "operstate") == "up",
                 "rate_gbps": int(speed) / 1000 if speed.isdigit() and int(speed) else None,
-                "address": address(folder / "device"),
+                "address": pci_address(folder / "device"),
             }
         )
     return found

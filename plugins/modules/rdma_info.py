@@ -57,14 +57,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.network_reading import (  # noqa: TID252 - the collection's name stands in no import
-    listed,
-    parse_addresses,
-    parse_sminfo,
-    pci_nics,
-    rdma_ports,
-    read,
-)
+from ..module_utils.gpu_reading import listed, read  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.network_reading import parse_addresses, parse_sminfo, pci_nics, rdma_ports  # noqa: TID252
 from ..module_utils.rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT  # noqa: TID252
 
 ROOT = Path("/")

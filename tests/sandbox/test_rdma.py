@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 NODE = "gpu1"
 PLAY = [
-    {"hosts": NODE, "become": True, "gather_facts": False, "roles": [{"role": "busbar.cluster.rdma"}]},
+    {
+        "hosts": NODE,
+        "become": True,
+        "gather_facts": False,
+        "roles": [{"role": f"busbar.cluster.{name}", "tags": [name]} for name in ("rdma", "gpudirect")],
+    },
 ]
 DECLARED = {
     "rdma_nics": [{"count": 2, "gbps": 400, "rdma": True}],
@@ -70,7 +75,7 @@ def applied(apply: Apply) -> str:
 
 
 def test_a_node_whose_hardware_declares_no_rdma_is_left_alone(apply: Apply, sandbox: Cluster) -> None:
-    done = apply("--check")
+    done = apply("--check", "--tags", "rdma")
     assert recap(done.stdout)[NODE]["ok"] == 1
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
     assert sandbox.exec(NODE, "command -v ibv_devices", check=False).returncode
@@ -143,3 +148,15 @@ def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any]
     assert done.returncode != 0
     assert said in " ".join(done.stdout.split())
     assert recap(done.stdout)[NODE]["changed"] == 0
+
+
+def test_the_way_to_the_gpus_is_told_with_its_reason(apply: Apply) -> None:
+    hardware = {"gpu": {"count": 2}, "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
+    done = apply("--tags", "gpudirect", gpudirect_hardware=hardware)
+    assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
+    said = " ".join(done.stdout.split())
+    assert "gpu1: undecided: it cannot be told yet: no driver is loaded or installed" in said
+    assert "its kernel is that of its host (podman): no module is loaded" in said
+    done = apply("--tags", "gpudirect", gpudirect_hardware=hardware, gpudirect_mode="peermem")
+    assert done.returncode != 0
+    assert "value of gpudirect_mode must be one of" in " ".join(done.stdout.split())

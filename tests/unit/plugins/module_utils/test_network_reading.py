@@ -9,7 +9,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.network_reading imp
     parse_addresses,
     parse_sminfo,
     pci_nics,
-    port_guids,
     rdma_ports,
 )
 
@@ -36,7 +35,7 @@ def test_ports_of_infiniband_and_ethernet(tmp_path: Path) -> None:
         ("mlx5_0", True, 400.0),
         ("mlx5_1", False, None),
     ]
-    assert port_guids(found) == ["b83fd20300123456"]
+    assert [each["guid"] for each in found] == ["b83fd20300123456", ""]
     assert rdma_ports(tmp_path / "none") == []
 
 

@@ -1,0 +1,65 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: enroot_plan
+author: busbar contributors
+short_description: What a host is to have of Enroot
+options:
+  _input:
+    description:
+      - What is declared, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
+        C(own), C(settings), C(credentials), C(users), C(path) and C(minimum_mb).
+    type: dict
+    required: true
+  host:
+    description: Name of the host.
+    type: str
+    required: true
+  found:
+    description: What M(busbar.cluster.enroot_info) returned as C(enroot). Without it only the declaration is judged.
+    type: dict
+"""
+
+EXAMPLES = r"""
+plan: "{{ declared | busbar.cluster.enroot_plan(inventory_hostname, host.enroot) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(problems), as the filter C(problem_report) takes them. When there are none, C(files), C(packages), C(config),
+      C(credentials) and C(sysctls).
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.enroot_config import enroot_plan  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind. What it was is not told, since it may be a secret.
+    """
+    try:
+        return enroot_plan(declared, host, found)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"enroot_plan: an option of the role enroot is of the wrong kind ({type(exc).__name__})"
+        raise AnsibleFilterError(message) from None
+
+
+class FilterModule:
+    """The filter `busbar.cluster.enroot_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"enroot_plan": plan}

@@ -1,0 +1,66 @@
+"""Filter over the pure functions of GPUDirect."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: gpudirect_plan
+author: busbar contributors
+short_description: How RDMA is to reach the memory of GPUs on a host
+description:
+  - Chooses between dma-buf and nvidia_peermem, says why, and what of the PCI bus slows it down.
+options:
+  _input:
+    description: C(auto), C(dmabuf), C(nvidia_peermem) or C(none).
+    type: str
+    required: true
+  facts:
+    description: What M(busbar.cluster.gpudirect_info) returned as C(gpudirect).
+    type: dict
+    required: true
+  rdma:
+    description: Whether the hardware declares RDMA NICs.
+    type: bool
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ 'auto' | busbar.cluster.gpudirect_plan(found.gpudirect, true) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(mode), empty when it cannot be known yet, with its C(reason); C(problem) and C(remedy), empty when there is
+      none; C(notes).
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.gpudirect import bus_notes, choose_mode  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(wanted: str, facts: Mapping[str, Any], rdma: bool) -> dict[str, Any]:  # noqa: FBT001 - as Jinja calls it
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return {**choose_mode(wanted, {**facts, "rdma": rdma}), "notes": bus_notes(facts)}
+    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"gpudirect_plan: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.gpudirect_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"gpudirect_plan": plan}

@@ -1,0 +1,80 @@
+"""Filters over the pure functions of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: spank_plan
+author: busbar contributors
+short_description: Which SPANK plugins are to be built, and what each host is to have
+description:
+  - Compares the declared plugins with what the hosts have and with what lies built in the store.
+  - Without O(infos) only the declaration is looked at.
+options:
+  _input:
+    description: Items of C(slurm_spank_plugins).
+    type: list
+    elements: dict
+    required: true
+  infos:
+    description: For each host what M(busbar.cluster.spank_info) returned as C(spank).
+    type: dict
+  build_host:
+    description: Name of the host that builds.
+    type: str
+  build_info:
+    description: What M(busbar.cluster.spank_info) found there.
+    type: dict
+  directory:
+    description: Where hosts keep the libraries.
+    type: str
+"""
+
+EXAMPLES = r"""
+plan: "{{ slurm_spank_plugins | busbar.cluster.spank_plan(infos, 'ctl', build_info, '/usr/local/lib/busbar/spank') }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(problems), as the filter C(problem_report) takes them; C(build), the plugins to be built; C(hosts), what each
+      host is to have; C(send), the ids of the libraries that some host lacks.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils.spank_plan import declaration_problems, spank_plan  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def plan(
+    plugins: Sequence[Mapping[str, Any]],
+    infos: Mapping[str, Any] | None = None,
+    build_host: str = "",
+    build_info: Mapping[str, Any] | None = None,
+    directory: str = "",
+) -> dict[str, Any]:
+    """Return the plan, or only the problems of the declaration where there are no facts.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        if infos is None or build_info is None:
+            return {"problems": declaration_problems(plugins)}
+        return spank_plan(plugins, infos, build_host, build_info, directory)
+    except (AttributeError, KeyError, TypeError, ValueError) as exc:
+        message = f"spank_plan: {type(exc).__name__}: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.spank_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"spank_plan": plan}

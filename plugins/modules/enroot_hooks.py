@@ -1,0 +1,135 @@
+"""Module that chooses what happens when a container of Enroot starts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: enroot_hooks
+author: busbar contributors
+short_description: Choose the hooks of Enroot
+description:
+  - Links the chosen ones among those that upstream offers into the directory of hooks, and takes the others away.
+  - Makes the chosen ones among those that upstream installs executable, and the others not, since Enroot runs those
+    that are.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  hooks:
+    description: File names of the chosen ones.
+    type: list
+    elements: str
+    required: true
+  shipped:
+    description: File names of those that upstream installs and that can be turned off.
+    type: list
+    elements: str
+    required: true
+  directory:
+    description: Where Enroot looks for hooks.
+    type: path
+    default: /etc/enroot/hooks.d
+  offered:
+    description: Where upstream keeps those that it only offers.
+    type: path
+    default: /usr/share/enroot/hooks.d
+"""
+
+EXAMPLES = r"""
+- name: Choose the hooks
+  busbar.cluster.enroot_hooks:
+    hooks: [50-slurm-pmi.sh, 98-nvidia.sh]
+    shipped: [98-nvidia.sh, 99-mellanox.sh]
+"""
+
+RETURN = r"""
+hooks:
+  description: The hooks that were (or in check mode would be) turned on or off.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+ON, OFF = 0o755, 0o644
+EXECUTABLE = 0o111
+
+
+class Hooks:
+    """The hooks of a host."""
+
+    def __init__(self, directory: Path, offered: Path, *, check: bool):
+        """Say where they are."""
+        self.directory, self.offered, self.check = directory, offered, check
+        self.changed: dict[str, bool] = {}
+
+    def switch(self, name: str, *, on: bool) -> None:
+        """Make a hook that upstream installs executable or not."""
+        path = self.directory / name
+        if path.exists() and bool(path.stat().st_mode & EXECUTABLE) != on:
+            self.changed[name] = on
+            if not self.check:
+                path.chmod(ON if on else OFF)
+
+    def link(self, name: str) -> None:
+        """Have a hook that upstream offers."""
+        path, target = self.directory / name, self.offered / name
+        if path.is_symlink() and path.readlink() == target:
+            return
+        self.changed[name] = True
+        if not self.check:
+            path.unlink(missing_ok=True)
+            path.symlink_to(target)
+
+    def unlink(self, chosen: list[str]) -> None:
+        """Take away the links that are no longer chosen."""
+        for path in sorted(self.directory.glob("*.sh")):
+            if path.is_symlink() and path.readlink().parent == self.offered and path.name not in chosen:
+                self.changed[path.name] = False
+                if not self.check:
+                    path.unlink()
+
+
+def main() -> None:
+    """Run the module."""
+    names = {"type": "list", "elements": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "hooks": names,
+            "shipped": names,
+            "directory": {"type": "path", "default": "/etc/enroot/hooks.d"},
+            "offered": {"type": "path", "default": "/usr/share/enroot/hooks.d"},
+        },
+        supports_check_mode=True,
+    )
+    chosen, shipped = module.params["hooks"], module.params["shipped"]
+    directory, offered = Path(module.params["directory"]), Path(module.params["offered"])
+    extra = [name for name in chosen if name not in shipped]
+    absent = [name for name in extra if not (offered / name).exists()]
+    if absent and not (module.check_mode and not offered.exists()):
+        module.fail_json(
+            msg=f"enroot_hooks: this version of Enroot has no {', '.join(absent)}. Remedy: choose among those in "
+            f"{directory} and {offered}"
+        )
+    hooks = Hooks(directory, offered, check=module.check_mode)
+    for name in shipped:
+        hooks.switch(name, on=name in chosen)
+    for name in extra:
+        hooks.link(name)
+    hooks.unlink(extra)
+    diff = [
+        {"before": "off\n" if on else "on\n", "after": "on\n" if on else "off\n"}
+        | {"before_header": name, "after_header": name}
+        for name, on in hooks.changed.items()
+    ]
+    module.exit_json(changed=bool(hooks.changed), hooks=list(hooks.changed), diff=diff)
+
+
+if __name__ == "__main__":
+    main()

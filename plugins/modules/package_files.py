@@ -1,0 +1,159 @@
+"""Module that installs packages which no repository has, from their files."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: package_files
+author: busbar contributors
+short_description: Install packages from files of known content
+description:
+  - Fetches every file, compares it with its SHA-256, and only then installs all of them at once; what they need comes
+    from the system's repositories.
+  - When the wanted versions are installed, nothing is fetched.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  packages:
+    description: The packages.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the package.
+        type: str
+        required: true
+      version:
+        description: Its version, as the package database tells it.
+        type: str
+        required: true
+      file:
+        description: Name of its file.
+        type: str
+        required: true
+      sha256:
+        description: SHA-256 of the file.
+        type: str
+        required: true
+  source:
+    description: Address, or directory of this host, with the files.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Install Enroot
+  busbar.cluster.package_files:
+    source: https://mirror.example.com/enroot
+    packages:
+      - {name: enroot, version: 4.0.1-1, file: enroot_4.0.1-1_amd64.deb, sha256: "{{ example_sum }}"}
+"""
+
+RETURN = r"""
+installed:
+  description: The packages that were (or in check mode would be) installed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import hashlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+
+TIMEOUT_S = 60
+APT = ["apt-get", "-y", "--no-install-recommends", "--allow-downgrades", "-o", "DPkg::Lock::Timeout=300"]
+APT += ["-o", "Dpkg::Options::=--force-confold"]  # a file that a role wrote is the role's
+DNF = ["dnf", "-y", "--setopt=install_weak_deps=False", "--nogpgcheck"]
+ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+
+
+def installed_version(module: AnsibleModule, name: str) -> str:
+    """Return the installed version of a package; '' when it is not installed."""
+    if module.get_bin_path("dpkg-query"):
+        status, out, _ = module.run_command(["dpkg-query", "-W", "-f", "${Version} ${Status}", name])
+        return out.split()[0] if status == 0 and out.endswith(" ok installed") else ""
+    status, out, _ = module.run_command(["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}", name])
+    return out.strip() if status == 0 else ""
+
+
+def fetch(module: AnsibleModule, item: dict[str, Any]) -> bytes:
+    """Return the file of a package, or fail the module when it cannot be had or is another one."""
+    source = f"{module.params['source'].rstrip('/')}/{item['file']}"
+    try:
+        data = Path(source).read_bytes() if source.startswith("/") else open_url(source, timeout=TIMEOUT_S).read()
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{item['name']} {item['version']}: cannot fetch {source}: {exc}. Nothing was installed")
+    found = hashlib.sha256(data).hexdigest()
+    if found != item["sha256"]:
+        module.fail_json(
+            msg=f"{item['name']} {item['version']}: {source} has the SHA-256 {found}, not the declared "
+            f"{item['sha256']}. Nothing was installed. Remedy: find out why it differs, and correct the checksum only "
+            "when that file is the one you want"
+        )
+    return bytes(data)
+
+
+def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
+    """Fetch all, then install all at once."""
+    fetched = [(item, fetch(module, item)) for item in items]
+    with tempfile.TemporaryDirectory(prefix="busbar-packages-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # apt reads as a user of its own
+        for item, data in fetched:
+            (folder / item["file"]).write_bytes(data)
+        files = [str(folder / item["file"]) for item, _ in fetched]
+        tool = APT if module.get_bin_path("apt-get") else DNF
+        status, out, err = module.run_command([*tool, "install", *files], environ_update=ENVIRONMENT)
+        if status and tool is APT:
+            module.run_command(["apt-get", "update"], environ_update=ENVIRONMENT)
+            status, out, err = module.run_command([*tool, "install", *files], environ_update=ENVIRONMENT)
+    if status:
+        lines = (out + err).splitlines()
+        said = [line for line in lines if line.startswith(("E:", "Error"))] or lines[-5:]
+        module.fail_json(
+            msg=f"cannot install {', '.join(item['file'] for item in items)}: {' '.join(said)}", output=out
+        )
+
+
+def main() -> None:
+    """Run the module."""
+    text = {"type": "str", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "packages": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {"name": text, "version": text, "file": text, "sha256": text},
+            },
+            "source": text,
+        },
+        supports_check_mode=True,
+    )
+    wanted = [
+        (item, before)
+        for item in module.params["packages"]
+        if (before := installed_version(module, item["name"])) != item["version"]
+    ]
+    if wanted and not module.check_mode:
+        install(module, [item for item, _ in wanted])
+    diff = [
+        {"before": f"{before}\n" if before else "", "after": f"{item['version']}\n"}
+        | {"before_header": item["name"], "after_header": item["name"]}
+        for item, before in wanted
+    ]
+    module.exit_json(changed=bool(wanted), installed=[item["name"] for item, _ in wanted], diff=diff)
+
+
+if __name__ == "__main__":
+    main()

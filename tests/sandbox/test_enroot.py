@@ -1,0 +1,200 @@
+"""Enroot from packages of known content: installed, configured for each user apart, its credentials seen by nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbar.sandbox.state import load
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from conftest import Cluster
+
+PLAY = """\
+- hosts: login:gpu1
+  become: true
+  gather_facts: false
+  roles:
+    - role: busbar.cluster.enroot
+"""
+NODES = ("login", "gpu1")
+SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
+HOOK = "#!/bin/sh\n"
+# What the real package does first: each value of enroot.conf goes through the shell.
+PROGRAM = """\
+#!/bin/bash
+while IFS=$' \\t=' read -r key value; do
+    [[ $key =~ ^ENROOT_ ]] && echo "$key=$(eval echo "$value")"
+done < /etc/enroot/enroot.conf
+"""
+FILES = {
+    "/usr/bin/enroot": PROGRAM,
+    "/etc/enroot/hooks.d/98-nvidia.sh": HOOK,
+    "/etc/enroot/hooks.d/99-mellanox.sh": HOOK,
+    "/usr/share/enroot/hooks.d/50-slurm-pmi.sh": HOOK,
+    "/usr/share/enroot/hooks.d/50-slurm-pytorch.sh": HOOK,
+}
+
+
+def package(folder: Path, name: str, files: Mapping[str, str], depends: str) -> Path:
+    """A package for Debian, named as upstream names its own."""
+    target = folder / f"{name}_4.0.1-1_amd64.deb"
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made)
+        root.chmod(0o755)
+        control = f"Package: {name}\nVersion: 4.0.1-1\nArchitecture: all\nDepends: {depends}\n"
+        control += "Maintainer: busbar tests <tests@localhost>\nDescription: of a test\n"
+        for path, text in {**files, "/DEBIAN/control": control}.items():
+            place = root / path.lstrip("/")
+            place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            place.write_text(text, encoding="utf-8")
+            place.chmod(0o755 if text.startswith("#!") else 0o644)
+        command = ["dpkg-deb", "--root-owner-group", "-Znone", "--build", made, str(target)]
+        subprocess.run(command, check=True, capture_output=True)
+    return target
+
+
+@contextlib.contextmanager
+def served(cluster: Cluster, folder: Path, port: int = 8097) -> Iterator[str]:
+    """Serve a folder from the controller; yields the address."""
+    place, unit = "/run/busbar-test-enroot", "busbar-test-enroot"
+    subprocess.run(
+        ["podman", "cp", str(folder), f"{cluster.container('ctl')}:{place}"], check=True, capture_output=True
+    )
+    cluster.exec("ctl", f"systemd-run -q --unit {unit} python3 -m http.server -d {place} {port}")
+    try:
+        cluster.wait_until(
+            lambda: (
+                cluster.exec(
+                    "ctl", f"python3 -c \"import socket; socket.create_connection(('localhost', {port}))\"", check=False
+                ).returncode
+                == 0
+            ),
+            "the server does not answer",
+        )
+        yield f"http://{load(cluster.name).address('ctl')}:{port}"
+    finally:
+        cluster.exec("ctl", f"systemctl stop {unit}; rm -rf {place}", check=False)
+
+
+class Site:
+    """The sandbox with a play of Enroot alone."""
+
+    def __init__(self, cluster: Cluster, play: Path, options: dict[str, Any]):
+        """Keep what the role is told."""
+        self.cluster, self.play, self.options = cluster, play, options
+
+    def run(self, *arguments: str, **change: object) -> subprocess.CompletedProcess[str]:
+        """Run the play."""
+        file = self.play.with_name("options.json")  # not on the command line, where everybody reads it
+        file.write_text(json.dumps(self.options | change), encoding="utf-8")
+        command = ["ansible-playbook", "-i", str(self.cluster.inventory), str(self.play), "-e", f"@{file}", *arguments]
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=600, cwd=TOP, env=plain_environment()
+        )
+
+
+@pytest.fixture(scope="module")
+def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The sandbox without Enroot, and again without it at the end."""
+    folder = tmp_path_factory.mktemp("enroot")
+    packages = folder / "packages"
+    packages.mkdir()
+    made = [package(packages, "enroot", FILES, "bash"), package(packages, "enroot+caps", {}, "enroot (= 4.0.1-1)")]
+    play = folder / "enroot.yml"
+    play.write_text(PLAY, encoding="utf-8")
+    with served(sandbox, packages) as address:
+        credential = {"user": "alice", "machine": "nvcr.io", "login": "$oauthtoken", "password": SECRET}
+        options = {
+            "enroot_enabled": True,
+            "enroot_source": address,
+            "enroot_checksums": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made},
+            "enroot_extra_packages": [],
+            "enroot_minimum_mb": 100,
+            "enroot_hooks": ["50-slurm-pmi.sh", "98-nvidia.sh"],
+            "enroot_settings": {"ENROOT_MAX_CONNECTIONS": 4},
+            "enroot_credentials": [credential],
+        }
+        yield Site(sandbox, play, options)
+    for node in NODES:
+        ours = "/etc/enroot /var/lib/enroot /etc/tmpfiles.d/busbar-enroot.conf /usr/local/lib/busbar/enroot_path"
+        sandbox.exec(node, f"dpkg --purge enroot+caps enroot; rm -rf {ours}", check=False)
+
+
+def test_a_wrong_checksum_installs_nothing(site: Site) -> None:
+    wrong = dict.fromkeys(site.options["enroot_checksums"], "0" * 64)
+    done = site.run(enroot_checksums=wrong)
+    assert done.returncode != 0
+    assert f"not the declared {'0' * 64}. Nothing was installed" in " ".join(done.stdout.split())
+    assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
+    done = site.run(enroot_minimum_mb=10**9)
+    assert "less than enroot_minimum_mb (1000000000)" in " ".join(done.stdout.split())
+
+
+def test_credentials_are_for_their_user_and_in_no_output(site: Site) -> None:
+    foreseen = site.run("--check", "--diff", "-v")
+    done = site.run("--diff", "-vvv")
+    again = site.run("-v")
+    for run in (foreseen, done, again):
+        assert run.returncode == 0, run.stdout
+        assert SECRET not in run.stdout + run.stderr
+    assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}
+    for node in NODES:
+        path = "/etc/enroot/users/alice/.credentials"
+        assert site.cluster.exec(node, f"stat -c '%U %a' {path}").stdout == "alice 600\n"
+        assert f"machine nvcr.io login $oauthtoken password {SECRET}" in site.cluster.exec(node, f"cat {path}").stdout
+        elsewhere = f"journalctl --no-pager | grep -c {SECRET}; grep -rl {SECRET} /var/log /etc /tmp /var/lib/enroot"
+        assert site.cluster.exec(node, elsewhere, check=False).stdout.split() == ["0", path]
+        assert "Permission denied" in site.cluster.exec(node, f"cat {path}", user="bob", check=False).stderr
+
+
+def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
+    paths = {}
+    for user in ("alice", "bob"):
+        shown = site.cluster.exec("gpu1", "enroot", user=user)
+        settings = dict(line.split("=", 1) for line in shown.stdout.splitlines())
+        number = site.cluster.exec("gpu1", f"id -u {user}").stdout.strip()
+        for kind in ("runtime", "cache", "data"):
+            assert settings[f"ENROOT_{kind.upper()}_PATH"] == f"/var/lib/enroot/{kind}/user-{number}"
+        assert settings["ENROOT_TEMP_PATH"] == f"/var/lib/enroot/tmp/user-{number}"
+        assert settings["ENROOT_MAX_CONNECTIONS"] == "4"
+        paths[user] = settings
+        mode = site.cluster.exec("gpu1", f"stat -c '%U %a' {settings['ENROOT_CACHE_PATH']}").stdout
+        assert mode == f"{user} 700\n"
+    assert paths["alice"]["ENROOT_CONFIG_PATH"] == "/etc/enroot/users/alice"
+    assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/home/bob/.config/enroot"
+
+
+def test_a_directory_that_somebody_put_there_is_refused(site: Site) -> None:
+    alice = site.cluster.exec("gpu1", "id -u alice").stdout.strip()
+    theirs = f"/var/lib/enroot/data/user-{alice}"
+    site.cluster.exec("gpu1", f"rm -rf {theirs} && runuser -u bob -- mkdir -m 777 {theirs}")
+    shown = site.cluster.exec("gpu1", "enroot", user="alice")
+    site.cluster.exec("gpu1", f"rm -rf {theirs}")
+    assert f"enroot on gpu1: {theirs} is not yours" in shown.stderr
+    assert "ENROOT_DATA_PATH=/dev/null/data" in shown.stdout
+
+
+def test_hooks_are_those_that_were_chosen(site: Site) -> None:
+    listed = site.cluster.exec("gpu1", "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111").stdout.split()
+    assert sorted(listed) == ["./50-slurm-pmi.sh", "./98-nvidia.sh"]
+
+
+def test_a_full_disk_is_told_and_what_is_taken_back_goes(site: Site) -> None:
+    done = site.run(enroot_free_mb=10**9, enroot_credentials=[], enroot_hooks=["99-mellanox.sh"])
+    assert done.returncode == 0, done.stdout
+    shown = site.cluster.exec("gpu1", "enroot", user="alice")
+    assert "MiB are left in /var/lib/enroot, an image may not fit" in shown.stderr
+    assert "ENROOT_CONFIG_PATH" not in shown.stdout
+    assert site.cluster.exec("gpu1", f"grep -rl {SECRET} /etc/enroot", check=False).stdout == ""
+    listed = site.cluster.exec("gpu1", "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111").stdout.split()
+    assert listed == ["./99-mellanox.sh"]

@@ -1,0 +1,178 @@
+"""A SPANK plugin, built for the Slurm that is installed, loaded by real jobs, refused for another one, and removed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+PLUGIN = TOP / "tests" / "fixtures" / "spank_plugin"
+LINE = "/etc/slurm/plugstack.conf.d/busbar-greeting.conf"
+STATE = "/var/lib/busbar/spank"
+PLAY = """\
+- hosts: slurm_controller:slurm_login:slurm_compute
+  become: true
+  gather_facts: false
+  roles:
+    - role: busbar.cluster.slurm_spank
+"""
+# What the build brings, so that it can be taken away again; the names of those that were there before are not in it.
+PACKAGES = "dpkg-query -W -f '${Package} ${Status}\\n' | awk '/ ok installed$/ {print $1}' | sort"
+
+
+class Site:
+    """The sandbox with a play of the plugins alone, and the archive of ours."""
+
+    def __init__(self, cluster: Cluster, folder: Path):
+        """Make play and archive."""
+        self.cluster, self.folder = cluster, folder
+        self.play = folder / "spank.yml"
+        self.play.write_text(PLAY, encoding="utf-8")
+        self.archive = self.pack("greeting")
+
+    def pack(self, name: str, *, old: str = "", new: str = "") -> Path:
+        """The sources as an archive, with one text replaced."""
+        tree = self.folder / name
+        shutil.copytree(PLUGIN, tree)
+        source = tree / "greeting.c"
+        source.write_text(source.read_text(encoding="utf-8").replace(old or "\0", new), encoding="utf-8")
+        archive = self.folder / f"{name}.tar.gz"
+        with tarfile.open(archive, "w:gz") as stream:
+            stream.add(tree, arcname=name)
+        return archive
+
+    def plugin(self, archive: Path, **change: object) -> dict[str, Any]:
+        """The declaration of the plugin."""
+        declared = {"name": "greeting", "version": "1.0", "source": str(archive), "provides": ["--greeting"]}
+        declared |= {"sha256": hashlib.sha256(archive.read_bytes()).hexdigest(), "arguments": ["default=hello"]}
+        return declared | change
+
+    def run(self, *plugins: dict[str, Any], arguments: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run the play with these plugins."""
+        extra = json.dumps({"slurm_spank_plugins": plugins})
+        command = ["ansible-playbook", "-i", str(self.cluster.inventory), str(self.play), "-e", extra, *arguments]
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=600, cwd=TOP, env=plain_environment()
+        )
+
+    def greeting(self, option: str = "") -> list[str]:
+        """What the tasks of a job on both nodes find in their environment."""
+        job = f"srun --quiet -N2 --mem=100 {option} printenv BUSBAR_GREETING"
+        return self.cluster.exec("login", job, user="alice", check=False).stdout.split()
+
+    def hosts(self) -> list[str]:
+        """All hosts that load plugins."""
+        return ["ctl", "login", *self.cluster.compute]
+
+
+def changed(output: str) -> set[int]:
+    """How much changed on the hosts."""
+    return {counts["changed"] for counts in recap(output).values()}
+
+
+@pytest.fixture(scope="module")
+def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """The sandbox without a plugin, and again without one, and without a compiler, at the end."""
+    sandbox.wait_idle()
+    before = set(sandbox.exec("ctl", PACKAGES).stdout.split())
+    made = Site(sandbox, tmp_path_factory.mktemp("spank"))
+    yield made
+    made.run()
+    added = set(sandbox.exec("ctl", PACKAGES).stdout.split()) - before
+    if added:
+        sandbox.exec("ctl", f"dpkg --purge --force-depends {' '.join(sorted(added))}", timeout=300)
+    for node in made.hosts():
+        sandbox.exec(
+            node, f"rm -rf {STATE} /usr/local/lib/busbar/spank; rmdir --ignore-fail-on-non-empty {LINE}/..", check=False
+        )
+    sandbox.wait_idle()
+
+
+def test_a_wrong_checksum_changes_nothing(site: Site) -> None:
+    done = site.run(site.plugin(site.archive, sha256="0" * 64))
+    assert done.returncode != 0
+    assert f"not the declared {'0' * 64}. Nothing was built or installed" in " ".join(done.stdout.split())
+    for node in site.hosts():
+        assert site.cluster.exec(node, f"ls {LINE} {STATE}/sources {STATE}/incoming/*", check=False).stdout == ""
+    assert site.cluster.exec("ctl", "which gcc", check=False).returncode != 0
+
+
+def test_it_is_built_once_and_loaded_by_all(site: Site) -> None:
+    foreseen = site.run(site.plugin(site.archive), arguments=("--check", "--diff"))
+    assert foreseen.returncode == 0, foreseen.stdout
+    assert f"+++ after: {LINE}" in foreseen.stdout
+    done = site.run(site.plugin(site.archive))
+    assert done.returncode == 0, done.stdout
+    found = site.cluster.exec("ctl", f"cat {STATE}/store/greeting/*/manifest.json").stdout
+    manifest = json.loads(found)
+    assert f"slurm-wlm {manifest['slurm']}\n" == site.cluster.exec("ctl", "scontrol --version").stdout
+    for node in site.hosts():
+        assert (
+            site.cluster.exec(node, f"sha256sum $(awk '/required/ {{print $2}}' {LINE})").stdout.split()[0]
+            == (manifest["sha256"])
+        )
+    for node in site.cluster.compute:
+        assert site.cluster.exec(node, f"which gcc; ls {STATE}/store", check=False).stdout == ""
+    assert "--greeting=TEXT" in site.cluster.exec("login", "srun --help", user="alice").stdout
+    assert site.greeting() == ["hello"] * 2
+    assert site.greeting("--greeting=moin") == ["moin"] * 2
+    assert changed(site.run(site.plugin(site.archive)).stdout) == {0}
+
+
+def test_one_for_another_release_is_refused_and_jobs_go_on(site: Site) -> None:
+    pretending = "#undef SLURM_VERSION_NUMBER\n#define SLURM_VERSION_NUMBER 0x170b07\nSPANK_PLUGIN("
+    foreign = site.pack("foreign", old="SPANK_PLUGIN(", new=pretending)
+    done = site.run(site.plugin(foreign, version="2.0"))
+    assert done.returncode != 0
+    assert "greeting 2.0 came out for Slurm 23.11.7, but Slurm here is" in " ".join(done.stdout.split())
+    assert site.greeting() == ["hello"] * 2
+
+
+def test_an_installed_one_for_another_release_is_replaced(site: Site) -> None:
+    """As after an update of Slurm: one node's record and library are of the release before."""
+    node = site.cluster.compute[0]
+    site.cluster.exec(node, f'sed -i \'s/"slurm": "[0-9.]*"/"slurm": "23.11.7"/\' {STATE}/installed.json')
+    library = site.cluster.exec(node, f"awk '/required/ {{print $2}}' {LINE}").stdout.strip()
+    site.cluster.exec(
+        node, f"mv {library} {library}.old && sed -i 's/{Path(library).name}/&.old/' {LINE} {STATE}/installed.json"
+    )
+    done = site.run(site.plugin(site.archive), arguments=("--limit", node))
+    assert done.returncode == 0, done.stdout
+    assert "Take out what was built for another release of Slurm" in done.stdout
+    assert recap(done.stdout)[node]["changed"] == 2
+    assert site.cluster.exec(node, f"ls {library}.old", check=False).stdout == ""
+    assert site.greeting() == ["hello"] * 2
+
+
+def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
+    done = site.run(site.plugin(site.archive, provides=["--never-heard-of"]), arguments=("--limit", "login"))
+    assert done.returncode == 0, done.stdout  # nothing changed, so nothing is tried
+    done = site.run(
+        site.plugin(site.archive, provides=["--no-such"], arguments=["default=x"]), arguments=("--limit", "login")
+    )
+    assert done.returncode != 0
+    assert "does not show --no-such. The lines that load them were taken back" in " ".join(done.stdout.split())
+    assert "default=hello" in site.cluster.exec("login", f"cat {LINE}").stdout
+
+
+def test_what_is_no_longer_declared_is_removed_everywhere(site: Site) -> None:
+    done = site.run()
+    assert done.returncode == 0, done.stdout
+    assert changed(done.stdout) == {1}
+    for node in site.hosts():
+        assert site.cluster.exec(node, f"ls {LINE} /usr/local/lib/busbar/spank/*", check=False).stdout == ""
+    assert site.greeting() == []
+    assert site.cluster.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
+    assert changed(site.run().stdout) == {0}

@@ -1,0 +1,143 @@
+"""A host's plugins: the library before the line, the line away before the library, nothing for another release."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.modules import spank_info, spank_plugins
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DATA = b"a library"
+SUM = hashlib.sha256(DATA).hexdigest()
+OPTION = "      --greeting=TEXT\n"
+
+
+class Failed(Exception):  # noqa: N818 - a failure of the module, told by its message
+    """What fail_json raises."""
+
+
+class FakeModule:
+    """Holds parameters, answers srun, and raises its failure."""
+
+    def __init__(self, folder: Path, *, check: bool = False, srun: tuple[int, str, str] = (0, OPTION, "")):
+        """Put the host's files below a folder."""
+        self.params: dict[str, Any] = {
+            "slurm": "24.11.5",
+            "state": str(folder / "state"),
+            "configuration": str(folder / "plugstack.conf.d"),
+            "contents": {"greeting/1": base64.b64encode(DATA).decode()},
+        }
+        self.check_mode, self.srun = check, srun
+
+    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
+        """Answer as srun --help."""
+        assert command == ["srun", "--help"]
+        return self.srun
+
+    def fail_json(self, msg: str, **_: object) -> None:
+        """Raise the message."""
+        raise Failed(msg)
+
+
+@pytest.fixture
+def item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A plugin that is to be installed; its library is taken for one of Slurm 24.11.5."""
+    monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.5")
+    library = str(tmp_path / "lib" / "greeting-1-slurm24.11.5.so")
+    return {
+        "name": "greeting",
+        "version": "1",
+        "slurm": "24.11.5",
+        "id": "greeting/1",
+        "library": library,
+        "line": f"required {library}",
+        "provides": ["--greeting"],
+        "sha256": SUM,
+    }
+
+
+def keep(module: FakeModule, *items: dict[str, Any]) -> spank_plugins.Host:
+    """Do what the module does."""
+    host = spank_plugins.Host(module)
+    new = host.prepare(list(items))
+    host.remove([name for name in host.installed if name not in {item["name"] for item in items}])
+    host.install(new)
+    if not module.check_mode:
+        host.save()
+    return host
+
+
+def test_installed_seen_and_removed(tmp_path: Path, item: dict[str, Any]) -> None:
+    host = keep(FakeModule(tmp_path), item)
+    line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
+    assert host.changed == [item["library"], str(line)]
+    assert line.read_text().splitlines()[-1] == item["line"]
+    assert spank_info.installed_plugins(tmp_path / "state")["greeting"]["sha256"] == SUM
+    assert keep(FakeModule(tmp_path), item).changed == []
+    line.write_text("# somebody's\n")
+    assert not spank_info.installed_plugins(tmp_path / "state")["greeting"]["sha256"]
+    assert keep(FakeModule(tmp_path)).changed == [str(line)]
+    assert list(tmp_path.glob("*/*.so")) == []
+    assert not line.exists()
+    assert json.loads((tmp_path / "state" / "installed.json").read_text()) == {}
+
+
+def test_check_mode_foresees_what_is_not_built_yet(tmp_path: Path, item: dict[str, Any]) -> None:
+    host = keep(FakeModule(tmp_path, check=True), {**item, "sha256": ""})
+    assert len(host.changed) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_release_is_refused_before_anything_changes(
+    tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "23.11.7")
+    with pytest.raises(Failed, match=r"is built for Slurm 23\.11\.7, but this host has Slurm 24\.11\.5"):
+        keep(FakeModule(tmp_path), item)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_micro_release_is_no_other_release(
+    tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.1")
+    assert len(keep(FakeModule(tmp_path), item).changed) == 2
+
+
+@pytest.mark.parametrize(
+    ("srun", "said"),
+    [((0, "", ""), "does not show --greeting"), ((1, "", "srun: error: spank: no\n"), "ends with 1: srun: error")],
+)
+def test_lines_are_taken_back_when_srun_does_not_take_them(
+    tmp_path: Path, item: dict[str, Any], srun: tuple[int, str, str], said: str
+) -> None:
+    with pytest.raises(Failed, match=said):
+        keep(FakeModule(tmp_path, srun=srun), item)
+    assert list((tmp_path / "plugstack.conf.d").iterdir()) == []
+
+
+def test_after_an_update_of_slurm_only_what_is_foreign_goes(tmp_path: Path, item: dict[str, Any]) -> None:
+    keep(FakeModule(tmp_path), item)
+    module = FakeModule(tmp_path)
+    assert spank_plugins.Host(module).foreign() == []
+    module.params["slurm"] = "25.05.1"
+    assert spank_plugins.Host(module).foreign() == ["greeting"]
+
+
+def test_a_damaged_library(tmp_path: Path, item: dict[str, Any]) -> None:
+    with pytest.raises(Failed, match="damaged or not at all"):
+        keep(FakeModule(tmp_path), {**item, "sha256": "0" * 64})
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [('ID=debian\nVERSION_ID="13"\n', "debian13"), ('ID="rocky"\nVERSION_ID="9.4"\n', "rocky9.4"), ("", "")],
+)
+def test_system(text: str, system: str) -> None:
+    assert spank_info.system_of(text) == system

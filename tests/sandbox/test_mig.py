@@ -41,7 +41,7 @@ for index in 0 1; do
     bus=ffff:0$((index + 1)):00.0
     mkdir -p /proc/driver/nvidia/gpus/$bus /sys/bus/pci/drivers/nvidia/$bus
     printf 'Model: Simulated GPU\\nDevice Minor: %s\\n' $index > /proc/driver/nvidia/gpus/$bus/information
-    echo 0 > /sys/bus/pci/drivers/nvidia/$bus/local_cpulist
+    echo 0-$(($(nproc) < 4 ? $(nproc) - 1 : 3)) > /sys/bus/pci/drivers/nvidia/$bus/local_cpulist
 done
 """
 

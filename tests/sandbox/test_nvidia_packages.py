@@ -36,7 +36,7 @@ NCCL = ("libnccl2", "libnccl-dev")
 CONTAINER = ("libnvidia-container1", "libnvidia-container-tools")
 # What must be as before when something is refused, and at the end.
 STATE = """dpkg-query -W -f '${Package} ${Version} ${Status}\\n'; ls -l /usr/local/cuda /etc/alternatives/cuda 2>&1
-find /etc/{apt,profile.d,lmod} /etc/systemd/system /var/lib/apt/lists -not -path '*/partial*' -not -name auxfiles | sort"""
+find /etc/{apt,profile.d,lmod,systemd/system} /var/lib/apt/lists -not -path '*/partial*' -not -name auxfiles | sort"""
 
 
 class Play(Protocol):

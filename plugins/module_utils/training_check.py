@@ -105,17 +105,26 @@ def _verdict(
     said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
     if last["efficiency"] is not None and len(rows) > 1:
         said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
+    doubt = _doubt(rows, asked)
+    return (INCONCLUSIVE, f"{said}; {doubt}") if doubt else (PASS, said)
+
+
+def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
+    """Return why figures that miss no floor prove nothing all the same; an empty text when they do."""
+    disturbed = [words for row in rows if (words := _disturbed(row))]
+    if disturbed:
+        return f"{disturbed[-1]}; train again, longer (nccl_validation_training_seconds)"
     if asked.efficiency is None and len(rows) > 1:
-        return INCONCLUSIVE, (
-            f"{said}; no floor is known for the scaling efficiency: set training in the hardware profile, or "
+        return (
+            "no floor is known for the scaling efficiency: set training in the hardware profile, or "
             "nccl_validation_training_efficiency"
         )
     if asked.rate is None and len(rows) == 1:
-        return INCONCLUSIVE, (
-            f"{said}; one rank alone shows no scaling, and no floor is known for its speed: set training in the "
-            "hardware profile, or nccl_validation_training_rate"
+        return (
+            "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
+            "profile, or nccl_validation_training_rate"
         )
-    return PASS, said
+    return ""
 
 
 def _label(scale: tuple[int, int]) -> str:
@@ -232,6 +241,13 @@ def _below(row: dict[str, Any], asked: Asked) -> str:
     return f"{words}: {_why(row)}"
 
 
+def _disturbed(row: dict[str, Any]) -> str:
+    """Return that what all are compared with was measured too low; an empty text when it was not."""
+    if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
+        return ""
+    return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
+
+
 def _why(row: dict[str, Any]) -> str:
     """Return in words what takes the time."""
     if not row["cause"]:
@@ -259,8 +275,8 @@ def _findings(wrong: list[str], gaps: list[str], slow: list[str], rows: list[dic
     """Return what else is to be told."""
     found = [words for words in wrong + gaps + slow if words != reason]
     for row in rows:
-        if row["efficiency"] is not None and row["efficiency"] > _TOO_GOOD:
-            found.append(f"{row['label']}: {row['efficiency']:.0%} of the single rank's speed: that was disturbed")
+        if (words := _disturbed(row)) and words not in reason:
+            found.append(words)
         if row["slow_nodes"]:
             found.append(f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others at the same work")
     return found

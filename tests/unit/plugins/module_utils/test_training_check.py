@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,10 +131,18 @@ def test_floors(asked: Asked, verdict: str, words: str) -> None:
     assert words in answer["reason"]
 
 
-def test_a_disturbed_baseline_is_told_of() -> None:
+def test_a_disturbed_baseline_proves_nothing() -> None:
     answer = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:])
-    assert answer["verdict"] == "PASS"
-    assert "4 nodes: 192% of the single rank's speed: that was disturbed" in answer["findings"]
+    assert answer["verdict"] == "INCONCLUSIVE"
+    assert "4 nodes: 192% of" in answer["reason"]
+    assert "the single rank was disturbed" in answer["reason"]
+    assert "nccl_validation_training_seconds" in answer["reason"]
+
+
+def test_what_misses_its_floor_fails_even_beside_a_disturbed_baseline() -> None:
+    slow = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:], asked=replace(ASKED, efficiency=3))
+    assert slow["verdict"] == "FAIL"
+    assert any("disturbed" in words for words in slow["findings"])
 
 
 @pytest.mark.parametrize(

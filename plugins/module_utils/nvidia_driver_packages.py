@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "DISTRIBUTION_BRANCHES",
@@ -24,6 +24,7 @@ __all__ = [
     "PackageSet",
     "distribution_branch",
     "driver_packages",
+    "first_branch",
     "is_el",
     "no_packages",
     "replaced_packages",
@@ -40,6 +41,7 @@ DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
     ("Debian", "13"): (550, 535),
 }
 _UBUNTU_DEFAULT = 580
+_FIRST_BRANCHES = {("Debian", "13"): 590}
 
 # All packages that one driver version consists of, whoever made them. Others that match (the container toolkit) have no
 # version of a driver, so that neither pin nor hold concerns them.
@@ -109,6 +111,14 @@ def distribution_branch(distribution: str, major: str) -> int | None:
     if distribution == "Ubuntu":
         return _UBUNTU_DEFAULT
     return DISTRIBUTION_BRANCHES.get((distribution, major), (None,))[0]
+
+
+def first_branch(system: Mapping[str, str] | None) -> int:
+    """Return the oldest branch in NVIDIA's own repository for a system, 0 where none is known to be missing.
+
+    Debian 13: github.com/NVIDIA/cuda-repo-management, issues 38 and 40, open in August 2026.
+    """
+    return _FIRST_BRANCHES.get((system["distribution"], system["major"]), 0) if system else 0
 
 
 def no_packages(choice: Choice) -> tuple[str, str] | None:

@@ -15,7 +15,7 @@ from .gpu_generations import (
     generation_of_model,
     kernel_modules,
 )
-from .nvidia_driver_packages import Choice, distribution_branch, is_el, no_packages
+from .nvidia_driver_packages import Choice, distribution_branch, first_branch, is_el, no_packages
 from .problems import Problem, make_problem
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None 
         if text:
             return int(text) if _BRANCH.fullmatch(text) else None
     if settings["source"] == "nvidia":
-        return DEFAULT_BRANCH
+        return max(DEFAULT_BRANCH, first_branch(system))
     return distribution_branch(system["distribution"], system["major"]) if system else None
 
 
@@ -109,7 +109,7 @@ def driver_problems(
         )
     branch = None if found else driver_branch(settings, system)
     if generation and branch:
-        found += [*_branch_faults(gpu, generation, branch, settings)]
+        found += [*_branch_faults(gpu, generation, branch, settings, first_branch(system))]
     found += [*_fabric_faults(hardware, generation, settings), *_parameter_faults(settings)]
     if system and generation and branch and not found:
         why = no_packages(driver_choice(hardware, settings, system, branch))
@@ -153,7 +153,7 @@ def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str
 
 
 def _branch_faults(
-    gpu: Mapping[str, Any], generation: Generation, branch: int, settings: Mapping[str, Any]
+    gpu: Mapping[str, Any], generation: Generation, branch: int, settings: Mapping[str, Any], first: int
 ) -> Iterator[tuple[str, str, str]]:
     key = "nvidia_driver_version" if settings.get("version") and not settings.get("branch") else "nvidia_driver_branch"
     what = f"{gpu['model']} ({generation.name})"
@@ -163,7 +163,13 @@ def _branch_faults(
         )
         yield key, f"branch {branch} is too old for {what}, which needs {generation.least_branch} or newer", remedy
     if generation.last_branch and branch > generation.last_branch:
-        yield key, f"branch {branch} no longer drives {what}", f"say {generation.last_branch}, the last one that does"
+        remedy = f"say {generation.last_branch}, the last one that does"
+        if settings["source"] == "nvidia" and generation.last_branch < first:
+            remedy += (
+                f", with a mirror that has it: NVIDIA's own repository for this system begins with {first}; or say "
+            )
+            remedy += "nvidia_driver_source: distribution"
+        yield key, f"branch {branch} no longer drives {what}", remedy
     asked = str(settings.get("kernel_modules") or "auto")
     key, auto = "nvidia_driver_kernel_modules", "say auto, which knows what the GPUs need"
     if asked != "auto" and generation.modules not in {"either", asked}:

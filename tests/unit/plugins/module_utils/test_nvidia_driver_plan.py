@@ -10,7 +10,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia_driver_plan import driver_plan, driver_version
 
 CATALOGUE = yaml.safe_load((Path(__file__).parents[4] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
-DEBIAN = {"distribution": "Debian", "major": "13", "container": False}
+DEBIAN = {"distribution": "Debian", "major": "12", "container": False}
 UBUNTU = {"distribution": "Ubuntu", "major": "24", "container": False}
 ROCKY = {"distribution": "Rocky", "major": "9", "container": False}
 FOUND: dict[str, Any] = {
@@ -46,6 +46,7 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
     ("hardware", "system", "given", "names"),
     [
         ("l40s", DEBIAN, {}, DEBIAN_OPEN),
+        ("dgx_h100", {**DEBIAN, "major": "13"}, {}, f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq"),
         ("dgx1", DEBIAN, {}, "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-dkms"),
         ("l40s", DEBIAN, {"branch": "550"}, "libcuda1 nvidia-smi nvidia-persistenced nvidia-kernel-dkms"),
         (
@@ -95,7 +96,7 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
         ),
         (
             "l40s",
-            DEBIAN,
+            {**DEBIAN, "major": "13"},
             {"source": "distribution", "branch": "535"},
             "libnvidia-tesla-535-cuda1 nvidia-tesla-535-smi nvidia-tesla-535-kernel-dkms nvidia-persistenced",
         ),

@@ -32,11 +32,23 @@ def told(hardware: str | dict[str, Any], system: dict[str, str] | None = None, *
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
-@pytest.mark.parametrize("system", [DEBIAN, UBUNTU, {**ROCKY}])
+@pytest.mark.parametrize("system", [{**DEBIAN, "major": "12"}, UBUNTU, {**ROCKY}])
 def test_every_profile_is_sound_with_defaults(name: str, system: dict[str, str]) -> None:
     given: dict[str, Any] = {"imex_nodes": TRAYS}
     given |= {"version": "580.95.05"} if system["distribution"] == "Rocky" else {}
     assert told(name, system, **given) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
+def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> None:
+    problems = driver_problems("gpu1", CATALOGUE[name], settings(imex_nodes=TRAYS), DEBIAN)
+    if "V100" not in CATALOGUE[name]["gpu"]["model"]:
+        assert problems == []
+        return
+    (problem,) = problems
+    assert "branch 590 no longer drives" in problem["problem"]
+    for way in ("say 580", "a mirror that has it", "nvidia_driver_source: distribution"):
+        assert way in problem["remedy"]
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
     host_problems,
     role_problems,
 )
+from ..module_utils.preflight_software import site_software_problems  # noqa: TID252
 from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
 from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
@@ -143,6 +144,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._gpus(known["hostvars"], compute)
         problems += self._storage(known["hostvars"], groups)
         problems += self._drivers(known["hostvars"], compute)
+        problems += self._software(known["hostvars"], groups)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -226,6 +228,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             return site_driver_problems(compute, hostvars, self.get_option("catalogue"))
         except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
             return [make_problem([], "nvidia_driver_*", f"cannot be worked out: {exc}", "correct the variable")]
+
+    def _software(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+        """Return the problems of containers and of IP over InfiniBand."""
+        try:
+            return site_software_problems(groups.get("all", []), hostvars)
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            keys = "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces"
+            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
         """Return the groups that set the hardware, and the hosts that set it themselves.

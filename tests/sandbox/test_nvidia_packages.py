@@ -130,7 +130,9 @@ def restore(sandbox: Cluster) -> None:
         check=False,
     )
     sandbox.exec(NODE, "rm -rf /etc/systemd/system/nvidia-dcgm.service.d /etc/lmod/modules/cuda /usr/local/cuda*")
-    sandbox.exec(NODE, "rmdir --ignore-fail-on-non-empty -p /etc/lmod/modules 2>/dev/null", check=False)
+    # The package lmod has that folder too, empty.
+    tidy = "dpkg -S /etc/lmod/modules || rmdir --ignore-fail-on-non-empty -p /etc/lmod/modules"
+    sandbox.exec(NODE, tidy, check=False)
     sandbox.exec(NODE, "rm -f /etc/profile.d/busbar-cuda.sh /etc/apt/*/busbar-* /var/lib/apt/lists/*:8099_*")
     sandbox.exec(NODE, "systemctl daemon-reload")
 

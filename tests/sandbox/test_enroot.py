@@ -123,6 +123,8 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "enroot_hooks": ["50-slurm-pmi.sh", "98-nvidia.sh"],
             "enroot_settings": {"ENROOT_MAX_CONNECTIONS": 4},
             "enroot_credentials": [credential],
+            # No registry of the world is to be asked by a test.
+            "enroot_credentials_check": False,
         }
         yield Site(sandbox, play, options)
     for node in NODES:
@@ -135,6 +137,41 @@ def test_a_wrong_checksum_installs_nothing(site: Site) -> None:
     done = site.run(enroot_checksums=wrong)
     assert done.returncode != 0
     assert f"not the declared {'0' * 64}. Nothing was installed" in " ".join(done.stdout.split())
+    assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
+
+
+REGISTRY = """
+import http.server
+class Registry(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        given = self.headers.get("Authorization")
+        self.send_response(403 if given else 401)
+        self.send_header("WWW-Authenticate", "Basic realm=x")
+        self.end_headers()
+http.server.HTTPServer(("", 8098), Registry).serve_forever()
+"""
+
+
+def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> None:
+    unit, address = "busbar-test-registry", f"{load(site.cluster.name).address('ctl')}:8098"
+    mine = {"user": "alice", "machine": address, "login": "robot", "password": SECRET}
+    gone = {**mine, "machine": "127.0.0.1:9"}
+    asked: dict[str, Any] = {"enroot_credentials": [mine, gone], "enroot_credentials_check": True}
+    site.cluster.exec("ctl", f"systemd-run -q --unit {unit} python3 -c '{REGISTRY}'")
+    try:
+        knock = f'python3 -c \'import socket; socket.create_connection(("{address}".split(":")[0], 8098))\''
+        site.cluster.wait_until(
+            lambda: site.cluster.exec("ctl", knock, check=False).returncode == 0, "the registry does not answer"
+        )
+        done = site.run("-v", **asked, enroot_allow_http=True)
+    finally:
+        site.cluster.exec("ctl", f"systemctl stop {unit}", check=False)
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 0
+    assert f"login: enroot_credentials: {address}, login robot of alice: refused, it answers 403" in said
+    assert "remedy: put a valid token into the vault" in said
+    assert "127.0.0.1:9, login robot of alice: could not be tried" in said
+    assert SECRET not in done.stdout + done.stderr
     assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
 
 

@@ -74,8 +74,7 @@ notes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.problems import make_problem  # noqa: TID252 - no own name in imports
-from ..module_utils.registry_access import REFUSED, UNKNOWN, registry_access  # noqa: TID252
+from ..module_utils.registry_access import REFUSED, UNKNOWN, registry_access  # noqa: TID252 - no own name in imports
 
 
 def main() -> None:
@@ -97,9 +96,8 @@ def main() -> None:
         who = f"{item['machine']}, login {item['login']} of {item['user']}"
         if found.state == REFUSED:
             remedy = "put a valid token into the vault, or take the entry out"
-            problems.append(
-                make_problem([module.params["host"]], module.params["key"], f"{who}: refused, {found.said}", remedy)
-            )
+            words = {"problem": f"{who}: refused, {found.said}", "remedy": remedy}
+            problems.append({"hosts": [module.params["host"]], "key": module.params["key"], **words})
         elif found.state == UNKNOWN:
             notes.append(f"{who}: could not be tried, {found.said}")
     module.exit_json(changed=False, problems=problems, notes=notes)

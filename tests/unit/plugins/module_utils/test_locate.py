@@ -176,7 +176,7 @@ def test_one_node_is_tested_alone() -> None:
     assert [(entry["node"], entry["reason"]) for entry in answer["nodes"]] == [("gpu1", "slow alone")]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(count=st.integers(1, 60), size=st.integers(1, 20), data=st.data())
 def test_answers_do_not_depend_on_how_results_arrive(count: int, size: int, data: st.DataObject) -> None:
     nodes = node_names(count)

@@ -26,7 +26,7 @@ TORCH = {
 # Only what the node lacks is fetched, and unpacked where every node sees it.
 UNPACK = f"""
 set -e
-mkdir -p {PLACE}/debs/partial {PLACE}/torch {PLACE}/work && chmod 1777 {PLACE}/work
+mkdir -p {PLACE}/debs/partial {PLACE}/torch {PLACE}/runs && chmod 1777 {PLACE}/runs
 apt-get -qq update
 apt-get -qq -y --no-install-recommends --download-only -o Dir::Cache::archives={PLACE}/debs install python3-torch
 for package in {PLACE}/debs/*.deb; do dpkg-deb -x "$package" {PLACE}/torch; done
@@ -67,7 +67,7 @@ def idle(sandbox: Cluster) -> Iterator[None]:
 def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "") -> str:
     """Submit an example as alice; returns the job's number."""
     exports = "; ".join(f"export {key}={value}" for key, value in TORCH.items())
-    command = f"{exports}; cd {PLACE}/work && sbatch --parsable {options} {EXAMPLES}/{script}.sbatch {arguments}"
+    command = f"{exports}; cd {PLACE}/runs && sbatch --parsable {options} {EXAMPLES}/{script}.sbatch {arguments}"
     return sandbox.exec("login", command, user="alice").stdout.strip()
 
 
@@ -78,7 +78,7 @@ def state(sandbox: Cluster, job: str) -> str:
 
 def said(sandbox: Cluster, job: str) -> str:
     """The output of a job."""
-    return sandbox.exec("ctl", f"cat {PLACE}/work/*-{job}.out", check=False).stdout
+    return sandbox.exec("ctl", f"cat {PLACE}/runs/*-{job}.out", check=False).stdout
 
 
 def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
@@ -91,7 +91,7 @@ def ended(sandbox: Cluster, job: str, timeout: float = SLOW) -> str:
 
 def result(sandbox: Cluster, name: str, job: str) -> dict[str, Any]:
     """What a training measured; the same as its output says."""
-    text = sandbox.exec("ctl", f"cat {PLACE}/work/{name}-{job}/result.json").stdout
+    text = sandbox.exec("ctl", f"cat {PLACE}/runs/{name}-{job}/result.json").stdout
     assert f"busbar-training {text.strip()}" in said(sandbox, job)
     return dict(as_json(text))
 
@@ -117,7 +117,7 @@ def test_hello_and_mpi(sandbox: Cluster) -> None:
 
 def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Cluster) -> None:
     job = submit(sandbox, "ddp", SMALL, f"{TINY} --pace 0.5")
-    file = f"{PLACE}/work/ddp-{job}/checkpoint.pt"
+    file = f"{PLACE}/runs/ddp-{job}/checkpoint.pt"
     sandbox.wait_until(
         lambda: not sandbox.exec("ctl", f"test -e {file}", check=False).returncode, "no checkpoint", SLOW
     )

@@ -1,0 +1,111 @@
+"""Lookup that signs a host's certificate for TLS when it has to be renewed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: tls_certificate
+author: busbar contributors
+short_description: Certificate of a host for TLS, and whom to trust
+description:
+  - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
+    names and it does not end soon.
+  - Otherwise signs a new one with the authority's private key, which is made at its first use (C(tls_ca) in
+    O(directory)) and never leaves the provisioning host.
+  - In check mode nothing is written; a missing authority is made up for that one call.
+options:
+  _terms:
+    description: Public keys of type ecdsa, one line of OpenSSH each; in check mode one may be empty.
+    required: true
+    type: list
+    elements: str
+  current:
+    description: The present certificate as PEM; empty when there is none.
+    type: str
+    default: ''
+  names:
+    description: Names and addresses of the host; the first one is its common name.
+    type: list
+    elements: str
+    required: true
+  days:
+    description: For how many days a new certificate is valid.
+    type: int
+    default: 365
+  renew_days:
+    description: How many days before its end a certificate is renewed.
+    type: int
+    default: 90
+  cluster:
+    description: What the authority's name speaks of.
+    type: str
+    default: cluster
+  directory:
+    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    type: str
+"""
+
+EXAMPLES = r"""
+signed: "{{ query('busbar.cluster.tls_certificate', public_key, current=present, names=['gpu1']) | first }}"
+"""
+
+RETURN = r"""
+_raw:
+  description:
+    - For each term C(certificate) and C(trusted), both PEM, and C(not_after), its end in seconds since 1970.
+  type: list
+  elements: dict
+"""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ..module_utils.tls_certificate import (  # noqa: TID252 - the collection's name stands in no import
+    end_of,
+    made_up_key,
+    renewal_reason,
+    sign_host,
+)
+from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+    check_mode,
+    secrets_directory,
+)
+from ..plugin_utils.tls_authority import (  # noqa: TID252 - the collection's name stands in no import
+    signing_authority,
+    trusted_certificates,
+)
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.tls_certificate`."""
+
+    def run(
+        self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object
+    ) -> list[dict[str, str | int]]:
+        """Return certificate, trust and end for each public key.
+
+        Raises:
+            AnsibleLookupError: when a key cannot be used.
+        """
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        checks, now = check_mode(self._templar, known), int(time.time())
+        try:
+            authority = signing_authority(directory, self.get_option("cluster"), now, create=not checks)
+            trusted = trusted_certificates(directory, authority)
+            keys = [term or made_up_key() if checks else term for term in terms]
+            certificates = [self._certificate(key, authority, now) for key in keys]
+        except ValueError as exc:
+            raise AnsibleLookupError(str(exc)) from exc
+        return [{"certificate": each, "trusted": trusted, "not_after": end_of(each)} for each in certificates]
+
+    def _certificate(self, public_key: str, authority: str, now: int) -> str:
+        """Return the present certificate when it is good, else a new one."""
+        names, days, current = self.get_option("names"), self.get_option("days"), str(self.get_option("current"))
+        renew_days = self.get_option("renew_days")
+        if not renewal_reason(current, public_key, authority, names=names, now=now, days=days, renew_days=renew_days):
+            return current
+        return sign_host(public_key, authority, names=names, now=now, days=days)

@@ -1,0 +1,42 @@
+"""Hashes of passwords that stay the same from run to run.
+
+For the provisioning host only: bcrypt comes there with paramiko.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+import bcrypt
+
+__all__ = ["bcrypt_hash"]
+
+_LONGEST = 72  # bytes; the algorithm ignores what follows, see bcrypt's README
+_SALT_BYTES = 16
+# bcrypt's own order of the characters of base64 (Provos and Mazieres 1999, "A Future-Adaptable Password Scheme").
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_BCRYPT = b"./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def bcrypt_hash(password: str, salt: str, rounds: int) -> str:
+    """Return the bcrypt hash of a password, with a salt made of a text.
+
+    Args:
+        password: at most 72 bytes.
+        salt: any text that is random and kept.
+        rounds: binary logarithm of the number of rounds, 4 to 31.
+
+    Raises:
+        ValueError: when the password is empty or too long, or the salt is empty.
+    """
+    secret = password.encode()
+    if not secret or len(secret) > _LONGEST or b"\0" in secret:
+        message = f"the password has {len(secret)} bytes: 1 to {_LONGEST} without a zero byte can be hashed"
+        raise ValueError(message)
+    if not salt:
+        message = "the salt is empty: give a random text that is kept"
+        raise ValueError(message)
+    digest = hashlib.sha256(salt.encode()).digest()[:_SALT_BYTES]
+    encoded = base64.b64encode(digest).rstrip(b"=").translate(bytes.maketrans(_STANDARD, _BCRYPT))
+    return bcrypt.hashpw(secret, b"$2b$%02d$%s" % (rounds, encoded)).decode()

@@ -1,0 +1,269 @@
+"""Certificates of hosts for TLS: made by the cluster's authority, judged, and made anew before they end.
+
+For the provisioning host only: what is imported here is not on every node. Keys are of P-256, which all that speaks TLS
+in a cluster knows (Go's and GnuTLS's programs among it).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from typing import TYPE_CHECKING, NamedTuple
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
+
+__all__ = [
+    "Authority",
+    "alternative_names",
+    "authority_certificate",
+    "end_of",
+    "made_up_key",
+    "make_authority",
+    "read_authority",
+    "read_certificates",
+    "renewal_reason",
+    "sign_host",
+]
+
+_DAY_S = 86400
+_AUTHORITY_DAYS = 7300
+_LONGEST_NAME = 64  # of a common name, RFC 5280, appendix A.1 (ub-common-name)
+_PEM = serialization.Encoding.PEM
+_PUBLIC = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+class Authority(NamedTuple):
+    """A private key that signs, and its certificate."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+
+def make_authority(cluster: str, now: int) -> str:
+    """Return a fresh private key and its certificate as PEM, valid for 20 years.
+
+    Args:
+        cluster: what the authority's name speaks of.
+        now: seconds since 1970.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(f"Authority of {cluster}")
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_time(now - _DAY_S))
+        .not_valid_after(_time(now + _AUTHORITY_DAYS * _DAY_S))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    private = key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return (private + builder.sign(key, hashes.SHA256()).public_bytes(_PEM)).decode()
+
+
+def made_up_key() -> str:
+    """Return the public key, as a line of OpenSSH, of a private key that nobody keeps; for check mode."""
+    key = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
+def read_authority(text: str) -> Authority:
+    """Return the authority in the PEM of its private key and certificate.
+
+    Raises:
+        ValueError: when one of them is missing or does not belong to the other.
+    """
+    try:
+        key = serialization.load_pem_private_key(text.encode(), password=None)
+        certificate = read_certificates(text)[0]
+    except (ValueError, TypeError, UnsupportedAlgorithm) as exc:
+        message = "it does not hold a private key without a passphrase, and its certificate, as PEM"
+        raise ValueError(message) from exc
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        message = "its private key is not one of an elliptic curve"
+        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+    if _bytes(key.public_key()) != _bytes(certificate.public_key()):
+        message = "its certificate is not for its private key"
+        raise ValueError(message)
+    return Authority(key, certificate)
+
+
+def authority_certificate(text: str) -> str:
+    """Return the certificate of an authority as PEM.
+
+    Raises:
+        ValueError: when the text is no authority.
+    """
+    return read_authority(text).certificate.public_bytes(_PEM).decode()
+
+
+def read_certificates(text: str) -> list[x509.Certificate]:
+    """Return the certificates in a text, in their order.
+
+    Raises:
+        ValueError: when there is none, or one cannot be read.
+    """
+    return x509.load_pem_x509_certificates(text.encode())
+
+
+def alternative_names(names: Sequence[str]) -> list[x509.GeneralName]:
+    """Return names and addresses as they stand in a certificate, each once, in their order.
+
+    Raises:
+        ValueError: when one is neither an address nor of ASCII.
+    """
+    found: list[x509.GeneralName] = []
+    for name in dict.fromkeys(names):
+        try:
+            found.append(x509.IPAddress(ipaddress.ip_address(name)))
+        except ValueError:
+            found.append(x509.DNSName(name))
+    return found
+
+
+def sign_host(public_key: str, authority: str, *, names: Sequence[str], now: int, days: int) -> str:
+    """Return a certificate as PEM with which a host may serve and call, valid for so many days.
+
+    It is valid since yesterday, because the clock of a fresh node may still be behind, and ends with its authority at
+    the latest.
+
+    Args:
+        public_key: a line of OpenSSH.
+        authority: the private key and the certificate that sign.
+        names: names and addresses of the host, of which the first is its common name.
+        now: seconds since 1970.
+        days: how long it shall be valid.
+
+    Raises:
+        ValueError: when the authority has ended, or a key or name cannot be used.
+    """
+    signer = read_authority(authority)
+    key = _public(public_key)
+    if _end(signer.certificate) <= now:
+        message = "the cluster's authority has ended: rename tls_ca among the secrets to tls_ca_previous and run again"
+        raise ValueError(message)
+    issuer = signer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(_name(names[0]))
+        .issuer_name(signer.certificate.subject)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(_time(now - _DAY_S))
+        .not_valid_after(_time(_planned_end(signer, now, days)))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.SubjectAlternativeName(alternative_names(names)), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer), critical=False)
+    )
+    return builder.sign(signer.key, hashes.SHA256()).public_bytes(_PEM).decode()
+
+
+def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
+    certificate: str, public_key: str, authority: str, *, names: Sequence[str], now: int, days: int, renew_days: int
+) -> str:
+    """Return why a certificate must be made anew, or '' when it is good.
+
+    Args:
+        certificate: the present one as PEM; '' when there is none.
+        public_key: the host's public key, a line of OpenSSH.
+        authority: the private key and the certificate that should have signed.
+        names: names and addresses that it should carry.
+        now: seconds since 1970.
+        days: how long a new one would be valid.
+        renew_days: how many days before its end it is renewed.
+
+    Raises:
+        ValueError: when the authority or the host's key cannot be used.
+    """
+    signer, key = read_authority(authority), _public(public_key)
+    if not certificate.strip():
+        return "there is none"
+    try:
+        found = read_certificates(certificate)[0]
+        carried = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        found.verify_directly_issued_by(signer.certificate)
+    except (ValueError, TypeError, x509.ExtensionNotFound):
+        return "it cannot be read, or another authority signed it"
+    except InvalidSignature:
+        return "another authority signed it"
+    soon = _end(found) < now + renew_days * _DAY_S
+    reasons = {
+        "it is for another key": _bytes(found.public_key()) != _bytes(key),
+        "its names differ": list(carried) != alternative_names(names) or found.subject != _name(names[0]),
+        "it is not valid yet": found.not_valid_before_utc.timestamp() > now,
+        # A new one that ends no later, because the authority does, would be made at every run.
+        "it ends soon": soon and _planned_end(signer, now, days) > _end(found) + _DAY_S,
+    }
+    return next((reason for reason, applies in reasons.items() if applies), "")
+
+
+def end_of(certificate: str) -> int:
+    """Return when a certificate ends, in seconds since 1970.
+
+    Raises:
+        ValueError: when the text holds none.
+    """
+    return _end(read_certificates(certificate)[0])
+
+
+def _end(certificate: x509.Certificate) -> int:
+    return int(certificate.not_valid_after_utc.timestamp())
+
+
+def _planned_end(signer: Authority, now: int, days: int) -> int:
+    return min(now + days * _DAY_S, _end(signer.certificate))
+
+
+def _name(common: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:_LONGEST_NAME])])
+
+
+def _time(seconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(seconds, tz=dt.UTC)
+
+
+def _bytes(key: CertificatePublicKeyTypes) -> bytes:
+    return key.public_bytes(*_PUBLIC)
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _public(line: str) -> ec.EllipticCurvePublicKey | rsa.RSAPublicKey:
+    try:
+        key = serialization.load_ssh_public_key(" ".join(line.split()[:2]).encode())
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        message = "the host's public key is not one of OpenSSH"
+        raise ValueError(message) from exc
+    # RSA where a site had brought files of its own, and went back to the cluster's authority.
+    if not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
+        message = "the host's public key is neither of an elliptic curve nor of RSA"
+        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+    return key

@@ -1,0 +1,144 @@
+"""Module that makes a host's private key for TLS, and reads what signing it needs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: tls_host_key
+author: busbar contributors
+short_description: A host's private key for TLS, made on the host, and its present certificate
+description:
+  - Makes the directory, the group and the private key (P-256) when they are missing, and corrects who may read the key.
+  - The private key stays on the host. It is made by C(ssh-keygen), which every host has that Ansible reaches.
+  - Returns the public half and the present certificate.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+options:
+  directory:
+    description: Directory of C(host.key) and C(host.crt); it is made with mode 0755.
+    type: path
+    default: /etc/busbar/tls
+  group:
+    description: Group that may read the key; a system group of this name is made when there is none.
+    type: str
+    required: true
+  make:
+    description: Whether a missing key is made; otherwise only group and directory are.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Make the key
+  busbar.cluster.tls_host_key:
+    group: busbar-tls
+  register: __example_key
+"""
+
+RETURN = r"""
+public_key:
+  description: The public key as one line of OpenSSH; empty when there is no key (yet).
+  returned: always
+  type: str
+certificate:
+  description: The present certificate; empty when there is none.
+  returned: always
+  type: str
+"""
+
+import grp
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+KEY_MODE = "0640"
+
+
+def run(module: AnsibleModule, words: list[str]) -> str:
+    """Return what a program printed; fail the module when it failed."""
+    status, out, err = module.run_command(words)
+    if status != 0:
+        module.fail_json(msg=f"`{' '.join(words)}` failed: {(err or out).strip()}")
+    return str(out)
+
+
+def keep_group(module: AnsibleModule) -> bool:
+    """Make the group when it is missing; return whether that changes something."""
+    try:
+        grp.getgrnam(module.params["group"])
+    except KeyError:
+        if not module.check_mode:
+            run(module, ["groupadd", "--system", module.params["group"]])
+        return True
+    return False
+
+
+def keep_directory(module: AnsibleModule, path: Path) -> bool:
+    """Make the directory when it is missing; return whether that changes something."""
+    if path.is_dir():
+        return False
+    if not module.check_mode:
+        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+            missing.mkdir()
+            missing.chmod(0o755)
+    return True
+
+
+def make_key(module: AnsibleModule, path: Path) -> None:
+    """Make a key; it comes to its place whole and with its mode, or not at all."""
+    with tempfile.TemporaryDirectory(prefix=".busbar-", dir=path.parent) as place:
+        fresh = Path(place) / path.name
+        run(module, ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(fresh)])
+        set_access(module, fresh)
+        fresh.rename(path)
+
+
+def set_access(module: AnsibleModule, path: Path) -> bool:
+    """Let root and the group alone read the key; return whether that changes something."""
+    changed = module.set_owner_if_different(str(path), "root", changed=False)
+    changed = module.set_group_if_different(str(path), module.params["group"], changed)
+    return bool(module.set_mode_if_different(str(path), KEY_MODE, changed))
+
+
+def read_public(module: AnsibleModule, path: Path) -> str:
+    """Return the public half of a key."""
+    # Through a pipe: of a file, ssh-keygen refuses one that a group may read.
+    words = ["ssh-keygen", "-y", "-P", "", "-f", "/dev/stdin"]
+    status, out, err = module.run_command(words, data=path.read_text())
+    if status != 0:
+        module.fail_json(msg=f"{path} cannot be used: remove it, and a new one is made ({(err or out).strip()})")
+    return str(out).strip()
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "default": "/etc/busbar/tls"},
+            "group": {"type": "str", "required": True},
+            "make": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    directory = Path(module.params["directory"])
+    key, certificate = directory / "host.key", directory / "host.crt"
+    try:
+        changed = keep_group(module)
+        changed = keep_directory(module, directory) or changed
+        if module.params["make"] and not key.exists():
+            changed = True
+            if not module.check_mode:
+                make_key(module, key)
+        elif key.exists() and not (module.check_mode and changed):
+            changed = set_access(module, key) or changed
+        public = read_public(module, key) if module.params["make"] and key.exists() else ""
+        present = certificate.read_text() if certificate.exists() else ""
+    except OSError as exc:
+        module.fail_json(msg=f"tls_host_key: {exc}")
+    module.exit_json(changed=changed, public_key=public, certificate=present)
+
+
+if __name__ == "__main__":
+    main()

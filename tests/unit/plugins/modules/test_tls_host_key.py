@@ -1,0 +1,68 @@
+"""The host's private key: made once, readable by root and one group, its public half told."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import tls_host_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to a group")
+
+
+def _run(place: Path, capsys: pytest.CaptureFixture[str], *, check: bool = False, **other: object) -> dict[str, Any]:
+    args = {"directory": str(place), "group": "mail", "_ansible_check_mode": check, **other}
+    with patch_module_args(args), pytest.raises(SystemExit):
+        tls_host_key.main()
+    answer = json.loads(capsys.readouterr().out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_made_once_and_readable_by_the_group(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "a" / "tls"
+    first = _run(place, capsys)
+    assert first["changed"]
+    assert first["public_key"].startswith("ecdsa-sha2-nistp256 ")
+    status = (place / "host.key").stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid) == (0o640, 0)
+    assert grp.getgrgid(status.st_gid).gr_name == "mail"
+    assert [path.name for path in place.iterdir()] == ["host.key"]
+    (place / "host.crt").write_text("certificate\n")
+    assert _run(place, capsys) == first | {"changed": False, "certificate": "certificate\n"}
+
+
+def test_access_is_corrected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _run(tmp_path, capsys)
+    (tmp_path / "host.key").chmod(0o644)
+    assert _run(tmp_path, capsys)["changed"]
+    assert stat.S_IMODE((tmp_path / "host.key").stat().st_mode) == 0o640
+
+
+def test_check_mode_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = _run(tmp_path / "tls", capsys, check=True)
+    assert (answer["changed"], answer["public_key"], answer["certificate"]) == (True, "", "")
+    assert list(tmp_path.iterdir()) == []
+    answer = _run(tmp_path, capsys, check=True, group="busbar-nobody-has-it")
+    assert answer["changed"]
+
+
+def test_no_key_is_made_where_the_site_brings_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = _run(tmp_path / "tls", capsys, make=False)
+    assert (answer["changed"], answer["public_key"]) == (True, "")
+    assert list((tmp_path / "tls").iterdir()) == []
+
+
+def test_a_damaged_key_is_told_with_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "host.key").write_text("damaged\n")
+    answer = _run(tmp_path, capsys)
+    assert answer["failed"]
+    assert f"{tmp_path / 'host.key'} cannot be used: remove it, and a new one is made" in answer["msg"]

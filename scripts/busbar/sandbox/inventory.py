@@ -39,6 +39,7 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
                 "slurm_login": {"hosts": {"login": address["login"]}},
                 "slurm_compute": {"children": {"sandbox_gpu": {}}},
                 "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
+                "monitoring": {"hosts": {"ctl": {}}},
                 **(storage if sandbox.storage else {}),
             }
         }
@@ -85,6 +86,11 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "cuda_source": "none",
         "dcgm_source": "none",
         "nvidia_container_toolkit_source": "none",
+        # Tests wait for what is measured.
+        "prometheus_scrape_interval": "5s",
+        "prometheus_evaluation_interval": "5s",
+        "dcgm_exporter_source": "none",
+        "grafana_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS.
         **({"storage_backend": sandbox.storage} if sandbox.storage else {}),
     }

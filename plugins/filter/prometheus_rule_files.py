@@ -1,0 +1,79 @@
+"""Filter that lists Prometheus' files of rules."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: prometheus_rule_files
+author: busbar contributors
+short_description: Files of rules for Prometheus
+positional: site, found
+options:
+  _input:
+    description: Folder on this machine that holds the files which busbar ships.
+    type: path
+    required: true
+  site:
+    description: The site's own groups of rules, by name of the file.
+    type: dict
+    required: true
+  found:
+    description: Paths of the files that are on the host.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+files: "{{ (role_path ~ '/files/rules') | busbar.cluster.prometheus_rule_files(prometheus_rules) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Entries for M(busbar.cluster.files), without a command that validates them.
+  type: list
+  elements: dict
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.prometheus_rules import rule_files  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+def files(folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = ()) -> list[dict[str, str]]:
+    """Return the files.
+
+    Raises:
+        AnsibleFilterError: a file cannot be read, or the site's rules are no data that YAML can write.
+    """
+    try:
+        shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
+        return rule_files(shipped, plain(site), found)
+    except (AnsibleError, AttributeError, OSError, TypeError, ValueError) as exc:
+        message = f"prometheus_rule_files: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
+    """Return data in Python's own types: Ansible's carry tags that YAML's safe writer does not know."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return value if kind is bool else kind(value)
+    return value
+
+
+class FilterModule:
+    """The filter `busbar.cluster.prometheus_rule_files`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"prometheus_rule_files": files}

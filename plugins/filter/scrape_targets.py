@@ -1,0 +1,77 @@
+"""Filters that say whom Prometheus scrapes, and where."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: scrape_targets
+author: busbar contributors
+short_description: Targets of the inventory for Prometheus
+positional: hostvars, catalogue
+options:
+  _input:
+    description:
+      - Jobs by name, each with C(hosts), C(exporter) and C(port), and optionally C(address), C(gpus) and C(unless).
+    type: dict
+    required: true
+  hostvars:
+    description: Variables of all hosts.
+    type: dict
+    required: true
+  catalogue:
+    description: The known hardware by name.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+files: "{{ monitoring_jobs | busbar.cluster.scrape_targets(hostvars, hardware_catalogue) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: For each job its file, as entries for M(busbar.cluster.files).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.scrape_targets import (  # noqa: TID252 - the collection's name stands in no import
+    scrape_targets,
+    socket_address,
+    targets_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+FOLDER = "/etc/prometheus/targets"
+
+
+def files(
+    jobs: Mapping[str, Mapping[str, Any]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    catalogue: Mapping[str, Mapping[str, Any]],
+) -> list[dict[str, str]]:
+    """Return the file of each job.
+
+    Raises:
+        AnsibleFilterError: when a job is incomplete.
+    """
+    try:
+        listed = scrape_targets(jobs, hostvars, catalogue)
+        return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
+    except (AnsibleError, AttributeError, KeyError, TypeError) as exc:
+        message = f"scrape_targets: each job needs hosts, exporter and port, each host monitoring_address: {exc!r}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filters `busbar.cluster.scrape_targets` and `busbar.cluster.socket_address`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filters by their names."""
+        return {"scrape_targets": files, "socket_address": socket_address}

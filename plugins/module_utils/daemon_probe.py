@@ -1,0 +1,68 @@
+"""Whether a daemon answers, and with which configuration; standard library only."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import urllib.error
+import urllib.request
+from typing import NamedTuple
+
+__all__ = ["Access", "fetch", "loaded_since", "metric_value"]
+
+_TIMEOUT_S = 5
+
+
+class Access(NamedTuple):
+    """Where a daemon answers, and how it is asked."""
+
+    url: str
+    ca_file: str = ""
+    username: str = ""
+    password: str = ""
+
+
+def fetch(access: Access, path: str) -> tuple[int, str]:
+    """Return HTTP status and text; 0 and the reason when nobody answers."""
+    if not access.url.startswith(("http://", "https://")):
+        message = f"{access.url} is neither http:// nor https://"
+        raise ValueError(message)
+    request = urllib.request.Request(access.url.rstrip("/") + path)  # noqa: S310 - looked at above
+    if access.username:
+        pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+        request.add_header("Authorization", f"Basic {pair}")
+    # No proxy: a daemon of the cluster is asked on its own address.
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    try:
+        if access.url.startswith("https://"):
+            context = ssl.create_default_context(cafile=access.ca_file or None)
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
+            return int(answer.status), answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as exc:
+        return exc.code, exc.read().decode(errors="replace")
+    except (OSError, urllib.error.URLError) as exc:
+        return 0, str(exc)
+
+
+def metric_value(text: str, name: str) -> float | None:
+    """Return the value of a metric without labels, of a text in Prometheus' exposition format."""
+    for line in text.splitlines():
+        if line.startswith(f"{name} "):
+            return float(line.split()[1])
+    return None
+
+
+def loaded_since(text: str, prefix: str, began: float) -> bool | None:
+    """Whether a daemon loaded its configuration after `began`; None when it has not tried yet.
+
+    Args:
+        text: its metrics.
+        prefix: what their names begin with, such as prometheus.
+        began: seconds since 1970.
+    """
+    successful = metric_value(text, f"{prefix}_config_last_reload_successful")
+    loaded = metric_value(text, f"{prefix}_config_last_reload_success_timestamp_seconds")
+    if successful == 0:
+        return False
+    return True if loaded is not None and loaded >= began else None

@@ -1,0 +1,164 @@
+"""Module that restarts or reloads a daemon and proves that it runs with its new configuration."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: daemon_in_force
+author: busbar contributors
+short_description: Bring a daemon's new configuration into force, and prove it
+description:
+  - Restarts or reloads a unit that answers by HTTP, and waits until it is ready.
+  - After a reload Prometheus and Alertmanager say in their metrics whether they took the new configuration, and when;
+    both must be true. What fails is told with the last lines of the unit's journal.
+attributes:
+  check_mode:
+    description: Does nothing in check mode, and says that it would.
+    support: full
+options:
+  unit:
+    description: The unit, without C(.service).
+    type: str
+    required: true
+  action:
+    description: What to do. V(ready) only waits; V(reloaded) starts what does not run.
+    type: str
+    choices: [restarted, reloaded, ready]
+    required: true
+  url:
+    description: Where it answers.
+    type: str
+    required: true
+  ready_path:
+    description: Path that answers with status 200 when it is ready.
+    type: str
+    default: /-/ready
+  metrics:
+    description: What the names of its metrics begin with; needed for V(reloaded).
+    type: str
+    default: ""
+  ca_file:
+    description: Certificates that it is trusted by, with HTTPS. Empty means those of the system.
+    type: path
+    default: ""
+  username:
+    description: Login, where it asks for one.
+    type: str
+    default: ""
+  password:
+    description: Its password.
+    type: str
+    default: ""
+  timeout_s:
+    description: For how many seconds it may take.
+    type: int
+    default: 60
+  pending:
+    description: Note of M(busbar.cluster.files) that is removed once all is in force.
+    type: path
+"""
+
+EXAMPLES = r"""
+- name: Load the rules
+  busbar.cluster.daemon_in_force:
+    unit: prometheus
+    action: reloaded
+    url: http://10.0.0.10:9090
+    metrics: prometheus
+"""
+
+RETURN = r"""
+seconds:
+  description: How long it took.
+  returned: when it was done
+  type: float
+"""
+
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.daemon_probe import Access, fetch, loaded_since  # noqa: TID252 - no own name in imports
+
+_PAUSE_S = 0.2
+_OK = 200
+
+
+def give_up(module: AnsibleModule, what: str) -> None:
+    """Fail the module with the last words of the unit."""
+    unit = module.params["unit"]
+    _, said, _ = module.run_command(["journalctl", "-u", unit, "-n", "8", "--no-pager", "-o", "cat"])
+    module.fail_json(msg=f"{unit} {what}; its last words:\n{said.strip()}\nremedy: see journalctl -u {unit}")
+
+
+def systemctl(module: AnsibleModule, *words: str) -> None:
+    """Run systemctl, or fail the module."""
+    status, out, err = module.run_command(["systemctl", *words])
+    if status != 0:
+        give_up(module, f"failed (systemctl {' '.join(words)}: {(err or out).strip()})")
+
+
+def in_force(module: AnsibleModule, access: Access, began: float) -> bool:
+    """Whether the daemon is what it ought to be."""
+    params = module.params
+    status, _ = fetch(access, params["ready_path"])
+    if status != _OK or params["action"] != "reloaded":
+        return status == _OK
+    loaded = loaded_since(fetch(access, "/metrics")[1], params["metrics"], began)
+    if loaded is False:
+        give_up(module, "refuses its new configuration and goes on with the old one")
+    return bool(loaded)
+
+
+def wait(module: AnsibleModule, access: Access, began: float) -> None:
+    """Wait until it is in force, or fail the module."""
+    params = module.params
+    while not in_force(module, access, began):
+        _, state, _ = module.run_command(["systemctl", "show", "-p", "ActiveState", "--value", params["unit"]])
+        if state.strip() == "failed":
+            give_up(module, "ended")
+        if time.time() > began + params["timeout_s"]:
+            status, said = fetch(access, params["ready_path"])
+            what = f"HTTP {status}" if status else said
+            give_up(module, f"is not ready at {params['url']} within {params['timeout_s']} s ({what})")
+        time.sleep(_PAUSE_S)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "action": {"type": "str", "choices": ["restarted", "reloaded", "ready"], "required": True},
+            "url": {"type": "str", "required": True},
+            "ready_path": {"type": "str", "default": "/-/ready"},
+            "metrics": {"type": "str", "default": ""},
+            "ca_file": {"type": "path", "default": ""},
+            "username": {"type": "str", "default": ""},
+            "password": {"type": "str", "default": "", "no_log": True},
+            "timeout_s": {"type": "int", "default": 60},
+            "pending": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    changed = params["action"] != "ready"
+    if module.check_mode:
+        module.exit_json(changed=changed)
+    began = time.time()
+    if params["action"] == "restarted":
+        systemctl(module, "daemon-reload")
+        systemctl(module, "restart", params["unit"])
+    elif params["action"] == "reloaded":
+        systemctl(module, "reload-or-restart", params["unit"])
+    try:
+        wait(module, Access(params["url"], params["ca_file"], params["username"], params["password"]), began)
+        if params["pending"]:
+            Path(params["pending"]).unlink(missing_ok=True)
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{params['unit']}: {exc}")
+    module.exit_json(changed=changed, seconds=round(time.time() - began, 1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Module that says who holds ports which a daemon is about to use."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: port_holders
+author: busbar contributors
+short_description: Who holds a port that a daemon needs
+description:
+  - Looks who listens on TCP ports already, and names process, pid and unit. Changes nothing.
+  - A port that is held by the daemon's own unit is fine.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+options:
+  ports:
+    description: The ports.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      address:
+        description: Where the daemon shall listen, an address or a name that leads to one.
+        type: str
+        required: true
+      port:
+        description: The port.
+        type: int
+        required: true
+      unit:
+        description: Unit of the daemon, with or without C(.service).
+        type: str
+        required: true
+      key:
+        description: Name of the variable that sets the port, for the problems.
+        type: str
+        required: true
+  host:
+    description: Name of the host, for the problems.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look who holds the port
+  busbar.cluster.port_holders:
+    ports:
+      - {address: 10.0.0.10, port: 9090, unit: prometheus, key: prometheus_port}
+    host: "{{ inventory_hostname }}"
+  register: __example_ports
+"""
+
+RETURN = r"""
+problems:
+  description: Ports that are taken, each with C(hosts), C(key), C(problem) and C(remedy); empty when all are free.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.port_holders import find_holders  # noqa: TID252 - the collection's name stands in no import
+
+_WORDS = 160
+
+
+def port_problems(item: dict[str, Any], host: str) -> list[dict[str, Any]]:
+    """Return a problem for each foreign holder of one port."""
+    unit = item["unit"] if item["unit"].endswith(".service") else f"{item['unit']}.service"
+    problems = []
+    for holder in find_holders(item["address"], item["port"]):
+        if holder.unit == unit:
+            continue
+        who = "a process that this host does not show"
+        if holder.pid:
+            who = f"{holder.name[:_WORDS]} (pid {holder.pid}{', unit ' + holder.unit if holder.unit else ''})"
+        problem = f"{holder.listener.address} port {item['port']} is held by {who}, so {unit} cannot listen there"
+        problems.append(
+            {
+                "hosts": [host],
+                "key": item["key"],
+                "problem": problem,
+                "remedy": f"stop that process, or set {item['key']} to a free port",
+            }
+        )
+    return problems
+
+
+def main() -> None:
+    """Run the module."""
+    word = {"type": "str", "required": True}
+    port = {"address": word, "port": {"type": "int", "required": True}, "unit": word, "key": {**word, "no_log": False}}
+    module = AnsibleModule(
+        argument_spec={
+            "ports": {"type": "list", "elements": "dict", "required": True, "options": port},
+            "host": word,
+        },
+        supports_check_mode=True,
+    )
+    host = module.params["host"]
+    try:
+        problems = [problem for item in module.params["ports"] for problem in port_problems(item, host)]
+    except OSError as exc:
+        module.fail_json(msg=f"{host}: cannot look who holds a port: {exc}")
+    module.exit_json(changed=False, problems=problems)
+
+
+if __name__ == "__main__":
+    main()

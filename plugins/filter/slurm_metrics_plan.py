@@ -1,0 +1,69 @@
+"""Filter that says how Slurm's metrics are collected on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: slurm_metrics_plan
+author: busbar contributors
+short_description: How Slurm's metrics are collected on a host
+positional: said, config, host
+options:
+  _input:
+    description: The options of the role C(slurm_metrics) without its name.
+    type: dict
+    required: true
+  said:
+    description: What C(slurmctld -V) printed; empty where it is not there yet.
+    type: str
+    required: true
+  config:
+    description: Keys of C(slurm.conf) that the site declares.
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ settings | busbar.cluster.slurm_metrics_plan('slurm 25.11.2', slurm_config, inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(problems), C(native), C(user) and C(own_user).
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.slurm_metrics_plan import (  # noqa: TID252 - the collection's name stands in no import
+    slurm_metrics_plan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(settings: Mapping[str, Any], said: str, config: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return dict(slurm_metrics_plan(settings, said, config, host))
+    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        message = f"slurm_metrics_plan: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.slurm_metrics_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"slurm_metrics_plan": plan}

@@ -1,0 +1,91 @@
+"""Validations that say nothing about a speed: what cannot be tested is never PASS, what cannot work never begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from conftest import QUICK, recap
+from validations import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Cluster
+
+
+def test_a_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason=test")
+    try:
+        done, report = validate(sandbox, *QUICK)
+    finally:
+        sandbox.exec("ctl", f"scontrol update nodename={node} state=resume")
+        sandbox.wait_idle()
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "test" in report["left_out"][node]
+    assert any(node in line for line in report["node_reasons"])
+
+
+def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    job = sandbox.exec(
+        "ctl", f"sbatch --parsable --exclusive -w {node} --chdir=/ -o /dev/null --wrap 'sleep 300'"
+    ).stdout.strip()
+    try:
+        done, report = validate(sandbox, *QUICK, "-e", "nccl_validation_wait=4", "-e", "nccl_validation_share=true")
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+        sandbox.wait_idle()
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "did not start within 4 s" in report["reason"]
+    assert f"{node}: job {job} of root" in " ".join(test["reason"] for test in report["tests"])
+    assert sandbox.exec("ctl", "squeue -h -n busbar-cluster").stdout == ""
+
+
+def test_a_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    sandbox.wait_idle()
+    faults("stop", sandbox.compute[0], "slurmd")
+    done, report = validate(sandbox, *QUICK, "-e", "nccl_validation_wait=6", "-e", "nccl_validation_time_limit=8")
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE", report["reason"]
+
+
+def test_a_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    faults("stop", "ctl", "slurmctld")
+    done, report = validate(sandbox, "-e", "nccl_validation_wait=2")
+    assert done.returncode != 0
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "slurmctld does not answer" in report["reason"]
+
+
+def test_check_mode_runs_nothing_and_says_so(sandbox: Cluster) -> None:
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    done = sandbox.playbook("validate.yml", "--check", "--diff")
+    assert done.returncode == 0, done.stdout
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    assert "no test is run" in done.stdout
+    assert latest.resolve() == before
+
+
+def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -> None:
+    jobs = sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout
+    for wrong, words in [
+        ("nccl_validation_backend=nccl", "needs nccl_validation_binary"),
+        ("nccl_validation_max_bytes=12Q", "is no size"),
+        ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
+        ("nccl_validation_floor_gbs=fast", "nccl_validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
+        ("nccl_validation_collectives=all_reduce,sum", "nccl_validation_collectives: 'sum' is not one of"),
+        ("hardware=abacus", "hardware: 'abacus' of gpu[1-"),
+        (
+            '{"nccl_validation_min_bytes": "4M", "nccl_validation_max_bytes": "1M"}',
+            "nccl_validation_min_bytes is above",
+        ),
+        ("nccl_validation_reports_dir=/proc/nothing", "reports cannot be kept in"),
+    ]:
+        done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, "-e", wrong)
+        said = " ".join(done.stdout.split() + done.stderr.split())
+        assert (done.returncode, words in said) == (2, True), said
+    assert sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout == jobs

@@ -1,0 +1,102 @@
+"""Alert rules: promtool runs each of them, and each tells whoever is called what to look at and to type."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.alert_rules import SEVERITIES, at_threshold
+from known_metrics import known_metrics, names_in
+
+TOP = Path(__file__).resolve().parents[3]
+PROMTOOL = TOP / ".cache" / "promtool" / "usr" / "bin" / "promtool"
+CASES = Path(__file__).parent / "alerts"
+TOPICS = sorted(path.stem for path in CASES.glob("*.yml"))
+# The dead man's switch fires always.
+NEVER_QUIET = {"Watchdog"}
+
+
+def load(path: Path) -> Any:  # noqa: ANN401 - YAML is what it is
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def rules() -> dict[str, dict[str, Any]]:
+    files = sorted((TOP / "roles" / "prometheus" / "files" / "rules").glob("alerts_*.yml"))
+    found = [rule for path in files for group in load(path)["groups"] for rule in group["rules"]]
+    return {rule.get("alert") or rule["record"]: rule for rule in found}
+
+
+ALERTS = {name: rule for name, rule in rules().items() if "alert" in rule}
+
+
+def outcomes() -> dict[str, list[list[str]]]:
+    """Return by alert what is expected of it in each case: the labels of those that fire, or nothing."""
+    found: dict[str, list[list[str]]] = {name: [] for name in ALERTS}
+    for topic in TOPICS:
+        for case in load(CASES / f"{topic}.yml")["tests"]:
+            for query in case["promql_expr_test"]:
+                asked = re.fullmatch(r'ALERTS\{alertname="(\w+)",alertstate="firing"\}', query["expr"])
+                assert asked, f"{case['name']}: {query['expr']}"
+                found[asked[1]].append([sample["labels"] for sample in query.get("exp_samples", [])])
+    return found
+
+
+OUTCOMES = outcomes()
+
+
+def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    assert PROMTOOL.exists(), "promtool is not there: run scripts/setup --test"
+    return subprocess.run([PROMTOOL, *arguments], cwd=CASES, capture_output=True, text=True, check=False)
+
+
+def test_prometheus_takes_the_rules() -> None:
+    result = promtool("check", "rules", *sorted((TOP / "roles" / "prometheus" / "files" / "rules").glob("*.yml")))
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_alerts_fire_when_they_should_and_only_then(topic: str) -> None:
+    result = promtool("test", "rules", f"{topic}.yml")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(ALERTS))
+def test_an_alert_is_seen_to_fire_and_to_stay_quiet(name: str) -> None:
+    assert any(labels for labels in OUTCOMES[name]), "no case in which it fires"
+    assert name in NEVER_QUIET or any(not labels for labels in OUTCOMES[name]), "no case in which it stays quiet"
+
+
+@pytest.mark.parametrize("name", sorted(ALERTS))
+def test_an_alert_says_what_is_wrong_and_what_to_type(name: str) -> None:
+    rule = ALERTS[name]
+    assert rule["labels"]["severity"] in SEVERITIES
+    notes = rule["annotations"]
+    assert set(notes) - {"threshold"} == {"summary", "description", "runbook"}
+    assert "\n" not in notes["summary"]
+    assert len(notes["summary"]) < 120
+    assert 2 <= len(notes["runbook"].splitlines()) <= 5
+
+
+@pytest.mark.parametrize("name", sorted(ALERTS))
+def test_texts_use_labels_that_the_alert_has(name: str) -> None:
+    used = set(re.findall(r"\$labels\.(\w+)", str(ALERTS[name]["annotations"])))
+    for labels in (labels for case in OUTCOMES[name] for labels in case):
+        has = set(re.findall(r'(\w+)="', labels))
+        assert used <= has, f"{labels} lacks {used - has}"
+        if "node" in has:
+            assert "$labels.node" in ALERTS[name]["annotations"]["summary"], "the summary names no host"
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(ALERTS) if "threshold" in ALERTS[name]["annotations"]])
+def test_a_threshold_is_a_number_of_the_expression(name: str) -> None:
+    rule = ALERTS[name]
+    assert at_threshold(rule["expr"], rule["annotations"]["threshold"], "0")[1] > 0
+
+
+@pytest.mark.parametrize(("name", "rule"), sorted(rules().items()))
+def test_rules_ask_for_metrics_that_exist(name: str, rule: dict[str, Any]) -> None:
+    assert names_in(rule["expr"]) <= known_metrics(), name

@@ -1,0 +1,194 @@
+"""Every query of every panel of every dashboard, asked of the Prometheus that runs: each returns data.
+
+What a sandbox cannot have stands in NEEDS, by the metrics that only such hardware gives; those queries are asked while
+a recorded or made exposition is served in its place. All others must return data without that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.sandbox.state import load
+from conftest import as_json
+from dashboard_files import Asked, asked, dashboards, substituted, variables
+from known_metrics import names_in
+from replayed_dcgm import replayed
+from sample_exposition import certificates, exposed, infiniband, link_speeds, nfs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+BOARDS = dashboards()
+# What a query asks for: what it needs, and what stands in for it.
+NEEDS = {
+    "DCGM_": "a GPU: dcgm-exporter is replayed",
+    "gpu:": "a GPU: dcgm-exporter is replayed",
+    "node_infiniband_": "InfiniBand: a made exposition",
+    "node_nfs": "a kernel that serves or mounts NFS: a made exposition",
+    "busbar_node_expected_link_": "a hardware profile with network cards: a made exposition",
+    "busbar_certificate_": "monitoring_tls: a made exposition",
+    "/(scratch": "a local scratch: a file system in memory is mounted there",
+    "ALERTS": "an alert that fires: a rule that always does",
+}
+RULE = "/etc/prometheus/rules/busbar_test_dashboards.yml"
+ALWAYS = {
+    "groups": [
+        {
+            "name": "busbar_test_dashboards",
+            "rules": [{"alert": "TestOfDashboards", "expr": "vector(1) > 0", "labels": {"severity": "info"}}],
+        }
+    ]
+}
+# One process asks all there is: a call into a container costs more than the query.
+ASK = """
+import json, sys, urllib.error, urllib.parse, urllib.request
+base, found = sys.argv[1], {}
+for name, expr in json.load(sys.stdin).items():
+    form = urllib.parse.urlencode({"query": expr}).encode()
+    try:
+        with urllib.request.urlopen(base + "/api/v1/query", form, timeout=10) as answer:
+            found[name] = len(json.load(answer)["data"]["result"])
+    except urllib.error.HTTPError as exc:
+        found[name] = exc.read().decode()
+print(json.dumps(found))
+"""
+TIMEOUT_S = 45
+
+
+def needs(expr: str) -> str | None:
+    """What a query needs that a sandbox does not have; None for nothing."""
+    names = names_in(expr)
+    for start, what in NEEDS.items():
+        if any(name.startswith(start) for name in names) or (start.startswith("/") and start in expr):
+            return what
+    return None
+
+
+class Prometheus:
+    """The one that runs on the monitoring host."""
+
+    def __init__(self, cluster: Cluster, values: dict[str, str]) -> None:
+        """Keep what the dashboards' variables stand for."""
+        self.cluster, self.values = cluster, values
+        self.base = f"http://{load(cluster.name).address('ctl')}:9090"
+
+    def counts(self, queries: dict[str, str]) -> dict[str, int | str]:
+        """How many series each query returns; a text is an error."""
+        command = ["podman", "exec", "-i", self.cluster.container("ctl"), "python3", "-c", ASK, self.base]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, input=json.dumps(queries))
+        assert done.returncode == 0, done.stderr
+        return dict(as_json(done.stdout))
+
+    def sent(self, items: list[Asked]) -> dict[str, str]:
+        """The expressions as Grafana sends them, by the names of the queries."""
+        return {item.name: substituted(item.expr, self.values) for item in items}
+
+    def empty_after(self, queries: dict[str, str], timeout: float = TIMEOUT_S) -> dict[str, str]:
+        """The queries that still return nothing when the time is over: what starts is not scraped at once."""
+        deadline, left = time.monotonic() + timeout, dict(queries)
+        while left and time.monotonic() < deadline:
+            found = self.counts(left)
+            broken = {name: said for name, said in found.items() if isinstance(said, str)}
+            assert not broken, broken
+            left = {name: expr for name, expr in left.items() if not found[name]}
+            time.sleep(2 if left else 0)
+        return left
+
+
+@pytest.fixture(scope="module")
+def job(sandbox: Cluster) -> Iterator[str]:
+    """A job that runs on the first node with one of its GPUs."""
+    sandbox.wait_idle()
+    batch = f"sbatch --parsable --job-name=dashboards --nodelist={sandbox.compute[0]} --gres=gpu:1 --output=/dev/null"
+    number = sandbox.exec("ctl", f"{batch} --wrap='sleep 300'").stdout.strip()
+    try:
+        state = f"squeue -h -j {number} -o %T"
+        sandbox.wait_until(lambda: sandbox.exec("ctl", state).stdout.strip() == "RUNNING", f"job {number} does not run")
+        yield number
+    finally:
+        sandbox.exec("ctl", f"scancel {number}")
+        sandbox.wait_idle()
+
+
+@pytest.fixture(scope="module")
+def prometheus(sandbox: Cluster, job: str) -> Prometheus:
+    """Prometheus, with variables that stand for the node and the job at hand."""
+    names = {name for board in BOARDS.values() for name in variables(board)}
+    values = dict.fromkeys(names, ".*") | {"node": sandbox.compute[0], "job": job}
+    return Prometheus(sandbox, values | {"__rate_interval": "1m", "__interval": "15s", "__range": "10m"})
+
+
+@contextlib.contextmanager
+def scratch(cluster: Cluster, node: str) -> Iterator[None]:
+    """A file system at /scratch, if there is none."""
+    there = cluster.exec(node, "mountpoint -q /scratch", check=False).returncode == 0
+    if not there:
+        cluster.exec(node, "mkdir -p /scratch && mount -t tmpfs -o size=16m busbar-test /scratch")
+    try:
+        yield
+    finally:
+        if not there:
+            cluster.exec(node, "umount /scratch && rmdir /scratch")
+
+
+@contextlib.contextmanager
+def alert(cluster: Cluster) -> Iterator[None]:
+    """An alert that fires. Rules are JSON as well as YAML."""
+    write = [
+        "podman",
+        "exec",
+        "-i",
+        cluster.container("ctl"),
+        "bash",
+        "-c",
+        f"cat >{RULE} && systemctl reload prometheus",
+    ]
+    subprocess.run(write, check=True, capture_output=True, text=True, input=json.dumps(ALWAYS))
+    try:
+        yield
+    finally:
+        cluster.exec("ctl", f"rm -f {RULE} && systemctl reload prometheus")
+
+
+def test_every_query_that_needs_no_hardware_returns_data(prometheus: Prometheus) -> None:
+    plain = [item for item in asked(BOARDS) if needs(item.expr) is None]
+    assert len(plain) > 90
+    assert prometheus.empty_after(prometheus.sent(plain)) == {}
+
+
+def test_every_query_that_needs_hardware_returns_data_of_what_stands_in_for_it(
+    sandbox: Cluster, prometheus: Prometheus, job: str
+) -> None:
+    special = [item for item in asked(BOARDS) if needs(item.expr)]
+    assert len(special) > 60
+    node = sandbox.compute[0]
+    text = infiniband() + link_speeds() + nfs() + certificates()
+    with exposed(sandbox, node, text), scratch(sandbox, node), alert(sandbox), replayed(sandbox, node) as dcgm:
+        dcgm.jobs(node, 0, int(job))
+        assert prometheus.empty_after(prometheus.sent(special)) == {}
+
+
+def test_every_variable_offers_values(sandbox: Cluster, prometheus: Prometheus) -> None:
+    """By what Grafana asks: the values of a label over series. `cluster` is set where stores are shared, only."""
+    queries = {}
+    for name, board in BOARDS.items():
+        for variable in variables(board).values():
+            if variable["type"] != "query" or variable["name"] == "cluster":
+                continue
+            series, label = variable["query"]["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+            queries[f"{name} / {variable['name']}"] = f"count by ({label}) ({substituted(series, prometheus.values)})"
+    assert len(queries) >= 8
+    with replayed(sandbox, sandbox.compute[0]):
+        assert prometheus.empty_after(queries) == {}
+
+
+def test_a_query_that_finds_nothing_is_noticed(prometheus: Prometheus) -> None:
+    queries = {"there": "up", "nobody's": "busbar_nobody_has_this"}
+    assert prometheus.empty_after(queries, timeout=3) == {"nobody's": "busbar_nobody_has_this"}

@@ -16,6 +16,7 @@ SPEC = {
         "default": [],
         "options": {"name": {"type": "str", "required": True}, "content": {"type": "str", "required": True}},
     },
+    "nodes": {"type": "list", "elements": "str"},
     "state": {"type": "str", "choices": ["present", "writable"], "default": "present"},
 }
 
@@ -72,12 +73,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             written = write_files(folder, {item["name"]: item["content"] for item in arguments["files"]})
         except (OSError, ValueError) as exc:
             return result | {"failed": True, "msg": f"the report could not be written: {exc}"}
-        result |= {"changed": True, "paths": [str(path) for path in written], "pages_problem": ""}
+        result |= {"changed": True, "paths": [str(path) for path in written], "pages_problem": "", "metrics": ""}
         try:
-            from ..plugin_utils.report_files import write_pages  # noqa: PLC0415, TID252 - a library may be missing
+            from ..plugin_utils.report_files import METRICS, write_pages  # noqa: PLC0415, TID252 - a library may be missing
 
-            result["paths"] += [str(path) for path in write_pages(folder)]
+            # The metrics are written before the page that may not be drawn.
+            result["metrics"] = str(folder / METRICS)
+            result["paths"] += [str(path) for path in write_pages(folder, arguments["nodes"])]
         except Exception as exc:  # noqa: BLE001 - whatever it is, the verdict must still be told
             message = f"the pages of the report could not be written: {type(exc).__name__}: {exc}"
             result["pages_problem"] = message
+        if result["metrics"] and not Path(result["metrics"]).is_file():
+            result["metrics"] = ""
         return result

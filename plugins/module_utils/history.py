@@ -116,13 +116,14 @@ def _of_nodes(report: dict[str, Any], tests: list[Point]) -> list[Point]:
 
 
 def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return for each node, stage and collective the verdict and the median busbw (GB/s, or None); checks do not count.
+    """Return for each node, stage and collective the verdict and the medians (GB/s, or None); checks do not count.
 
     A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
     same partners the worst verdict stands.
 
     Returns:
-        Dictionaries with ``node``, ``stage``, ``collective``, ``verdict`` and ``busbw``, sorted.
+        Dictionaries with ``node``, ``stage``, ``collective``, ``verdict``, and the medians ``busbw``, ``floor`` and
+        ``ceiling``, sorted.
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for test in report["tests"]:
@@ -135,10 +136,24 @@ def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
             by_partners.setdefault(tuple(sorted(everyone(test))), []).append(test["verdict"])
         verdicts = {_worst(repeats) for repeats in by_partners.values()}
         verdict = next(word for word in ("PASS", "FAIL", "INCONCLUSIVE") if word in verdicts)
-        measured = [test["measured_busbw"] for test in tests if test["measured_busbw"] is not None]
-        busbw = median(measured) if measured else None
-        found.append({"node": node, "stage": stage, "collective": collective, "verdict": verdict, "busbw": busbw})
+        found.append(
+            {
+                "node": node,
+                "stage": stage,
+                "collective": collective,
+                "verdict": verdict,
+                "busbw": _median(tests, "measured_busbw"),
+                "floor": _median(tests, "floor"),
+                "ceiling": _median(tests, "ceiling"),
+            }
+        )
     return found
+
+
+def _median(tests: list[dict[str, Any]], key: str) -> float | None:
+    """Return the median of a figure over the tests that have it."""
+    values = [test[key] for test in tests if test[key] is not None]
+    return median(values) if values else None
 
 
 def _worst(verdicts: list[str]) -> str:

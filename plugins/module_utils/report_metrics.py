@@ -4,21 +4,23 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .history import node_figures
-from .report_checks import COLLECTIVE
 from .report_data import VERDICTS, counts, everyone
+from .report_latest import distinct, last_checks, last_figures, last_storage, last_validated, past, seconds
 from .report_page import folded
-from .report_storage import STORAGE, storage_families
-from .report_training import TRAINING, training_families
+from .report_storage import storage_families
+from .report_training import training_families
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
 
 __all__ = ["metrics"]
 
 _CODE = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 _CODES = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
 _GB = 1e9
+_FIGURES = {"busbw": "Bus bandwidth", "floor": "Bandwidth to reach", "ceiling": "Bandwidth that no such node exceeds"}
 
 
 def _escaped(text: object) -> str:
@@ -35,30 +37,29 @@ def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], fl
     return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *dict.fromkeys(lines)] if lines else []
 
 
-def _seconds(started: str) -> float | None:
-    try:
-        return datetime.fromisoformat(started).timestamp()
-    except ValueError:
-        return None
+def metrics(
+    report: dict[str, Any], earlier: Iterable[dict[str, Any]] = (), nodes: Collection[str] | None = None
+) -> str:
+    """Return the last verdict of the cluster and of each test, and the last figures of each node and stage.
 
-
-def metrics(report: dict[str, Any]) -> str:
-    """Return the last verdict and busbw of the cluster, of each test, and of each node and stage.
-
-    Bandwidths are in bytes per second, as Prometheus asks for base units; verdicts are busbar's exit codes.
+    A validation of a few nodes leaves the figures of the others as they were. Bandwidths are in bytes per second, as
+    Prometheus asks for base units; verdicts are busbar's exit codes.
 
     Args:
         report: as `report_data.normalised` gives it.
+        earlier: older reports, the oldest first, for the figures of nodes that this one is not about.
+        nodes: those that the cluster has; what is known of others is left out. None for all.
     """
+    reports = past(report, earlier)
     cluster: dict[str, object] = {"cluster": report["cluster"]}
-    tests = [(cluster | _labels(test), test) for test in _distinct(report["tests"])]
-    nodes = [
-        (cluster | {key: item[key] for key in ("node", "stage", "collective")}, item) for item in node_figures(report)
+    tests = [(cluster | _labels(test), test) for test in distinct(report["tests"])]
+    figures = [
+        (cluster | {key: item[key] for key in ("node", "stage", "collective")}, item)
+        for item in last_figures(reports, nodes)
     ]
     checks = [
-        (cluster | {"node": node, "check": test["kind"], "hardware": test["hardware"]}, test)
-        for test in _distinct(report["tests"])
-        for node in (everyone(test) if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING} else [])
+        (cluster | {key: item[key] for key in ("node", "check", "hardware")}, item)
+        for item in last_checks(reports, nodes)
     ]
     totals = counts(report)
     families = [
@@ -70,7 +71,7 @@ def metrics(report: dict[str, Any]) -> str:
         _family(
             "busbar_validation_timestamp_seconds",
             "When the last validation began.",
-            [(cluster, _seconds(report["started"]))],
+            [(cluster, seconds(report["started"]))],
         ),
         _family(
             "busbar_validation_tests",
@@ -99,33 +100,42 @@ def metrics(report: dict[str, Any]) -> str:
         ),
         _family(
             "busbar_node_verdict",
-            f"Verdict of a node in a stage: {_CODES}; a pass with any partners counts.",
-            [(labels, _CODE[item["verdict"]]) for labels, item in nodes],
+            f"Last verdict of a node in a stage: {_CODES}; a pass with any partners counts.",
+            [(labels, _CODE[item["verdict"]]) for labels, item in figures],
+        ),
+        *(
+            _family(
+                f"busbar_node_{key}_bytes_per_second",
+                f"{words}: median of the last tests of a stage with that node.",
+                [(labels, _bytes(item[key])) for labels, item in figures],
+            )
+            for key, words in _FIGURES.items()
         ),
         _family(
-            "busbar_node_busbw_bytes_per_second",
-            "Median bus bandwidth of the tests of a stage with that node.",
-            [(labels, _bytes(item["busbw"])) for labels, item in nodes],
+            "busbar_node_figure_timestamp_seconds",
+            "When the validation began that the figures of a node and stage are of.",
+            [(labels, seconds(item["started"])) for labels, item in figures],
+        ),
+        _family(
+            "busbar_node_validated_timestamp_seconds",
+            "When the last validation began that passed or failed a test with that node.",
+            [(cluster | {"node": node}, began) for node, began in last_validated(reports, nodes).items()],
         ),
         _family(
             "busbar_check_verdict",
             f"Verdict of a check of a single node: {_CODES}.",
-            [(labels, _CODE[test["verdict"]]) for labels, test in checks],
+            [(labels, _CODE[item["verdict"]]) for labels, item in checks],
         ),
         _family(
             "busbar_check_slowest_pair_bytes_per_second",
             "What the slowest pair of GPUs of a node reached with direct access.",
-            [(labels, _bytes(test["lowest_gbs"])) for labels, test in checks],
+            [(labels, _bytes(item["lowest_gbs"])) for labels, item in checks],
         ),
     ]
-    families += [_family(*item) for item in storage_families(_distinct(report["tests"]), report["cluster"], _CODE)]
-    families += [_family(*item) for item in training_families(_distinct(report["tests"]), report["cluster"])]
+    storage = last_storage(reports, nodes)
+    families += [_family(*item) for item in storage_families(storage, report["cluster"], _CODE)]
+    families += [_family(*item) for item in training_families(distinct(report["tests"]), report["cluster"])]
     return "\n".join(line for family in families for line in family) + "\n"
-
-
-def _distinct(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the last test of each name and collective: two samples with the same labels are refused."""
-    return list({(test["name"], test["stage"], test["collective"]): test for test in tests}.values())
 
 
 def _labels(test: dict[str, Any]) -> dict[str, object]:

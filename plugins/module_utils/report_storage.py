@@ -62,21 +62,16 @@ def _mbs(rate: float | None) -> str:
 
 
 def storage_families(
-    tests: list[dict[str, Any]], cluster: str, codes: dict[str, int]
+    found: list[dict[str, Any]], cluster: str, codes: dict[str, int]
 ) -> list[tuple[str, str, list[tuple[dict[str, object], float | None]]]]:
     """Return name, help and samples (labels and value) of the metrics about shared trees.
 
     Args:
-        tests: of a report as `report_data.normalised` gives it.
+        found: the nodes of trees as `storage_of` gives them, each with the ``path`` of its tree.
         cluster: its name.
         codes: verdict to number.
     """
-    rows = [
-        ({"cluster": cluster, "path": test[STORAGE]["path"], "node": row["node"]}, row)
-        for test in tests
-        if test[STORAGE]
-        for row in test[STORAGE]["nodes"]
-    ]
+    rows = [({"cluster": cluster, "path": row["path"], "node": row["node"]}, row) for row in found]
     families: list[tuple[str, str, list[tuple[dict[str, object], float | None]]]] = [
         (
             "busbar_storage_verdict",

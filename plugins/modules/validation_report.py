@@ -35,6 +35,13 @@ options:
         description: What it holds.
         type: str
         required: true
+  nodes:
+    description:
+      - The nodes that the cluster has. C(busbar.prom) holds the last figures of each, also of those that this
+        validation was not about, and nothing of others.
+      - Without it, of all that the last reports know.
+    type: list
+    elements: str
   state:
     description:
       - V(present) writes the files.
@@ -51,9 +58,14 @@ EXAMPLES = r"""
     files:
       - name: report.json
         content: "{{ report | to_json }}"
+    nodes: "{{ groups['slurm_compute'] }}"
 """
 
 RETURN = r"""
+metrics:
+  description: The path of C(busbar.prom); empty when it could not be written.
+  type: str
+  returned: when files were written
 paths:
   description: The files written.
   type: list

@@ -9,7 +9,7 @@ import os
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plotly.offline import get_plotlyjs
 
@@ -18,9 +18,13 @@ from ..module_utils.report_junit import junit  # noqa: TID252
 from ..module_utils.report_metrics import metrics  # noqa: TID252
 from ..module_utils.report_page import Parts, page  # noqa: TID252
 
-__all__ = ["FILES", "folders", "history", "raw_report", "read_report", "write_pages"]
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
-FILES = ("junit.xml", "busbar.prom", "report.html")
+__all__ = ["FILES", "METRICS", "folders", "history", "raw_report", "read_report", "write_pages"]
+
+METRICS = "busbar.prom"
+FILES = ("junit.xml", METRICS, "report.html")
 _NAME = "report.json"
 _MOST = 50
 _PAGE = Path(__file__).parents[2] / "roles" / "nccl_validation" / "files" / "report"
@@ -74,8 +78,12 @@ def history(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def write_pages(folder: Path) -> list[Path]:
+def write_pages(folder: Path, nodes: Collection[str] | None = None) -> list[Path]:
     """Write report.html, junit.xml and busbar.prom beside report.json, each whole or not at all.
+
+    Args:
+        folder: where report.json is.
+        nodes: those that the cluster has, for the metrics; None takes all that the last reports know.
 
     Returns:
         The paths written.
@@ -85,10 +93,10 @@ def write_pages(folder: Path) -> list[Path]:
         ValueError: report.json is no report.
     """
     folder = folder.resolve()
-    report = read_report(folder)
+    report, earlier = read_report(folder), history(folder)
     _write(folder / "junit.xml", junit(report))
-    _write(folder / "busbar.prom", metrics(report))
-    _write(folder / "report.html", page(report, history(folder), _parts(folder)))
+    _write(folder / METRICS, metrics(report, earlier, nodes))
+    _write(folder / "report.html", page(report, earlier, _parts(folder)))
     return [folder / name for name in FILES]
 
 

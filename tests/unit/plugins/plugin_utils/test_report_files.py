@@ -10,12 +10,13 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable, write_files
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     FILES,
+    METRICS,
     folders,
     history,
     read_report,
     write_pages,
 )
-from report_samples import small
+from report_samples import small, validation
 
 
 def kept(place: Path, name: str, text: str) -> Path:
@@ -67,6 +68,17 @@ def test_pages_are_written_whole_and_again(tmp_path: Path) -> None:
     page = before["report.html"].decode()
     assert page.count("<script") == page.count("</script>") == 3
     assert "default-src 'none'; script-src 'sha256-" in unescape(page[:1000])
+
+
+def test_metrics_hold_what_earlier_reports_say_of_nodes_that_are_still_there(tmp_path: Path) -> None:
+    kept(tmp_path, "1", json.dumps(small("2026-11-01T08:00:00Z")))
+    alone = validation([{"name": "node-gpu9", "stage": "node", "nodes": ["gpu9"], "peak": 472.0}])
+    folder = kept(tmp_path, "2", json.dumps(alone))
+    for nodes, told in ((None, {"gpu1", "gpu2", "gpu3", "gpu4", "gpu9"}), (["gpu1", "gpu9"], {"gpu1", "gpu9"})):
+        write_pages(folder, nodes)
+        lines = (folder / METRICS).read_text(encoding="utf-8").splitlines()
+        named = {line.split('node="')[1].split('"')[0] for line in lines if line.startswith("busbar_node_verdict{")}
+        assert named == told
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

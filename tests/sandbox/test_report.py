@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
+from busbar.sandbox.state import load
 from conftest import QUICK, TOP, as_json, recap
 from junitparser import JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,6 +19,19 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 SCHEMA = json.loads((TOP / "roles/nccl_validation/files/report.schema.json").read_text(encoding="utf-8"))
+
+DELIVERED = "/var/lib/prometheus/node-exporter/busbar_validation.prom"
+
+
+def asked(sandbox: Cluster, query: str) -> dict[tuple[str, str], float]:
+    """What Prometheus answers: values by node and stage, each empty where there is none."""
+    address = load(sandbox.name).address("ctl")
+    words = urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(f"http://{address}:9090/api/v1/query?{words}", timeout=10) as answer:
+        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
+    return {
+        (item["metric"].get("node", ""), item["metric"].get("stage", "")): float(item["value"][1]) for item in found
+    }
 
 
 def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster) -> None:
@@ -41,6 +57,42 @@ def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster
     assert [sample.value for sample in metrics["busbar_validation_verdict"]] == [0.0]
     judged = {(sample.labels["node"], sample.labels["stage"]) for sample in metrics["busbar_node_verdict"]}
     assert judged == {(node, stage) for node in sandbox.compute for stage in ("node", "cluster")}
+    assert sandbox.exec("ctl", f"cat {DELIVERED}").stdout == (latest / "busbar.prom").read_text(encoding="utf-8")
+
+
+def test_prometheus_has_the_figures_under_the_names_of_the_nodes(sandbox: Cluster) -> None:
+    told = (sandbox.state / "reports" / "latest" / "busbar.prom").read_text(encoding="utf-8")
+    began = next(
+        family.samples[0].value
+        for family in text_string_to_metric_families(told)
+        if family.name == "busbar_validation_timestamp_seconds"
+    )
+    sandbox.wait_until(
+        lambda: asked(sandbox, "busbar_validation_timestamp_seconds") == {("ctl", ""): began},
+        "the validation does not reach Prometheus",
+    )
+    assert asked(sandbox, "busbar_validation_verdict") == {("ctl", ""): 0}
+    everywhere = {(node, stage) for node in sandbox.compute for stage in ("node", "cluster")}
+    assert asked(sandbox, "busbar_node_busbw_bytes_per_second > 0").keys() == everywhere
+    assert asked(sandbox, "busbar_node_floor_bytes_per_second > 0").keys() == everywhere
+    assert asked(sandbox, "busbar_node_floor_bytes_per_second > busbar_node_ceiling_bytes_per_second") == {}
+    assert asked(sandbox, "time() - busbar_node_validated_timestamp_seconds < 3600").keys() == {
+        (node, "") for node in sandbox.compute
+    }
+
+
+def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sandbox: Cluster) -> None:
+    alone, *others = sandbox.compute
+    away = json.dumps({"nccl_validation_metrics_hosts": ["nowhere", "ctl"], "nccl_validation_stages": ["node"]})
+    before = asked(sandbox, "busbar_node_figure_timestamp_seconds")
+    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *QUICK, "--limit", alone, "-e", away)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the figures did not reach nowhere (nccl_validation_metrics_hosts): " in done.stdout
+    families = text_string_to_metric_families(sandbox.exec("ctl", f"cat {DELIVERED}").stdout)
+    figures = next(family for family in families if family.name == "busbar_node_figure_timestamp_seconds")
+    after = {(sample.labels["node"], sample.labels["stage"]): sample.value for sample in figures.samples}
+    assert {who for who in after if after[who] != before[who]} == {(alone, "node")}
+    assert {(node, stage) for node in others for stage in ("node", "cluster")} <= after.keys()
 
 
 def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cluster, tmp_path: Path) -> None:

@@ -92,6 +92,9 @@ def test_wrong_sums_fail(sandbox: Cluster) -> None:
     assert report["verdict"] == "FAIL"
     assert "sums are wrong" in report["reason"]
     assert report["tests"][0]["runs"][0]["outcome"] == "wrong-results"
+    # The run ends with an error, and Prometheus is told all the same.
+    told = sandbox.exec("ctl", "cat /var/lib/prometheus/node-exporter/busbar_validation.prom").stdout
+    assert f'busbar_validation_verdict{{cluster="{sandbox.name}"}} 1\n' in told
 
 
 def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults: Callable[..., None]) -> None:

@@ -20,6 +20,8 @@ class Access(NamedTuple):
     ca_file: str = ""
     username: str = ""
     password: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
 
 
 def fetch(access: Access, path: str) -> tuple[int, str]:
@@ -36,6 +38,8 @@ def fetch(access: Access, path: str) -> tuple[int, str]:
     try:
         if access.url.startswith("https://"):
             context = ssl.create_default_context(cafile=access.ca_file or None)
+            if access.certificate_file:
+                context.load_cert_chain(access.certificate_file, access.key_file or None)
             handlers.append(urllib.request.HTTPSHandler(context=context))
         with urllib.request.build_opener(*handlers).open(request, timeout=_TIMEOUT_S) as answer:
             return int(answer.status), answer.read().decode(errors="replace")

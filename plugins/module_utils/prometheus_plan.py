@@ -99,7 +99,11 @@ def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
         host: who runs it.
     """
     problems = prometheus_problems(settings, host)
-    remote, secrets = _without_secrets(settings.get("remote_write") or [])
+    remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
+    access = {}
+    for name in ("scrape_access", "alertmanager_access"):
+        (access[name],), found_secrets = _without_secrets(name, [settings[name]])
+        secrets |= found_secrets
     config: dict[str, Any] = {
         "global": {
             "scrape_interval": settings["scrape_interval"],
@@ -113,9 +117,9 @@ def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     places = {"file_sd_configs": own, "static_configs": further}
     found = {key: value for key, value in places.items() if value}
     if found:
-        config["alerting"] = {"alertmanagers": [{**settings["alertmanager_access"], **found}]}
+        config["alerting"] = {"alertmanagers": [{**access["alertmanager_access"], **found}]}
     config["scrape_configs"] = [
-        _scrape_config(name, job, settings["scrape_access"]) for name, job in settings["jobs"].items()
+        _scrape_config(name, job, access["scrape_access"]) for name, job in settings["jobs"].items()
     ] + [dict(each) for each in settings["scrape_extra"]]
     if remote:
         config["remote_write"] = remote
@@ -144,20 +148,20 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _without_secrets(remote: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return remote_write with its secrets led to files, and the texts of those files."""
+def _without_secrets(name: str, entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the entries of an option with their secrets led to files, and the texts of those files."""
     secrets: dict[str, str] = {}
     written = []
-    for number, entry in enumerate(remote):
+    for number, entry in enumerate(entries):
         kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
         for (part, key), instead in _SECRET_KEYS.items():
             block = kept.get(part)
             if isinstance(block, dict) and key in block:
-                path = f"{SECRETS}/remote_write_{number}_{key}"
+                path = f"{SECRETS}/{name}_{number}_{key}"
                 secrets[path] = str(block.pop(key))
                 block[instead] = path
         if "bearer_token" in kept:
-            path = f"{SECRETS}/remote_write_{number}_bearer_token"
+            path = f"{SECRETS}/{name}_{number}_bearer_token"
             secrets[path] = str(kept.pop("bearer_token"))
             kept["authorization"] = {"type": "Bearer", "credentials_file": path}
         written.append(kept)

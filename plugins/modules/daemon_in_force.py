@@ -40,6 +40,14 @@ options:
     description: Certificates that it is trusted by, with HTTPS. Empty means those of the system.
     type: path
     default: ""
+  certificate_file:
+    description: Certificate to show, where it asks for one.
+    type: path
+    default: ""
+  key_file:
+    description: Its private key.
+    type: path
+    default: ""
   username:
     description: Login, where it asks for one.
     type: str
@@ -134,6 +142,8 @@ def main() -> None:
             "ready_path": {"type": "str", "default": "/-/ready"},
             "metrics": {"type": "str", "default": ""},
             "ca_file": {"type": "path", "default": ""},
+            "certificate_file": {"type": "path", "default": ""},
+            "key_file": {"type": "path", "default": "", "no_log": False},
             "username": {"type": "str", "default": ""},
             "password": {"type": "str", "default": "", "no_log": True},
             "timeout_s": {"type": "int", "default": 60},
@@ -152,7 +162,7 @@ def main() -> None:
     elif params["action"] == "reloaded":
         systemctl(module, "reload-or-restart", params["unit"])
     try:
-        wait(module, Access(params["url"], params["ca_file"], params["username"], params["password"]), began)
+        wait(module, Access(**{name: params[name] for name in Access._fields}), began)
         if params["pending"]:
             Path(params["pending"]).unlink(missing_ok=True)
     except (OSError, ValueError) as exc:

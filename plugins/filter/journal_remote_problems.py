@@ -1,0 +1,47 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: journal_remote_problems
+author: busbar contributors
+short_description: What is wrong with the options of the transport of journals
+options:
+  _input:
+    description:
+      - C(receiver), C(address), C(port), C(max_use), C(keep_free), C(max_file_size), C(max_age_days), C(rotate_days).
+    type: dict
+    required: true
+  host:
+    description: Whose options they are.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+problems: "{{ options | busbar.cluster.journal_remote_problems(inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Problems, each with C(hosts), C(key), C(problem), C(remedy).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.journal_remote import (  # noqa: TID252 - the collection's name stands in no import
+    journal_remote_problems,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class FilterModule:
+    """The filter `busbar.cluster.journal_remote_problems`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by name."""
+        return {"journal_remote_problems": journal_remote_problems}

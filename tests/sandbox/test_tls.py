@@ -1,0 +1,176 @@
+"""TLS and passwords of the monitoring: all is scraped, nobody else gets in, and nothing leaks."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils import tls_certificate as tls
+from conftest import recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+ON = ("-e", "monitoring_tls=true", "-e", "monitoring_basic_auth=true")
+TAGS = "tls,node_exporter,prometheus,alertmanager"
+JOBS = {"node", "prometheus"}
+
+
+class Door:
+    """Asks a daemon of the sandbox from this machine, with or without certificate and password."""
+
+    def __init__(self, sandbox: Cluster, folder: Path) -> None:
+        """Take the certificate of ctl, which scrapes, and the password."""
+        self.sandbox = sandbox
+        self.ca = sandbox.exec("ctl", "cat /etc/busbar/tls/ca.crt").stdout
+        self.pair = folder / "host.crt", folder / "host.key"
+        for path in self.pair:
+            path.write_text(sandbox.exec("ctl", f"cat /etc/busbar/tls/{path.name}").stdout)
+        self.password = (sandbox.state / "secrets" / "monitoring.password").read_text().strip()
+
+    def address(self, node: str) -> str:
+        """Where a node listens."""
+        return self.sandbox.exec("ctl", f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
+
+    def ask(
+        self, node: str, port: int, path: str, *, certificate: bool = True, password: str = ""
+    ) -> tuple[int, bytes]:
+        """Status and text of the answer over HTTPS."""
+        context = ssl.create_default_context(cadata=self.ca)
+        if certificate:
+            context.load_cert_chain(*self.pair)
+        connection = http.client.HTTPSConnection(self.address(node), port, timeout=10, context=context)
+        pair = base64.b64encode(f"prometheus:{password}".encode()).decode()
+        connection.request("GET", path, headers={"Authorization": f"Basic {pair}"} if password else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+    def prometheus(self, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
+        """Data of an answer of Prometheus, without a certificate, as a browser asks."""
+        status, text = self.ask("ctl", 9090, path, certificate=False, password=self.password)
+        assert status == http.client.OK, text
+        return json.loads(text)["data"]
+
+
+def monitoring(sandbox: Cluster, *arguments: str) -> str:
+    """Run the plays of the monitoring that concern TLS; what they said."""
+    done = sandbox.playbook("monitoring.yml", "--tags", TAGS, *arguments)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def door(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
+    """Everything encrypted and with a password; afterwards neither, and all is scraped again."""
+    monitoring(sandbox, *ON)
+    yield Door(sandbox, tmp_path_factory.mktemp("door"))
+    monitoring(sandbox)
+    script = (
+        "import json,socket,urllib.request as r;"
+        "print(r.urlopen('http://%s:9090/api/v1/targets?state=active' % socket.gethostbyname('ctl')).read().decode())"
+    )
+
+    def all_up() -> bool:
+        found = sandbox.exec("ctl", f'python3 -c "{script}"', check=False).stdout
+        return bool(found) and not _not_up(json.loads(found)["data"], "http")
+
+    sandbox.wait_until(all_up, "not all targets are up without TLS", 60)
+
+
+def _not_up(data: Any, scheme: str) -> list[tuple[str, str, str]]:  # noqa: ANN401 - JSON is what it is
+    """Targets of our jobs that are not scraped so; at least one of them has to be there."""
+    ours = [each for each in data["activeTargets"] if each["labels"]["job"] in JOBS]
+    return [
+        (each["labels"]["instance"], each["scrapeUrl"], each["lastError"])
+        for each in ours
+        if each["health"] != "up" or not each["scrapeUrl"].startswith(f"{scheme}://")
+    ] or ([] if ours else [("none", "", "")])
+
+
+def test_all_targets_are_up_over_https(sandbox: Cluster, door: Door) -> None:
+    def wrong() -> list[tuple[str, str, str]]:
+        return _not_up(door.prometheus("/api/v1/targets?state=active"), "https")
+
+    sandbox.wait_until(lambda: not wrong(), "targets are not up", 60)
+    jobs = {each["labels"]["job"] for each in door.prometheus("/api/v1/targets?state=active")["activeTargets"]}
+    assert {"node", "prometheus"} <= jobs
+
+
+def test_an_exporter_answers_only_who_has_both(door: Door) -> None:
+    assert door.ask("gpu1", 9100, "/metrics", password=door.password)[0] == http.client.OK
+    assert door.ask("gpu1", 9100, "/metrics")[0] == http.client.UNAUTHORIZED
+    assert door.ask("gpu1", 9100, "/metrics", password="wrong")[0] == http.client.UNAUTHORIZED  # noqa: S106
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        door.ask("gpu1", 9100, "/metrics", certificate=False, password=door.password)
+    plain = http.client.HTTPConnection(door.address("gpu1"), 9100, timeout=10)
+    plain.request("GET", "/metrics")
+    answer = plain.getresponse()
+    assert (answer.status, b"node_" in answer.read()) == (http.client.BAD_REQUEST, False)
+
+
+def test_prometheus_asks_for_the_password(door: Door) -> None:
+    for path in ("/", "/api/v1/query?query=up", "/metrics"):
+        assert door.ask("ctl", 9090, path, certificate=False)[0] == http.client.UNAUTHORIZED, path
+
+
+def test_a_user_finds_no_password_no_hash_and_no_key(sandbox: Cluster, door: Door) -> None:
+    for node in ("ctl", "gpu1"):
+        for text in (door.password, "basic_auth_users", "PRIVATE KEY-----"):
+            places = "/etc/prometheus /etc/systemd /etc/busbar /etc/default /var/lib/prometheus /var/lib/busbar /tmp"
+            found = sandbox.exec(node, f"grep -rsl -e '{text}' {places}", user="alice", check=False)
+            assert found.stdout == "", node
+        running = sandbox.exec(
+            node, "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr -c '[:print:]' ' '", check=False
+        )
+        assert door.password not in running.stdout
+        assert door.password not in sandbox.exec(node, "journalctl -q --since -15min -o cat").stdout
+
+
+def test_the_end_of_each_certificate_is_a_metric(sandbox: Cluster, door: Door) -> None:
+    query = "/api/v1/query?query=busbar_certificate_not_after_timestamp_seconds"
+    sandbox.wait_until(lambda: len(door.prometheus(query)["result"]) == len(sandbox.compute) + 2, "not all", 30)
+    for each in door.prometheus(query)["result"]:
+        assert float(each["value"][1]) > time.time() + 300 * 86400, each
+
+
+def test_a_second_run_changes_nothing_and_shows_nothing(sandbox: Cluster, door: Door) -> None:
+    said = monitoring(sandbox, *ON, "--diff", "-v")
+    assert {counts["changed"] for counts in recap(said).values()} == {0}
+    assert door.password not in said
+
+
+def test_a_certificate_near_its_end_is_renewed_and_nothing_restarts(sandbox: Cluster, door: Door) -> None:
+    look = "cat /etc/busbar/tls/host.crt; systemctl show -p MainPID prometheus-node-exporter"
+    before, key = sandbox.exec("gpu1", look).stdout, sandbox.exec("gpu1", "cat /etc/busbar/tls/host.key").stdout
+    arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", "tls_days=500", "-e", "tls_renew_days=400")
+    done = sandbox.playbook("monitoring.yml", *arguments)
+    assert done.returncode == 0, done.stdout
+    after = sandbox.exec("gpu1", look).stdout
+    assert after.splitlines()[-1] == before.splitlines()[-1]
+    assert tls.end_of(after) > tls.end_of(before) + 100 * 86400
+    assert sandbox.exec("gpu1", "cat /etc/busbar/tls/host.key").stdout == key
+    context = ssl.create_default_context(cadata=door.ca)
+    context.load_cert_chain(*door.pair)
+    connection = http.client.HTTPSConnection(door.address("gpu1"), 9100, timeout=10, context=context)
+    connection.connect()
+    served = connection.sock.getpeercert(binary_form=True)
+    assert served
+    assert ssl.DER_cert_to_PEM_cert(served).strip() in after
+
+
+def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path: Path) -> None:
+    own = {kind: str(tmp_path / kind) for kind in ("certificate", "key", "ca")}
+    arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", json.dumps({"tls_own_files": own}))
+    done = sandbox.playbook("monitoring.yml", *arguments)
+    assert done.returncode == 2, done.stdout
+    assert f"gpu1: tls_own_files.key: there is no file {tmp_path / 'key'}" in done.stdout
+    assert "remedy: put its private key there, on the provisioning host" in done.stdout
+    assert recap(done.stdout)["gpu1"]["changed"] == 0

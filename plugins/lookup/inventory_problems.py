@@ -73,6 +73,11 @@ options:
     type: list
     elements: str
     default: []
+  monitoring:
+    description: Hosts that run Prometheus. What they declare is read from the variables of every host.
+    type: list
+    elements: str
+    default: []
   secrets_dir:
     description: Directory of the secrets.
     type: str
@@ -113,6 +118,7 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
     host_problems,
     role_problems,
 )
+from ..module_utils.preflight_monitoring import site_monitoring_problems  # noqa: TID252
 from ..module_utils.preflight_software import site_software_problems  # noqa: TID252
 from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
@@ -145,6 +151,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._storage(known["hostvars"], groups)
         problems += self._drivers(known["hostvars"], compute)
         problems += self._software(known["hostvars"], groups)
+        problems += self._monitoring(known["hostvars"])
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -235,6 +242,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             return site_software_problems(groups.get("all", []), hostvars)
         except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
             keys = "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces"
+            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
+
+    def _monitoring(self, hostvars: Mapping[str, Any]) -> list[Problem]:
+        """Return the problems of Prometheus and of whom it scrapes."""
+        try:
+            return site_monitoring_problems(self.get_option("monitoring"), hostvars, self.get_option("catalogue"))
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            keys = "prometheus_*, monitoring_*"
             return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:

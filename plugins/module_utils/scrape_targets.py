@@ -35,15 +35,22 @@ def scrape_targets(
             hosts whose hardware has GPUs) and `unless` (a host that sets one of these variables so is left out).
         variables: variables of every host; `monitoring_address` is where it is reached.
         catalogue: the known hardware by name, for `gpus`.
+
+    Raises:
+        KeyError: a job without hosts, exporter or port; a host that is not known or has no address.
     """
-    return {
-        name: [
-            _target(host, variables[host], job)
-            for host in job["hosts"]
-            if host in variables and _wanted(variables[host], job, catalogue)
-        ]
-        for name, job in jobs.items()
-    }
+    wanted: dict[str, list[str]] = {}
+    for name, job in jobs.items():
+        for host in job["hosts"]:
+            wanted.setdefault(str(host), []).append(name)
+    targets: Targets = {name: [] for name in jobs}
+    for host, names in wanted.items():
+        # Looked up once: Ansible puts a host's variables together anew each time.
+        known = variables[host]
+        for name in names:
+            if _wanted(known, jobs[name], catalogue):
+                targets[name].append(_target(host, known, jobs[name]))
+    return targets
 
 
 def targets_text(targets: list[dict[str, Any]]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import QUICK, recap
+from prometheus_api import Prometheus
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -16,6 +17,9 @@ pytestmark = pytest.mark.grows
 ENOUGH = 4
 # What a restart of the service would change; a reconfiguration does not.
 STARTED = "systemctl show -p InvocationID --value slurmd"
+# Pid and time of the start of Prometheus, and when its list of nodes was written, in seconds since 1970.
+WATCHER = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value prometheus"
+LISTED = "stat -c %Y /etc/prometheus/targets/node.yml"
 
 
 def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
@@ -23,12 +27,15 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     new = [f"gpu{number}" for number in range(len(old) + 1, max(len(old) + 1, ENOUGH) + 1)]
     sandbox.wait_idle()
     started = {node: sandbox.exec(node, STARTED).stdout for node in old}
+    watcher = sandbox.exec("ctl", WATCHER).stdout
     job = sandbox.exec("login", f"sbatch --parsable -w {old[0]} -n1 --mem=64 --wrap 'sleep 900'", user="alice").stdout
     try:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
         _add(sandbox, len(old) + len(new))
         assert _state(sandbox, job) == "RUNNING"
         assert {node: sandbox.exec(node, STARTED).stdout for node in old} == started
+        assert sandbox.exec("ctl", WATCHER).stdout == watcher
+        _scraped_within_a_minute(sandbox, new)
     finally:
         sandbox.exec("ctl", f"scancel {job}")
     sandbox.wait_idle()
@@ -60,6 +67,17 @@ def _add(sandbox: Cluster, compute: int) -> None:
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Verdict: PASS" in done.stdout
+
+
+def _scraped_within_a_minute(sandbox: Cluster, nodes: list[str]) -> None:
+    """See that Prometheus scraped each node within a minute after it was told of it."""
+    listed = float(sandbox.exec("ctl", LISTED).stdout)
+    prometheus = Prometheus(sandbox.name)
+    for node in nodes:
+        answered = f'up{{job="node",instance="{node}"}} == 1'
+        prometheus.wait(lambda query=answered: bool(prometheus.query(query)), f"{node} is not scraped", 60)  # type: ignore[misc]
+        series = prometheus.get("query", query=f'node_load1{{instance="{node}"}}[1h]')["result"]
+        assert min(float(each["values"][0][0]) for each in series) - listed < 60
 
 
 def _state(sandbox: Cluster, job: str) -> str:

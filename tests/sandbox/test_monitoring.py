@@ -1,0 +1,137 @@
+"""Prometheus and its exporters: who is scraped, what is refused, and what a change does to what runs."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+from prometheus_api import Prometheus
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+CHECKSUMS = "find /etc/prometheus /etc/systemd/system/prometheus.service.d -type f | sort | xargs sha256sum"
+PROCESS = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value prometheus"
+ONLY = ("--limit", "ctl", "--tags", "prometheus")
+
+
+@pytest.fixture(scope="module")
+def prometheus(sandbox: Cluster) -> Prometheus:
+    """The sandbox's Prometheus."""
+    return Prometheus(sandbox.name)
+
+
+def everybody(sandbox: Cluster) -> set[str]:
+    return {"ctl", "login", *sandbox.compute}
+
+
+def refused(sandbox: Cluster, *arguments: str) -> str:
+    """What a run says that must fail before anything is changed."""
+    before = sandbox.exec("ctl", CHECKSUMS).stdout + sandbox.exec("ctl", PROCESS).stdout
+    done = sandbox.playbook("monitoring.yml", *ONLY, *arguments)
+    assert done.returncode == 2, done.stdout
+    assert recap(done.stdout)["ctl"]["changed"] == 0
+    assert sandbox.exec("ctl", CHECKSUMS).stdout + sandbox.exec("ctl", PROCESS).stdout == before
+    return done.stdout
+
+
+def test_every_target_is_up_controllers_and_login_nodes_too(sandbox: Cluster, prometheus: Prometheus) -> None:
+    prometheus.wait(lambda: all(each["health"] == "up" for each in prometheus.targets()), "not every target is up")
+    found = prometheus.targets()
+    assert {each["labels"]["instance"] for each in found if each["labels"]["job"] == "node"} == everybody(sandbox)
+    assert {"node", "prometheus"} <= {each["labels"]["job"] for each in found}
+
+
+def test_metrics_carry_the_node_and_its_hardware(sandbox: Cluster, prometheus: Prometheus) -> None:
+    found = {labels["node"]: labels.get("hardware") for labels, _ in prometheus.query("node_load1")}
+    hardware = dict.fromkeys(sandbox.compute, "sandbox_gpu")
+    assert found == {"ctl": None, "login": None, **hardware}
+    expected = {labels["node"]: value for labels, value in prometheus.query("busbar_node_expected_gpus")}
+    assert expected["ctl"] == 0
+    assert {expected[node] for node in sandbox.compute} == {2}
+    assert prometheus.value('node_systemd_unit_state{node="ctl",name="slurmctld.service",state="active"}') == 1
+
+
+def test_they_listen_on_the_clusters_network_only(sandbox: Cluster) -> None:
+    for node, programs in (("ctl", 2), (sandbox.compute[0], 1)):
+        listed = sandbox.exec(node, "ss -Hltnp | grep '\"prometheus' | awk '{print $4}'").stdout.split()
+        address = sandbox.exec(node, f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
+        assert len(listed) == programs
+        assert {each.rpartition(":")[0] for each in listed} == {address}
+
+
+def test_a_limited_second_run_changes_nothing_and_drops_nobody(sandbox: Cluster, prometheus: Prometheus) -> None:
+    done = sandbox.playbook("monitoring.yml", "--limit", f"ctl,{sandbox.compute[-1]}", "--diff")
+    assert done.returncode == 0, done.stdout
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout
+    assert {each["labels"]["instance"] for each in prometheus.targets()} >= everybody(sandbox)
+
+
+def test_a_retention_that_does_not_parse_is_refused(sandbox: Cluster) -> None:
+    said = refused(sandbox, "-e", "prometheus_retention_time='3 months'", "-e", "prometheus_retention_size=200G")
+    assert "ctl: prometheus_retention_time: '3 months' is no duration such as" in said
+    assert "ctl: prometheus_retention_size: '200G' is no size such as" in said
+    assert "remedy: write a duration, such as 30d" in said
+
+
+@pytest.fixture
+def squatter(sandbox: Cluster) -> Iterator[tuple[int, int]]:
+    """Port and pid of a web server that somebody left running on the controller."""
+    start = "nohup python3 -m http.server --bind 0.0.0.0 9555 >/dev/null 2>&1 & echo $!"
+    pid = int(sandbox.exec("ctl", start).stdout)
+    sandbox.wait_until(lambda: ":9555" in sandbox.exec("ctl", "ss -Hltn").stdout, "the web server does not listen", 20)
+    yield 9555, pid
+    sandbox.exec("ctl", f"kill {pid}")
+
+
+def test_a_port_that_is_taken_is_named_with_its_process(sandbox: Cluster, squatter: tuple[int, int]) -> None:
+    port, pid = squatter
+    said = refused(sandbox, "-e", f"{{prometheus_port: {port}}}")
+    assert f"prometheus_port: 0.0.0.0 port {port} is held by python3 -m http.server" in said
+    assert f"(pid {pid}" in said
+    done = sandbox.playbook("preflight.yml", "--limit", "ctl", "-e", f"{{prometheus_port: {port}}}")
+    assert done.returncode == 2
+    assert f"(pid {pid}" in done.stdout
+
+
+def run_rules(sandbox: Cluster, rules: list[dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    """Run the role with rules of the site."""
+    groups = {"site": [{"name": "site_group", "rules": rules}]} if rules else {}
+    return sandbox.playbook("monitoring.yml", *ONLY, "-e", json.dumps({"prometheus_rules": groups}))
+
+
+def test_rules_are_loaded_without_a_restart_and_broken_ones_change_nothing(
+    sandbox: Cluster, prometheus: Prometheus
+) -> None:
+    good: list[dict[str, object]] = [{"record": "site:answer", "expr": "vector(42)"}]
+    process = sandbox.exec("ctl", PROCESS).stdout
+    try:
+        done = run_rules(sandbox, good)
+        assert done.returncode == 0, done.stdout
+        prometheus.wait(lambda: prometheus.value("site:answer") == 42, "the new rule is not worked out")
+        broken = json.dumps({"prometheus_rules": {"site": [{"name": "g", "rules": [{"record": "a", "expr": "sum("}]}]}})
+        said = refused(sandbox, "-e", broken)
+        assert "busbar_site.yml was not written" in said
+        assert "could not parse expression" in said
+        assert "site_group" in {group["name"] for group in prometheus.get("rules")["groups"]}
+    finally:
+        done = run_rules(sandbox, [])
+    assert done.returncode == 0, done.stdout
+    assert "site_group" not in {group["name"] for group in prometheus.get("rules")["groups"]}
+    assert sandbox.exec("ctl", PROCESS).stdout == process
+
+
+def test_an_exporter_that_stops_is_noticed(sandbox: Cluster, prometheus: Prometheus) -> None:
+    node = sandbox.compute[-1]
+    up = f'up{{job="node",instance="{node}"}}'
+    sandbox.exec(node, "systemctl stop prometheus-node-exporter")
+    try:
+        prometheus.wait(lambda: prometheus.value(up) == 0, f"{node} is still up")
+    finally:
+        sandbox.exec(node, "systemctl start prometheus-node-exporter")
+    prometheus.wait(lambda: prometheus.value(up) == 1, f"{node} is still down")

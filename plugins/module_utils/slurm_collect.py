@@ -19,7 +19,7 @@ from .slurm_series import Family, job_families, job_series, node_families, one, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "database_bytes", "main"]
+__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "database_bytes", "main", "write"]
 
 _PREFIX = "busbar_slurm_"
 _PING = ("scontrol", "ping")

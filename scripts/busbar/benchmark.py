@@ -18,6 +18,7 @@ __all__ = ["main"]
 NAMES = {
     "parser": "reads a table of nccl-tests out of a log that is nearly all NCCL_DEBUG noise: MB/s and peak memory",
     "locator": "searches for culprits in simulated fabrics with random faults: rounds, missed, wrongly blamed",
+    "slurm_metrics": "collects the metrics of a large cluster: seconds, CPU seconds, peak memory, size of the file",
 }
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -39,7 +40,7 @@ def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if not argv or argv[0] in {"-h", "--help"}:
         for name, text in NAMES.items():
-            print(f"{name:8} {text}")
+            print(f"{name:13} {text}")
         return 0
     try:
         for line in _figures(argv):

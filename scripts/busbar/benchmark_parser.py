@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["add_options", "measure"]
+__all__ = ["add_options", "measure", "peak_kib"]
 
 _MIB = 1 << 20
 _MOST_MIB = 1 << 20
@@ -134,7 +134,7 @@ def _read() -> None:
         "characters": count,
         "seconds": time.monotonic() - began,
         "cpu_seconds": time.process_time(),
-        "peak_kib": _peak_kib(),
+        "peak_kib": peak_kib(),
         "runs": len(runs),
         "outcome": runs[0]["outcome"],
         "rows": [[row["size"], (row["out_of_place"] or {}).get("busbw")] for row in runs[0]["rows"]],
@@ -142,7 +142,7 @@ def _read() -> None:
     json.dump(answer, sys.stdout)
 
 
-def _peak_kib() -> int:
+def peak_kib() -> int:
     """The most memory that this process ever held; ru_maxrss would count what its parent held before it began."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("VmHWM:"):

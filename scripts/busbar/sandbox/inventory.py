@@ -89,6 +89,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         # Tests wait for what is measured.
         "prometheus_scrape_interval": "5s",
         "prometheus_evaluation_interval": "5s",
+        "slurm_metrics_interval": 10,
+        "slurm_metrics_timeout": 5,
         "dcgm_exporter_source": "none",
         "grafana_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS.

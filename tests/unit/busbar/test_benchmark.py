@@ -46,6 +46,14 @@ def test_locator(capsys: pytest.CaptureFixture[str]) -> None:
     assert figures["missed"] == figures["wrongly_blamed"] == 0
 
 
+def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["slurm_metrics", "--nodes", "20", "--jobs", "300"]) == 0
+    figures = _figures(capsys.readouterr().out)
+    assert figures["series"] > 20 * 7
+    assert figures["cpu"] < 10
+    assert 5 < figures["peak_memory"] < 200
+
+
 def test_without_a_name_it_lists_them() -> None:
     result = subprocess.run([SCRIPT], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in result.stdout.splitlines()] == list(benchmark.NAMES)
@@ -54,9 +62,10 @@ def test_without_a_name_it_lists_them() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are parser, locator"),
+        (["speed"], "there is no benchmark 'speed'; there are parser, locator, slurm_metrics"),
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
+        (["slurm_metrics", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
         (["locator", "--nodes", "1"], "--nodes: '1' is not a whole number from 2"),
         (["locator", "--trials", "-3"], "--trials: '-3' is not a whole number"),
         (["locator", "--noise", "-1"], "--noise: '-1' is not a percentage"),

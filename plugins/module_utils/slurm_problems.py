@@ -9,6 +9,7 @@ from .problems import Problem, make_problem
 from .slurm_accounting import declaration_errors
 from .slurm_conf import merge_config, node_mig, topology_lines, unfold
 from .slurm_gres import gres_faults
+from .slurm_scripts import script_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     topology: Mapping[str, Any] | None = None,
     accounting: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     health: Mapping[str, Any] | None = None,
+    job_scripts: Mapping[str, Any] | None = None,
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
@@ -52,6 +54,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
         topology: `slurm_topology` of the site.
         accounting: `accounts`, `users` and `qos` of the site.
         health: `interval` and `timeout_s` of the health check.
+        job_scripts: `slurm_job_scripts`.
         state_shared: whether the controllers share the directory of their state.
         state_directory: that directory.
     """
@@ -65,6 +68,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     problems += _topology_problems(topology or {}, set(compute))
     problems += _accounting_problems(accounting or {}, databases)
     problems += _health_problems(health or {})
+    problems += script_problems(job_scripts or {})
     return problems
 
 

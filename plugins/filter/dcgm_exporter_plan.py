@@ -1,0 +1,66 @@
+"""Filter that says how dcgm-exporter runs on a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: dcgm_exporter_plan
+author: busbar contributors
+short_description: How dcgm-exporter runs on a host
+positional: settings, host
+options:
+  _input:
+    description: The C(gpu) of the host's hardware profile.
+    type: dict
+    required: true
+  settings:
+    description:
+      - The options of the role C(dcgm_exporter) without its name, and C(architecture) and C(dcgm_source).
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ hardware_catalogue[hardware].gpu | busbar.cluster.dcgm_exporter_plan(settings, inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: C(problems), C(packages), C(files), C(pins), C(arguments) and C(counters), the text of their file.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.dcgm_exporter_plan import (  # noqa: TID252 - the collection's name stands in no import
+    dcgm_exporter_plan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        return dcgm_exporter_plan(gpu, settings, host)
+    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        message = f"dcgm_exporter_plan: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.dcgm_exporter_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"dcgm_exporter_plan": plan}

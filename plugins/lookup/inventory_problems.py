@@ -108,7 +108,8 @@ from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.alert_routes import site_routing_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252
 from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252
 from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252
 from ..module_utils.preflight_inventory import (  # noqa: TID252
@@ -152,6 +153,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._drivers(known["hostvars"], compute)
         problems += self._software(known["hostvars"], groups)
         problems += self._monitoring(known["hostvars"])
+        problems += self._alerting(known["hostvars"])
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
         return problems
@@ -250,6 +252,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             return site_monitoring_problems(self.get_option("monitoring"), hostvars, self.get_option("catalogue"))
         except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
             keys = "prometheus_*, monitoring_*"
+            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
+
+    def _alerting(self, hostvars: Mapping[str, Any]) -> list[Problem]:
+        """Return the problems of who is told of which alert."""
+        try:
+            return site_routing_problems(self.get_option("monitoring"), hostvars)
+        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
+            keys = "alertmanager_receivers, alertmanager_routes"
             return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
     def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:

@@ -1,0 +1,69 @@
+"""Filter that turns receivers and routes into Alertmanager's configuration."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: alertmanager_plan
+author: busbar contributors
+short_description: Alertmanager's configuration and flags as a site declares them
+positional: host
+options:
+  _input:
+    description: The options of the role C(alertmanager) without its name.
+    type: dict
+    required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+plan: "{{ settings | busbar.cluster.alertmanager_plan(inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(problems); C(unheard), severities of which the site says nothing; C(config), the configuration as data;
+      C(arguments), its flags. The last two are empty when there are problems.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError, AnsibleFilterError
+
+from ..module_utils.alert_config import alertmanager_config  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.alert_routes import routing_problems, unheard_severities  # noqa: TID252
+from ..module_utils.alert_service import alertmanager_arguments, service_problems  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return the plan.
+
+    Raises:
+        AnsibleFilterError: a value is of the wrong kind.
+    """
+    try:
+        problems = routing_problems(settings, host) + service_problems(settings, host)
+        return {
+            "problems": problems,
+            "unheard": unheard_severities(settings),
+            "config": {} if problems else alertmanager_config(settings),
+            "arguments": [] if problems else alertmanager_arguments(settings),
+        }
+    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
+        message = f"alertmanager_plan: {type(exc).__name__}: {exc}"
+        raise AnsibleFilterError(message) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.alertmanager_plan`."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return the filter by its name."""
+        return {"alertmanager_plan": plan}

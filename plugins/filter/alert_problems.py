@@ -8,9 +8,15 @@ DOCUMENTATION = r"""
 name: alert_problems
 author: busbar contributors
 short_description: What is wrong with a site's changes to alerts
+description: Names that no alert has, keys that cannot be changed, and values that Prometheus would not take.
+positional: site, overrides, host
 options:
   _input:
-    description: Content of Prometheus' rule files by name.
+    description: Folder on this machine that holds the files of rules which busbar ships.
+    type: path
+    required: true
+  site:
+    description: The site's own groups of rules, by name of the file.
     type: dict
     required: true
   overrides:
@@ -24,7 +30,8 @@ options:
 """
 
 EXAMPLES = r"""
-wrong: "{{ files | busbar.cluster.alert_problems(prometheus_alerts, inventory_hostname) }}"
+wrong: "{{ (role_path ~ '/files/rules')
+  | busbar.cluster.alert_problems(prometheus_rules, prometheus_alerts, inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -34,11 +41,13 @@ _value:
   elements: dict
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils.alert_rules import alert_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.prometheus_rules import rules_of  # noqa: TID252
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,15 +55,18 @@ if TYPE_CHECKING:
     from ..module_utils.problems import Problem  # noqa: TID252
 
 
-def problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host: str) -> list[Problem]:
+def problems(folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str) -> list[Problem]:
     """Return the problems.
 
     Raises:
-        AnsibleFilterError: when the input is no content of rule files.
+        AnsibleFilterError: a file cannot be read, or has no rules in it.
     """
+    if not overrides:
+        return []
     try:
-        return alert_problems(files, overrides, host)
-    except (AttributeError, KeyError, TypeError) as exc:
+        shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
+        return alert_problems(rules_of(shipped, site), overrides, host)
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as exc:
         message = f"alert_problems: {exc!r}"
         raise AnsibleFilterError(message) from exc
 

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 name: prometheus_rule_files
 author: busbar contributors
 short_description: Files of rules for Prometheus
-positional: site, found
+positional: site, found, alerts
 options:
   _input:
     description: Folder on this machine that holds the files which busbar ships.
@@ -21,6 +21,10 @@ options:
     type: list
     elements: str
     default: []
+  alerts:
+    description: The site's changes to alerts, by the alert's name.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -45,7 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-def files(folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = ()) -> list[dict[str, str]]:
+def files(
+    folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = (), alerts: Mapping[str, Any] | None = None
+) -> list[dict[str, str]]:
     """Return the files.
 
     Raises:
@@ -53,7 +59,7 @@ def files(folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = ())
     """
     try:
         shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
-        return rule_files(shipped, plain(site), found)
+        return rule_files(shipped, plain(site), found, plain(alerts or {}))
     except (AnsibleError, AttributeError, OSError, TypeError, ValueError) as exc:
         message = f"prometheus_rule_files: {exc}"
         raise AnsibleFilterError(message) from exc

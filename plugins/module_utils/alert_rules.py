@@ -35,7 +35,7 @@ def at_threshold(expression: str, old: str, new: str) -> tuple[str, int]:
 def _rules(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for content in files.values():
         for group in content["groups"]:
-            yield from group["rules"]
+            yield from group.get("rules") or []
 
 
 def _alerts(files: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -77,7 +77,7 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
     if key == "severity" and value not in SEVERITIES:
         return f"there is no severity {value!r}", _nearest(str(value), list(SEVERITIES))
     if key == "threshold":
-        return _threshold_problem(rule["annotations"], value)
+        return _threshold_problem(rule.get("annotations") or {}, value)
     return None
 
 
@@ -109,7 +109,7 @@ def _changed(rule: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     if "for" in changes:
         rule["for"] = str(changes["for"])
     if "severity" in changes:
-        rule["labels"]["severity"] = changes["severity"]
+        rule.setdefault("labels", {})["severity"] = changes["severity"]
     if "threshold" in changes:
         new = _number(changes["threshold"]) or ""
         rule["expr"], _ = at_threshold(rule["expr"], rule["annotations"]["threshold"], new)
@@ -130,7 +130,7 @@ def alert_rules(files: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[
         for group in deepcopy(content["groups"]):
             group["rules"] = [
                 _changed(rule, overrides.get(rule.get("alert"), {}))
-                for rule in group["rules"]
+                for rule in group.get("rules") or []
                 if overrides.get(rule.get("alert"), {}).get("enabled", True)
             ]
             if group["rules"]:

@@ -6,30 +6,52 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from .alert_rules import alert_rules
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["rule_files"]
+__all__ = ["rule_files", "rules_of"]
 
 FOLDER = "/etc/prometheus/rules"
 
 
+def rules_of(shipped: Mapping[str, str], site: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return the content of the files of rules by name; a name of the site replaces what is shipped."""
+    parsed = {name: yaml.safe_load(text) for name, text in shipped.items() if name not in site}
+    return parsed | {name: {"groups": groups} for name, groups in site.items()}
+
+
 def rule_files(
-    shipped: Mapping[str, str], site: Mapping[str, list[Any]], found: Iterable[str] = ()
+    shipped: Mapping[str, str],
+    site: Mapping[str, list[Any]],
+    found: Iterable[str] = (),
+    alerts: Mapping[str, Any] | None = None,
 ) -> list[dict[str, str]]:
     """Return the files as {path, content}, or {path, state: absent} for those that nobody declares any more.
 
     Args:
-        shipped: text by name; it is written as it is.
+        shipped: text by name; it is written as it is unless `alerts` changes one of its alerts.
         site: groups as Prometheus' schema has them, by name; a name that is shipped replaces what is shipped.
         found: paths of the files that are there.
+        alerts: the site's changes to alerts.
     """
-    texts = {**shipped, **{str(name): _text(groups) for name, groups in site.items()}}
+    texts = {
+        **shipped,
+        **{
+            str(name): _text(groups, "Rules of this site, declared in prometheus_rules.")
+            for name, groups in site.items()
+        },
+    }
+    before = rules_of(shipped, site) if alerts else {}
+    for name, content in alert_rules(before, alerts or {}).items():
+        if content != before[name]:
+            texts[name] = _text(content["groups"], "With this site's changes to alerts, declared in prometheus_alerts.")
     files = [{"path": f"{FOLDER}/busbar_{name}.yml", "content": text} for name, text in sorted(texts.items())]
     declared = {each["path"] for each in files}
     return files + [{"path": path, "state": "absent"} for path in sorted(found) if path not in declared]
 
 
-def _text(groups: list[Any]) -> str:
+def _text(groups: list[Any], said: str) -> str:
     body = yaml.safe_dump({"groups": groups}, sort_keys=False, width=120, allow_unicode=True)
-    return f"# Rules of this site, declared in prometheus_rules.\n{body}"
+    return f"# {said}\n{body}"

@@ -13,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.alert_rules import 
     alert_rules,
     at_threshold,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.prometheus_rules import rule_files, rules_of
 
 RULES = Path(__file__).resolve().parents[4] / "roles" / "prometheus" / "files" / "rules"
 FILES = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(RULES.glob("*.yml"))}
@@ -110,3 +111,28 @@ def test_what_is_wrong_is_named_with_its_key_and_the_remedy(
 @pytest.mark.parametrize("duration", ["0", "0s", "90s", "10m", "1h30m", "1d", "500ms", "1w2d"])
 def test_durations_of_prometheus_are_taken(duration: str) -> None:
     assert alert_problems(FILES, {"NodeDown": {"for": duration}}, "ctl") == []
+
+
+SHIPPED = {
+    "a": "# kept\ngroups: [{name: a, rules: [{record: 'a:b', expr: b}]}]\n",
+    "b": "groups: [{name: b, rules: [{alert: Hot, expr: t > 5, annotations: {threshold: '5'}}]}]\n",
+}
+SITE = {"site": [{"name": "site", "rules": [{"alert": "Own", "expr": "x"}]}]}
+
+
+def written(alerts: dict[str, Any]) -> dict[str, str]:
+    return {Path(each["path"]).stem: each["content"] for each in rule_files(SHIPPED, SITE, alerts=alerts)}
+
+
+def test_files_are_written_as_they_are_but_for_those_with_a_changed_alert() -> None:
+    files = written({"Hot": {"threshold": 7}})
+    assert files["busbar_a"] == SHIPPED["a"]
+    assert yaml.safe_load(files["busbar_b"])["groups"][0]["rules"][0]["expr"] == "t > 7"
+    assert "prometheus_alerts" in files["busbar_b"]
+    assert written({})["busbar_b"] == SHIPPED["b"]
+
+
+def test_alerts_of_the_site_can_be_changed_too() -> None:
+    changed = yaml.safe_load(written({"Own": {"severity": "info", "for": "1m"}})["busbar_site"])
+    assert changed["groups"][0]["rules"] == [{"alert": "Own", "expr": "x", "for": "1m", "labels": {"severity": "info"}}]
+    assert alert_problems(rules_of(SHIPPED, SITE), {"Own": {"threshold": 1}}, "ctl")[0]["key"].endswith("Own.threshold")

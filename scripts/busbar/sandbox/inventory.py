@@ -91,6 +91,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "prometheus_evaluation_interval": "5s",
         "slurm_metrics_interval": 10,
         "slurm_metrics_timeout": 5,
+        # Containers have this machine's clock, and whether anything keeps that right is not theirs to say.
+        "prometheus_alerts": {"ClockNotSynchronised": {"enabled": False}},
         "dcgm_exporter_source": "none",
         "grafana_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS.

@@ -17,6 +17,8 @@ __all__ = ["LANES", "SECOND", "files"]
 HERE = Path(__file__).resolve().parent
 LANES = ("first", "second")
 SECOND = (
+    "test_grafana.py",
+    "test_journal.py",
     "test_rdma.py",
     "test_report.py",
     "test_rootless.py",
@@ -27,10 +29,12 @@ SECOND = (
     "test_slurm_accounting.py",
     "test_slurm_jobs.py",
     "test_slurm_life.py",
+    "test_slurm_metrics.py",
     "test_slurm_options.py",
     "test_slurm_secrets.py",
     "test_spank.py",
     "test_ssh.py",
+    "test_tls.py",
     "test_training.py",
     "test_users.py",
     "test_validation_refused.py",

@@ -26,7 +26,8 @@ ENTRY = b"__REALTIME_TIMESTAMP=1760000000000000\nMESSAGE=by hand\n_HOSTNAME=gpu1
 def journals(sandbox: Cluster, *arguments: str) -> str:
     """Run the play of the journals; what it said."""
     options = ("-e", "journal_remote_enabled=true", *arguments)
-    done = sandbox.playbook("monitoring.yml", "--tags", "tls,journal_remote", *options)
+    limit = ("--limit", "ctl,gpu1")
+    done = sandbox.playbook("monitoring.yml", "--tags", "tls,journal_remote", *limit, *options)
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -122,17 +123,21 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(journals(sandbox, "--check", "--diff")).values()} == {0}
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ("journal_remote_receiver=", "journal_remote_receiver: no host receives the journals"),
-        ("journal_remote_max_use=lots", "journal_remote_max_use: 'lots' is no size"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster, option: str, message: str) -> None:
-    arguments = ("--tags", "journal_remote", "--limit", "gpu1", "-e", "journal_remote_enabled=true", "-e", option)
+def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
+    bad = ("-e", "journal_remote_receiver=", "-e", "journal_remote_max_use=lots")
+    arguments = ("--tags", "journal_remote", "--limit", "gpu1", "-e", "journal_remote_enabled=true", *bad)
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
-    assert f"gpu1: {message}" in done.stdout
-    assert "remedy: " in done.stdout
+    assert "gpu1: journal_remote_receiver: no host receives the journals" in done.stdout
+    assert "gpu1: journal_remote_max_use: 'lots' is no size" in done.stdout
+    assert "remedy: put a host into the group monitoring" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
+
+
+def test_a_port_that_is_taken_is_refused_with_its_holder(sandbox: Cluster) -> None:
+    arguments = ("--tags", "journal_remote", "--limit", "ctl", "-e", "journal_remote_enabled=true")
+    done = sandbox.playbook("monitoring.yml", *arguments, "-e", "journal_remote_port=22")
+    assert done.returncode == 2, done.stdout
+    assert "ctl: journal_remote_port" in done.stdout
+    assert "sshd" in done.stdout
+    assert recap(done.stdout)["ctl"]["changed"] == 0

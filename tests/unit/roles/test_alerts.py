@@ -91,6 +91,14 @@ def test_texts_use_labels_that_the_alert_has(name: str) -> None:
             assert "$labels.node" in ALERTS[name]["annotations"]["summary"], "the summary names no host"
 
 
+def test_runbooks_name_tags_that_the_playbooks_have() -> None:
+    named = {tag for rule in ALERTS.values() for tag in re.findall(r"--tags (\w+)", rule["annotations"]["runbook"])}
+    files = [*(TOP / "playbooks").glob("*.yml"), *(TOP / "roles").glob("*/tasks/*.yml")]
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines() if "tags:" in line]
+    assert named
+    assert named <= {word for line in lines for word in re.findall(r"\w+", line)}
+
+
 @pytest.mark.parametrize("name", [name for name in sorted(ALERTS) if "threshold" in ALERTS[name]["annotations"]])
 def test_a_threshold_is_a_number_of_the_expression(name: str) -> None:
     rule = ALERTS[name]

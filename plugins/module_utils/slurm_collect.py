@@ -88,8 +88,8 @@ class _Question:
             message = f"{' '.join(self.command[:3])}: no answer within {self.timeout_s:g} s"
             raise Unanswered(message) from exc
         if self.process.returncode:
-            said = errors.decode(errors="replace").strip().splitlines()[-1:]
-            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {''.join(said)[:300]}"
+            said = " ".join(errors.decode(errors="replace").split())[:300]
+            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {said}"
             raise Unanswered(message)
         return output.decode(errors="replace")
 

@@ -37,6 +37,21 @@ def test_accounting_knows_the_job(older: Cluster) -> None:
     assert older.exec("ctl", listing).stdout.split() == ["research", "COMPLETED"]
 
 
+def test_metrics_of_slurm_are_collected(older: Cluster) -> None:
+    file = "/var/lib/prometheus/node-exporter/busbar_slurm.prom"
+    wanted = (
+        'busbar_slurm_up{controller="ctl"} 1.0',
+        "busbar_slurm_slurmdbd_up 1.0",
+        'busbar_slurm_gpus{type="sim"} 2.0',
+        'busbar_slurm_jobs{partition="batch",state="running"} 0.0',
+        "busbar_slurm_scheduler_threads 1.0",
+    )
+    older.wait_until(
+        lambda: all(line in older.exec("ctl", f"cat {file}").stdout for line in wanted),
+        f"not all there: {older.exec('ctl', f'cat {file}', check=False).stdout}",
+    )
+
+
 def test_second_run_changes_nothing(older: Cluster) -> None:
     done = older.playbook("slurm.yml")
     assert done.returncode == 0, done.stdout[-2000:]

@@ -130,7 +130,10 @@ def test_only_the_controller_in_charge_tells_of_the_cluster(slurm: Callable[[str
 
 def test_a_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
     (tmp_path / "text").write_text(text_node("gpu1"), encoding="utf-8")
-    refuse = "echo \"scontrol: unrecognized option '--json'\" >&2; exit 1"
+    # In the words of Slurm 22.05.
+    said_by_it = "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information\n"
+    (tmp_path / "refusal").write_text(said_by_it, encoding="utf-8")
+    refuse = f"cat {tmp_path}/refusal >&2; exit 1"
     slurm("scontrol", f'case "$*" in ping) echo "{PING}";; *json) {refuse};; *) cat {tmp_path}/text;; esac')
     found, said = collector()
     assert values(found)["gpus"] == 2

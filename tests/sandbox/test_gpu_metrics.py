@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 NODE = "gpu1"
 UNIT = "nvidia-dcgm-exporter"
 NAME = "datacenter-gpu-manager-exporter"
-SLURM = ("slurm.yml", "--tags", "slurm_configure")
+# What slurmd calls is on the nodes since they were provisioned.
+SLURM = ("slurm.yml", "--tags", "slurm_controller", "--limit", "ctl")
 PLAY = """
 - hosts: all
   become: true
@@ -162,11 +163,11 @@ def test_the_role_installs_it_and_a_second_run_changes_nothing(sandbox: Cluster,
 def mapped(sandbox: Cluster, play: Play) -> Iterator[None]:  # noqa: ARG001 - it comes first
     """Slurm keeps which job has which GPU; slurm.conf as it was at the end."""
     sandbox.wait_idle()
-    done = sandbox.playbook(*SLURM, "--limit", f"ctl,{NODE}", "-e", "slurm_gpu_jobs=true")
+    done = sandbox.playbook(*SLURM, "-e", "slurm_gpu_jobs=true")
     assert done.returncode == 0, done.stdout
     yield
     sandbox.wait_idle()
-    done = sandbox.playbook(*SLURM, "--limit", "ctl")
+    done = sandbox.playbook(*SLURM)
     assert done.returncode == 0, done.stdout
     assert "Prolog=" not in sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
 

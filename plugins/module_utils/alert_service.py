@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .node_exporter_plan import archive_problems
 from .placeholders import placeholder
 from .problems import make_problem
+from .program_source import source_problems
 from .prometheus_plan import duration_seconds
 from .scrape_targets import socket_address
 
@@ -26,7 +26,7 @@ def service_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
         settings: the options of the role without its name, `architecture` and `packaged`.
         host: who runs it.
     """
-    problems = archive_problems("alertmanager", settings, host)
+    problems = source_problems("alertmanager", settings, host)
     url = str(settings["external_url"])
     if url and (not re.fullmatch(r"https?://[^\s/]+\S*", url) or placeholder(url)):
         remedy = "write the address by which people reach it, or leave it empty"

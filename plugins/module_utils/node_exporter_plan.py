@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from .node_facts import exposition, node_facts
 from .problems import make_problem
+from .program_source import source_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .problems import Problem
-
-__all__ = ["archive_problems", "node_exporter_plan"]
+__all__ = ["node_exporter_plan"]
 
 WEB_CONFIG = "/etc/prometheus/node_exporter_web.yml"
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def archive_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what keeps a program from being installed: `source`, `archives`, `architecture`, `packaged`."""
-    if settings["source"] == "distribution" and not settings["packaged"]:
-        remedy = f"set {role}_source: url and {role}_archives to the release of its makers"
-        return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
-    if settings["source"] != "url":
-        return []
-    entry = (settings["archives"] or {}).get(settings["architecture"]) or {}
-    if not str(entry.get("url") or "").startswith(("http://", "https://")):
-        remedy = "write url and sha256 of the release for it"
-        return [make_problem([host], f"{role}_archives", f"has no url for {settings['architecture']}", remedy)]
-    if not _SHA256.fullmatch(str(entry.get("sha256") or "")):
-        remedy = "set it to what `sha256sum` prints for the archive, once you trust that file"
-        return [make_problem([host], f"{role}_archives", f"sha256 of {entry['url']} is missing", remedy)]
-    return []
 
 
 def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
@@ -44,7 +24,7 @@ def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]
             `hardware_name` and `profile`.
         host: whose exporter it is.
     """
-    problems = archive_problems("node_exporter", settings, host)
+    problems = source_problems("node_exporter", settings, host)
     both = sorted(set(settings["collectors"]) & set(settings["collectors_off"]))
     if both:
         remedy = "take it out of one of the two"

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .problems import make_problem
+from .program_source import source_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
         settings: the options of the role without its name.
         host: who runs it.
     """
-    problems = prometheus_problems(settings, host)
+    problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
     remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
     access = {}
     for name in ("scrape_access", "alertmanager_access"):
@@ -142,6 +143,8 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
         f"--storage.tsdb.path={settings['storage_path']}",
         *(f"--storage.tsdb.retention.{key}={value}" for key, value in retention.items() if value),
         f"--web.listen-address={settings['listen']}",
+        # A reload waits that long for a receiver of remote_write that does not answer; a minute by default.
+        "--storage.remote.flush-deadline=10s",
         *([f"--web.external-url={settings['external_url']}"] if settings["external_url"] else []),
         *([f"--web.config.file={WEB_CONFIG}"] if settings["web_config"] else []),
         *settings["arguments"],

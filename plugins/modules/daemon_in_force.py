@@ -127,8 +127,10 @@ def wait(module: AnsibleModule, access: Access, began: float) -> None:
             give_up(module, "ended")
         if time.time() > began + params["timeout_s"]:
             status, said = fetch(access, params["ready_path"])
-            what = f"HTTP {status}" if status else said
-            give_up(module, f"is not ready at {params['url']} within {params['timeout_s']} s ({what})")
+            what = f"is not ready at {params['url']} ({f'HTTP {status}' if status else said})"
+            if status == _OK:
+                what = "has not loaded its new configuration"
+            give_up(module, f"{what} after {params['timeout_s']} s")
         time.sleep(_PAUSE_S)
 
 

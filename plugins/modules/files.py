@@ -48,6 +48,10 @@ options:
       validate:
         description: Command that checks the new text; C(%s) stands for a file that holds it.
         type: str
+      hidden:
+        description: Whether the diff keeps silent about its text. A task that writes a secret needs C(no_log) as well.
+        type: bool
+        default: false
       state:
         description: Whether the file should be there.
         type: str
@@ -103,6 +107,7 @@ OPTIONS: dict[str, Any] = {
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
     "validate": {"type": "str"},
+    "hidden": {"type": "bool", "default": False},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
 
@@ -210,9 +215,12 @@ def keep_all(module: AnsibleModule) -> tuple[list[str], list[dict[str, str]]]:
     for item, before, temporary in steps:
         if keep(module, item, before, temporary) or item["path"] in pending:
             changed_paths.append(item["path"])
+            former = pending.get(item["path"], before) or ""
             after = "" if item["state"] == "absent" else item["content"]
+            if item["hidden"]:
+                former, after = ("(not shown)\n" if text else "" for text in (former, after))
             headers = {"before_header": item["path"], "after_header": item["path"]}
-            diff.append({"before": pending.get(item["path"], before) or "", "after": after, **headers})
+            diff.append({"before": former, "after": after, **headers})
     return changed_paths, diff
 
 

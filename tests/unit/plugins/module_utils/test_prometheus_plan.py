@@ -91,6 +91,12 @@ def test_refused(own: dict[str, Any], words: str) -> None:
     assert words in line
 
 
+def test_a_distribution_without_it_is_told_of() -> None:
+    (problem,) = prometheus_plan(settings(packaged=False), "ctl")["problems"]
+    assert problem["key"] == "prometheus_source"
+    assert "prometheus_archives" in problem["remedy"]
+
+
 def test_what_is_declared_well_is_fine() -> None:
     assert told(retention_time="", retention_size="1TB", rules={"site": [{"name": "g", "rules": []}]}) == []
 
@@ -103,6 +109,7 @@ def test_flags() -> None:
         "--storage.tsdb.retention.time=90d",
         "--storage.tsdb.retention.size=1TB",
         "--web.listen-address=10.0.0.1:9090",
+        "--storage.remote.flush-deadline=10s",
         "--web.config.file=/etc/prometheus/web.yml",
         "--log.level=debug",
     ]

@@ -138,3 +138,15 @@ def test_a_damaged_note_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not ok
     assert str(note) in result["msg"]
     assert not (tmp_path / "a").exists()
+
+
+def test_a_diff_keeps_silent_where_it_shall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "secret"
+    path.write_text("hidden1")
+    written, _ = run(capsys, [{"path": str(path), "content": "hidden2", "hidden": True}])
+    gone, _ = run(capsys, [{"path": str(path), "state": "absent", "hidden": True}])
+    assert (written["changed"], gone["changed"]) == (True, True)
+    for result in (written, gone):
+        assert "hidden" not in json.dumps(result["diff"])
+        assert result["diff"][0]["before"] == "(not shown)\n"
+    assert gone["diff"][0]["after"] == ""

@@ -1,0 +1,34 @@
+"""Where a daemon's program comes from: the distribution, or the archive of its makers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .problems import Problem
+
+__all__ = ["source_problems"]
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what keeps a program from being installed: `source`, `archives`, `architecture`, `packaged`."""
+    if settings["source"] == "distribution" and not settings["packaged"]:
+        remedy = f"set {role}_source: url and {role}_archives to the release of its makers"
+        return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
+    if settings["source"] != "url":
+        return []
+    entry = (settings["archives"] or {}).get(settings["architecture"]) or {}
+    if not str(entry.get("url") or "").startswith(("http://", "https://")):
+        remedy = "write url and sha256 of the release for it"
+        return [make_problem([host], f"{role}_archives", f"has no url for {settings['architecture']}", remedy)]
+    if not _SHA256.fullmatch(str(entry.get("sha256") or "")):
+        remedy = "set it to what `sha256sum` prints for the archive, once you trust that file"
+        return [make_problem([host], f"{role}_archives", f"sha256 of {entry['url']} is missing", remedy)]
+    return []

@@ -18,7 +18,8 @@ __all__ = ["make"]
 FINE_OR_BAD = ((0, "green"), (1, "red"))
 ANSWERS = {1: ("up", "green"), 0: ("down", "red")}
 DAY_S = 86400
-FIRING = equal("alertstate", "firing")
+# Watchdog fires always: whoever no longer gets it knows that the way of alerts is cut.
+FIRING = equal("alertstate", "firing") + ',alertname!="Watchdog"'
 
 
 def make() -> Dashboard:
@@ -60,10 +61,10 @@ def _alerts() -> list[Placed]:
         ),
         graph(
             "Notifications",
-            "What Alertmanager sends to each kind of receiver, and what it could not deliver.",
+            "What Alertmanager sends to receivers, and what it could not deliver, by their kind.",
             "cps",
-            query(f"sum by (integration) ({rate(sent)})", "{{integration}} sent"),
-            query(f"sum by (integration) ({rate(failed)})", "{{integration}} failed"),
+            query(f"sum({rate(sent)})", "sent"),
+            query(f"sum by (integration) ({rate(failed)}) > 0 or sum({rate(failed)})", "failed {{integration}}"),
             width=8,
         ),
     ]

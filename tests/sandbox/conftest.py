@@ -146,7 +146,8 @@ def faults(sandbox: Cluster) -> Iterator[Callable[..., None]]:
     """Inject faults that are healed when the test ends, however it ends."""
     yield sandbox.fault
     sandbox.fault("heal")
-    sandbox.wait_idle()
+    # A job that was cancelled while its node was away ends when slurmctld asks the node again, which it does seldom.
+    sandbox.wait_idle(240)
 
 
 def recap(output: str) -> dict[str, dict[str, int]]:

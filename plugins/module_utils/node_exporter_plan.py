@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 __all__ = ["node_exporter_plan"]
 
 WEB_CONFIG = "/etc/prometheus/node_exporter_web.yml"
+# Debian's own leaves out /mnt and /media as well, where clusters mount their shared trees.
+UNSEEN_MOUNTS = "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($|/)"
 
 
 def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
@@ -46,6 +48,7 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
         *([f"--web.config.file={WEB_CONFIG}"] if settings["web_config"] else []),
         f"--collector.textfile.directory={settings['textfile_dir']}",
         f"--collector.filesystem.mount-timeout={settings['mount_timeout_s']}s",
+        f"--collector.filesystem.mount-points-exclude={UNSEEN_MOUNTS}",
         *(f"--collector.{name}" for name in settings["collectors"]),
         *(f"--no-collector.{name}" for name in settings["collectors_off"]),
         *([f"--collector.systemd.unit-include=({units})[.]service"] if "systemd" in settings["collectors"] else []),

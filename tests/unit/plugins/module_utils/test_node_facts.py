@@ -76,8 +76,10 @@ def test_flags() -> None:
         "--web.listen-address=10.0.0.1:9100",
         "--collector.textfile.directory=/t",
         "--collector.filesystem.mount-timeout=5s",
-        "--collector.filesystem.mount-points-exclude="
-        "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($|/)",
+        (
+            "--collector.filesystem.mount-points-exclude="
+            "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($|/)"
+        ),
         "--collector.systemd",
         "--no-collector.arp",
         "--collector.systemd.unit-include=(slurmd|nvidia-.+)[.]service",

@@ -13,6 +13,8 @@ ACCESS = {
     "basic_auth": {"username": "prometheus", "password": "very-secret"},
 }
 SETTINGS: dict[str, Any] = {
+    "source": "distribution",
+    "packaged": True,
     "scrape_interval": "15s",
     "evaluation_interval": "15s",
     "external_labels": {"cluster": "alpha"},

@@ -32,6 +32,8 @@ def test_check_mode_on_a_finished_site_sees_nothing_to_do_and_shows_no_secret(sa
     assert set(changes(done.stdout).values()) == {0}, done.stdout[-3000:]
     known = secrets(sandbox)
     assert len(known) >= 3
+    logged = sandbox.busbar("provision", "base", "-i", str(sandbox.inventory), "--check", "--diff", "--tags", "hosts")
+    assert logged.returncode == 0, logged.stdout + logged.stderr
     logs = [path for path in sandbox.state.rglob("*.log") if path.is_file()]
     assert logs
     for text in [done.stdout, done.stderr, *(path.read_text(encoding="utf-8") for path in logs)]:

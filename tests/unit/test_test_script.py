@@ -50,7 +50,12 @@ class Script:
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUSBAR_", "MOLECULE_"))}
         command = [str(self.top / "scripts" / "test"), *arguments]
         return subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=60, env={**kept, **environment}
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**kept, "BUSBAR_TEST_LANES": "2", **environment},
         )
 
     @property
@@ -116,6 +121,16 @@ def test_a_first_cluster_that_cannot_be_made_ends_it_and_both_are_removed(script
     assert done.returncode != 0
     assert not any("rate or grows" in call for call in script.calls)
     assert "molecule: destroy -s cluster" in script.calls[-2:]
+
+
+@pytest.mark.parametrize(("cores", "clusters"), [(2, 1), (3, 1), (4, 2), (64, 2)])
+def test_few_cores_have_one_lane(script: Script, cores: int, clusters: int) -> None:
+    nproc = script.top / ".venv" / "bin" / "nproc"
+    nproc.write_text(f"#!/bin/sh\necho {cores}\n", encoding="utf-8")
+    nproc.chmod(0o755)
+    done = script.run(BUSBAR_TEST_LANES="")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sum("not rate and not grows" in call for call in script.calls) == clusters
 
 
 def test_the_second_lane_alone(script: Script) -> None:

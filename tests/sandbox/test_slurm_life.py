@@ -106,14 +106,16 @@ def test_job_lives_through_a_restart_of_slurmd(sandbox: Cluster, running_job: st
 
 
 def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_job: str) -> None:
-    held = submit(sandbox, "--hold --mem=100 -o /dev/null", "true")
-    before = job_facts(sandbox, running_job)
     old = main_pid(sandbox, "ctl", "slurmctld")
+    name = f"outlives-{old}"
+    held = submit(sandbox, f"--hold --mem=100 -J {name} -o /dev/null", "true")
+    before = job_facts(sandbox, running_job)
     # slurmctld writes its queue to the disk a few seconds after a change.
-    sandbox.exec("ctl", "touch /tmp/submitted")
-    saved = "find /var/lib/slurm/slurmctld/job_state -newer /tmp/submitted"
-    sandbox.wait_until(lambda: sandbox.exec("ctl", saved).stdout != "", "slurmctld does not save its queue")
-    sandbox.exec("ctl", "rm /tmp/submitted; systemctl kill -s KILL slurmctld")
+    saved = f"grep -qa {name} /var/lib/slurm/slurmctld/job_state"
+    sandbox.wait_until(
+        lambda: sandbox.exec("ctl", saved, check=False).returncode == 0, "slurmctld does not save its queue"
+    )
+    sandbox.exec("ctl", "systemctl kill -s KILL slurmctld")
     sandbox.wait_until(lambda: is_up(sandbox) and main_pid(sandbox, "ctl", "slurmctld") != old, "slurmctld stays dead")
     assert job_facts(sandbox, running_job) == before
     assert job_facts(sandbox, held)[0] == "PENDING"

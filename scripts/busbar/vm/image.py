@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from busbar.sandbox.host import run
-from busbar.sandbox.image import ADMIN
+from busbar.sandbox.image import COMMON_HOOKS
 from busbar.sandbox.state import DISTRIBUTIONS
 
 if TYPE_CHECKING:
@@ -62,9 +62,7 @@ EARLY_HOOKS = [
 NETWORK_UNIT = "/etc/systemd/system/systemd-networkd.service.d"
 # The network waits for systemd-tmpfiles, which writes a machine's own files (see `busbar.vm.qemu`) at its first boot.
 HOOKS = [
-    f'chroot "$1" useradd --create-home --shell /bin/bash {ADMIN}',
-    f'echo "{ADMIN} ALL=(ALL) NOPASSWD: ALL" >"$1/etc/sudoers.d/{ADMIN}"',
-    f'chmod 0440 "$1/etc/sudoers.d/{ADMIN}"',
+    *COMMON_HOOKS,
     'rm -f "$1"/etc/ssh/ssh_host_* "$1/etc/hostname" "$1/etc/hosts" "$1/etc/resolv.conf"',
     'echo "nameserver 10.0.2.3" >"$1/etc/resolv.conf"',
     ': >"$1/etc/machine-id"',
@@ -73,8 +71,6 @@ HOOKS = [
     'chroot "$1" systemctl --quiet enable systemd-networkd',
     f'chroot "$1" systemctl --quiet disable {" ".join(ROLE_SERVICES)}',
     f'chroot "$1" systemctl --quiet mask {" ".join(SLOW_UNITS)}',
-    'printf "path-exclude=/usr/share/%s/*\\n" doc man info locale >"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
-    'echo "force-unsafe-io" >>"$1/etc/dpkg/dpkg.cfg.d/sandbox"',
 ]
 
 

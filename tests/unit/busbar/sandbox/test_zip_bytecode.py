@@ -1,0 +1,84 @@
+"""Bytecode of zip files: compiled once, never stale, and no reason to fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import zipfile
+import zipimport
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILE = Path(__file__).resolve().parents[4] / "scripts/busbar/sandbox/files/busbar_zip_bytecode.py"
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The helper is in force with a folder of its own; what was really compiled is listed."""
+    real: Any = vars(zipimport)["_compile_source"]
+    sources: list[str] = []
+
+    def count(pathname: str, source: bytes) -> object:
+        sources.append(Path(pathname).name)
+        return real(pathname, source)
+
+    monkeypatch.setattr(zipimport, "_compile_source", count)
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    spec = importlib.util.spec_from_file_location("busbar_zip_bytecode", FILE)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "FOLDER", str(tmp_path / "kept"), raising=True)
+    yield sources
+    for name in ("zipped_a", "zipped_b"):
+        sys.modules.pop(name, None)
+
+
+def value_of(folder: Path, number: int, **files: str) -> list[int]:
+    """Zip the files, import each of them and return what it calls VALUE."""
+    path = folder / f"payload{number}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(f"{name}.py", text)
+    importer = zipimport.zipimporter(str(path))
+    values = []
+    for name in files:
+        spec = importer.find_spec(name)
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        values.append(module.VALUE)
+    return values
+
+
+def test_the_same_source_is_compiled_once_and_another_anew(tmp_path: Path, compiled: list[str]) -> None:
+    assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
+    assert value_of(tmp_path, 2, zipped_a="VALUE = 1") == [1]
+    assert compiled == ["zipped_a.py"]
+    assert value_of(tmp_path, 3, zipped_a="VALUE = 2", zipped_b="VALUE = 1") == [2, 1]
+    assert compiled == ["zipped_a.py", "zipped_a.py", "zipped_b.py"]
+    assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
+
+
+def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, compiled: list[str]) -> None:
+    assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
+    (kept,) = (tmp_path / "kept").iterdir()
+    for content in (b"", kept.read_bytes()[:20]):
+        kept.write_bytes(content)
+        assert value_of(tmp_path, 2, zipped_a="VALUE = 1") == [1]
+    assert len(compiled) == 3
+
+
+def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, compiled: list[str]) -> None:
+    (tmp_path / "kept").write_text("no folder")
+    assert value_of(tmp_path, 1, zipped_a="VALUE = 1") == [1]
+    before = len(compiled)
+    assert value_of(tmp_path, 2, zipped_a="VALUE = 1") == [1]
+    assert len(compiled) > before

@@ -5,6 +5,8 @@ module costs, and seconds of it in an emulated machine. The images of the sandbo
 by a file of their own beside it. Nodes of a site never have it.
 """
 
+# What it replaces is no part of Python's public interface, so there are no types.
+# mypy: ignore-errors
 import _imp
 import marshal
 import os

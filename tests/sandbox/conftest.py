@@ -128,14 +128,19 @@ def plain_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def sandbox() -> Iterator[Cluster]:
-    """The provisioned sandbox named by BUSBAR_TEST_SANDBOX (default: test); healed again at the end."""
-    name = os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
+def sandbox_name() -> str:
+    """What BUSBAR_TEST_SANDBOX says (default: test): the sandbox of these tests, and how the names of others begin."""
+    return os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
+
+
+@pytest.fixture(scope="session")
+def sandbox(sandbox_name: str) -> Iterator[Cluster]:
+    """The provisioned sandbox of these tests; healed again at the end."""
     try:
-        load(name)
+        load(sandbox_name)
     except UsageError as exc:
         pytest.fail(f"{exc}; or let molecule make it: molecule test -s cluster")
-    cluster = Cluster(name)
+    cluster = Cluster(sandbox_name)
     cluster.fault("heal")
     yield cluster
     cluster.fault("heal")

@@ -10,11 +10,13 @@ from conftest import Cluster, recap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.own
+
 
 @pytest.fixture(scope="module")
-def older(sandbox: Cluster) -> Iterator[Cluster]:
+def older(sandbox_name: str) -> Iterator[Cluster]:
     """A sandbox of Debian 12 with one compute node, provisioned and validated."""
-    cluster = Cluster(f"{sandbox.name}-12")
+    cluster = Cluster(f"{sandbox_name}-12")
     made = cluster.busbar("sandbox", "up", "--name", cluster.name, "--distribution", "debian12", "--compute", "1")
     assert made.returncode == 0, made.stderr
     done = cluster.busbar("provision", "--sandbox", "--name", cluster.name)

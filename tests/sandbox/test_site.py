@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 
+import pytest
 from conftest import QUICK, TOP, Cluster, plain_environment, recap
 
 # The header is line 0; the public key, which is no secret, fills the lines before and after this one.
@@ -47,8 +48,9 @@ def snapshot(cluster: Cluster, node: str) -> str:
     return cluster.exec(node, listing).stdout
 
 
-def test_check_mode_on_fresh_nodes_tells_what_would_change_and_changes_nothing(sandbox: Cluster) -> None:
-    fresh = Cluster(f"{sandbox.name}-c")
+@pytest.mark.own
+def test_check_mode_on_fresh_nodes_tells_what_would_change_and_changes_nothing(sandbox_name: str) -> None:
+    fresh = Cluster(f"{sandbox_name}-c")
     try:
         made = fresh.busbar("sandbox", "up", "--name", fresh.name, "--compute", "1")
         assert made.returncode == 0, made.stderr

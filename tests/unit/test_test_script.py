@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import string
 import subprocess
 from pathlib import Path
 
@@ -89,6 +90,18 @@ def test_two_lanes_on_a_cluster_each_and_speed_alone_at_the_end(script: Script) 
     assert script.calls[-2:] == ["molecule: destroy -s cluster", "molecule: destroy -s nfs"]
 
 
+def test_sandboxes_of_tests_own_come_after_the_virtual_machines_and_before_what_judges_a_speed(script: Script) -> None:
+    done = script.run()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (own,) = [call for call in script.calls if call.startswith("python on -own: ")]
+    assert own.endswith("-m own tests/sandbox")
+    (machines,) = [call for call in script.calls if "tests/nfs/test_[1-3]" in call]
+    speed = next(call for call in script.calls if call.endswith("-m rate or grows tests/sandbox"))
+    assert script.calls.index(machines) < script.calls.index(own) < script.calls.index(speed)
+    for call in script.calls:
+        assert "not rate" not in call or "not own" in call
+
+
 def test_one_lane_when_asked(script: Script) -> None:
     done = script.run(BUSBAR_TEST_LANES="1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -104,13 +117,15 @@ def test_one_lane_when_asked(script: Script) -> None:
         ("molecule-2:*converge*", "tests of the second cluster"),
         ("python:*'not rate'*", "tests of the cluster"),
         ("python:*'rate or grows'*", "tests of speed"),
+        ("python-own:*pytest*", "tests with sandboxes of their own"),
     ],
 )
-def test_what_fails_in_either_lane_is_told_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
+def test_what_fails_anywhere_is_told_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
     done = script.run(fail=fail)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"failed: {said}"
-    assert f"broke on cluster {'-2' if '-2' in fail else '1'}" in done.stdout
+    cluster = fail.partition(":")[0].lstrip(string.ascii_lowercase)
+    assert f"broke on cluster {cluster or 1}" in done.stdout
     assert any("rate or grows" in call for call in script.calls)
     assert "molecule on -2: destroy -s cluster" in script.calls[6:]
     assert script.calls[-2:] == ["molecule: destroy -s cluster", "molecule: destroy -s nfs"]

@@ -23,12 +23,16 @@ TORCH = {
     "PYTHONPATH": f"{ROOT}/lib/python3/dist-packages",
     "LD_LIBRARY_PATH": f"{ROOT}/lib/x86_64-linux-gnu:{ROOT}/lib",
 }
-# Only what the node lacks is fetched, and unpacked where every node sees it.
-UNPACK = f"""
+# Only what some node lacks is fetched, and unpacked where every node sees it.
+FETCH = f"""
 set -e
-mkdir -p {PLACE}/debs/partial {PLACE}/torch {PLACE}/runs && chmod 1777 {PLACE}/runs
+mkdir -p {PLACE}/debs/partial
 apt-get -qq update
 apt-get -qq -y --no-install-recommends --download-only -o Dir::Cache::archives={PLACE}/debs install python3-torch
+"""
+UNPACK = f"""
+set -e
+mkdir -p {PLACE}/torch {PLACE}/runs && chmod 1777 {PLACE}/runs
 for package in {PLACE}/debs/*.deb; do dpkg-deb -x "$package" {PLACE}/torch; done
 rm -r {PLACE}/debs
 """
@@ -49,6 +53,8 @@ STAGE: dict[str, Any] = {
 def torch(sandbox: Cluster) -> Iterator[None]:
     """Have torch on the shared tree; nothing but the examples is left behind."""
     sandbox.wait_idle()
+    for node in sandbox.compute:
+        sandbox.exec(node, FETCH, timeout=300)
     sandbox.exec(sandbox.compute[0], UNPACK, timeout=300)
     try:
         yield
@@ -64,9 +70,9 @@ def idle(sandbox: Cluster) -> Iterator[None]:
     sandbox.fault("heal")
 
 
-def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "") -> str:
+def submit(sandbox: Cluster, script: str, options: str = "", arguments: str = "", **variables: str) -> str:
     """Submit an example as alice; returns the job's number."""
-    exports = "; ".join(f"export {key}={value}" for key, value in TORCH.items())
+    exports = "; ".join(f"export {key}={value}" for key, value in {**TORCH, **variables}.items())
     command = f"{exports}; cd {PLACE}/runs && sbatch --parsable {options} {EXAMPLES}/{script}.sbatch {arguments}"
     return sandbox.exec("login", command, user="alice").stdout.strip()
 
@@ -146,6 +152,21 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     assert (whole["strategy"], whole["resumed_from_step"], whole["restarts"]) == ("fsdp", None, 0)
     assert whole["checksum"] == broken["checksum"]
     assert whole["final_loss"] == pytest.approx(broken["final_loss"])
+
+
+def test_a_node_that_lacks_torch_is_named_and_the_job_is_not_tried_again(sandbox: Cluster) -> None:
+    lacking, broken = sandbox.compute[-1], "/opt/torch-test"
+    words = "raise ImportError('no libtorch here')"
+    sandbox.exec(lacking, f'mkdir {broken} && echo "{words}" >{broken}/torch.py')
+    try:
+        job = submit(sandbox, "ddp", SMALL, TINY, PYTHONPATH=f"{broken}:{TORCH['PYTHONPATH']}")
+        sandbox.wait_until(lambda: state(sandbox, job) in {"FAILED", "PENDING", "COMPLETED"}, "it did not end", SLOW)
+        assert state(sandbox, job) == "FAILED", said(sandbox, job)
+    finally:
+        sandbox.exec(lacking, f"rm -r {broken}")
+    output = said(sandbox, job)
+    assert "requeued\n" not in output
+    assert f", not requeued: {lacking}: no torch: no libtorch here; install python3-torch" in output
 
 
 def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option

@@ -13,12 +13,14 @@ What it measures, in seconds, medians over the steps after the first three:
 - all_reduce_seconds: what is left of the step, so the communication that is not hidden behind the computation.
 
 Exit codes: 0 done, 2 the input is wrong, 3 torch cannot be used here, 75 stopped with its state saved, or a rank was
-lost: start it again and it goes on from its last checkpoint.
+lost: start it again and it goes on from its last checkpoint. Beside 2 and 3 the file no-restart in the folder of the
+checkpoint says why another try is in vain: srun ends with the code of the ranks that it killed for the one that failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import datetime as dt
 import fcntl
@@ -84,8 +86,17 @@ def interface_towards(address: str, port: int) -> str:
     return ""
 
 
-def fail(code: int, words: str) -> None:
-    """Say what is wrong and end at once: a rank that waits for its peers in a destructor would never end."""
+def fail(code: int, words: str, folder: str | None = None) -> None:
+    """Say what is wrong and end at once: a rank that waits for its peers in a destructor would never end.
+
+    Args:
+        code: how the program ends.
+        words: what is wrong.
+        folder: that of the checkpoint, to say there that it would be the same another time.
+    """
+    if folder:
+        with contextlib.suppress(OSError):
+            Path(folder, "no-restart").write_text(f"{socket.gethostname()}: {words}\n", encoding="utf-8")
     sys.stdout.flush()
     sys.stderr.write(f"train_ddp: {words}\n")
     sys.stderr.flush()
@@ -174,7 +185,8 @@ def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001
     else:
         address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
         if not address or not port.isdigit():
-            fail(WRONG_INPUT, "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port")
+            words = "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port"
+            fail(WRONG_INPUT, words, asked.checkpoint)
         interface = interface_towards(address, int(port))
         if interface and not interface.startswith("lo"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
@@ -298,15 +310,14 @@ def main() -> None:
         import torch  # noqa: PLC0415
         import torch.distributed  # noqa: PLC0415
     except ImportError as exc:
-        fail(
-            NO_TORCH, f"no torch: {exc}; install python3-torch on the nodes, or run it in a container image that has it"
-        )
+        words = f"no torch: {exc}; install python3-torch on the nodes, or run it in a container image that has it"
+        fail(NO_TORCH, words, asked.checkpoint)
     if not torch.distributed.is_available():
-        fail(NO_TORCH, f"torch {torch.__version__} is built without torch.distributed")
+        fail(NO_TORCH, f"torch {torch.__version__} is built without torch.distributed", asked.checkpoint)
     try:
         code, result = train(torch, asked, ranks)
     except ValueError as exc:
-        fail(WRONG_INPUT, str(exc))
+        fail(WRONG_INPUT, str(exc), asked.checkpoint)
     except (RuntimeError, OSError) as exc:
         lost = ranks.world > 1 and any(word in str(exc).lower() for word in _LOST)
         fail(AGAIN if lost else 1, f"rank {ranks.rank}: {'a rank was lost: ' if lost else ''}{exc}")

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -183,6 +184,15 @@ def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path
     assert "scontrol requeue 30007" in job.run("exit 1")[2]
 
 
+def test_what_one_rank_cannot_do_is_not_tried_again_although_srun_killed_the_others(job: Job) -> None:
+    code, output, notes = job.run('echo "gpu2: no torch" >"$SLURM_SUBMIT_DIR/ddp-30007/no-restart"; exit 143')
+    assert code == 143
+    assert "ddp: ended with 143, not requeued: gpu2: no torch\n" in output
+    assert "scontrol requeue" not in notes
+    # What is from an earlier run is no reason.
+    assert "scontrol requeue 30007" in job.run("exit 143")[2]
+
+
 def test_a_cancelled_job_is_not_requeued(job: Job) -> None:
     child = job.start("trap 'exit 75' TERM; touch ready; while :; do sleep 0.1; done")
     deadline = time.monotonic() + 30
@@ -253,14 +263,16 @@ def test_the_interface_towards_an_address() -> None:
 def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')\n", encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-B", ROLE / "files" / "train_ddp.py"],
+        [sys.executable, "-B", ROLE / "files" / "train_ddp.py", "--checkpoint", tmp_path],
         check=False,
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert done.returncode == 3
-    assert "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in" in done.stderr
+    words = "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in"
+    assert words in done.stderr
+    assert f"{socket.gethostname()}: {words}" in (tmp_path / "no-restart").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("option", ["--steps=0", "--every=0", "--strategy=other"])

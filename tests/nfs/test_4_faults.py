@@ -56,6 +56,7 @@ def test_a_long_write_outlasts_a_reboot_of_the_server(machines: Machines) -> Non
     assert machines.output(SERVER, "stat -c %s /projects/long") == str(160 << 18)
 
 
+@pytest.mark.rate
 @pytest.mark.usefixtures("_gone")
 def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machines) -> None:
     began = time.monotonic()
@@ -66,6 +67,7 @@ def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machine
     assert took < MINUTE_S, text
 
 
+@pytest.mark.rate
 @pytest.mark.usefixtures("_gone")
 def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(machines: Machines) -> None:
     fstab = machines.output(CLIENT, "cat /etc/fstab")

@@ -95,11 +95,13 @@ def test_sandboxes_of_tests_own_come_after_the_virtual_machines_and_before_what_
     assert done.returncode == 0, done.stdout + done.stderr
     (own,) = [call for call in script.calls if call.startswith("python on -own: ")]
     assert own.endswith("-m own tests/sandbox")
-    (machines,) = [call for call in script.calls if "tests/nfs/test_[1-3]" in call]
+    (machines,) = [call for call in script.calls if call.endswith("-m not rate tests/nfs")]
     speed = next(call for call in script.calls if call.endswith("-m rate or grows tests/sandbox"))
     assert script.calls.index(machines) < script.calls.index(own) < script.calls.index(speed)
+    time = next(call for call in script.calls if call.endswith("-m rate tests/nfs"))
+    assert script.calls.index(own) < script.calls.index(time)
     for call in script.calls:
-        assert "not rate" not in call or "not own" in call
+        assert "not grows" not in call or "not own" in call
 
 
 def test_one_lane_when_asked(script: Script) -> None:
@@ -115,7 +117,8 @@ def test_one_lane_when_asked(script: Script) -> None:
     [
         ("python-2:*pytest*", "tests of the second cluster"),
         ("molecule-2:*converge*", "tests of the second cluster"),
-        ("python:*'not rate'*", "tests of the cluster"),
+        ("python:*'not rate and not grows'*", "tests of the cluster"),
+        ("python:*'not rate tests/nfs'*", "tests in virtual machines"),
         ("python:*'rate or grows'*", "tests of speed"),
         ("python-own:*pytest*", "tests with sandboxes of their own"),
     ],

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 import zipfile
 import zipimport
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILE = Path(__file__).resolve().parents[4] / "scripts/busbar/sandbox/files/busbar_zip_bytecode.py"
 
 
 @pytest.fixture
-def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The helper is in force with a folder of its own; what was really compiled is listed."""
     real: Any = vars(zipimport)["_compile_source"]
     sources: list[str] = []
@@ -34,10 +30,8 @@ def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[s
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "FOLDER", str(tmp_path / "kept"), raising=True)
-    yield sources
-    for name in ("zipped_a", "zipped_b"):
-        sys.modules.pop(name, None)
+    monkeypatch.setattr(module, "FOLDER", str(tmp_path / "kept"))
+    return sources
 
 
 def value_of(folder: Path, number: int, **files: str) -> list[int]:

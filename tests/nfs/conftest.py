@@ -1,8 +1,10 @@
-"""The machines that these tests look at: a file server and its client with real kernels, made by molecule."""
+"""A file server and its client with real kernels, made when a test first asks for them."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,15 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT_NAME = "test-vm"
+SITE = Path(__file__).with_name("site.yml")
 
 
 @pytest.fixture(scope="session")
 def machines() -> Iterator[Machines]:
-    """The provisioned machines named by BUSBAR_TEST_VMS (default: test-vm); their cables are plugged at the end."""
+    """The provisioned machines named by BUSBAR_TEST_VMS (default: test-vm); their cables are plugged at the end.
+
+    Machines that stand are used as they are; those that are made here are left standing: `scripts/test` removes them.
+    """
+    name = os.environ.get("BUSBAR_TEST_VMS", DEFAULT_NAME)
     try:
-        group = load(os.environ.get("BUSBAR_TEST_VMS", DEFAULT_NAME))
-    except UsageError as exc:
-        pytest.fail(f"{exc}; or let molecule make them: molecule test -s nfs")
-    yield Machines(group)
+        made = Machines(load(name))
+    except UsageError:
+        done = subprocess.run(["busbar", "vm", "up", "--name", name], check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        made = Machines(load(name))
+        done = made.play(SITE)
+        if done.returncode:
+            subprocess.run(["busbar", "vm", "down", "--name", name], check=False, capture_output=True)
+            pytest.fail(f"the first run ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    yield made
     for machine in (SERVER, CLIENT):
-        qemu.set_cable(group, group.machine(machine), plugged=True)
+        qemu.set_cable(made.group, made.group.machine(machine), plugged=True)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from virtual_machines import Machines
 
+pytestmark = pytest.mark.proves("nfs_server", "nfs_client", "storage_mounts")
+
 STATE = {
     SERVER: "cat /etc/exports.d/* /etc/nfs.conf.d/* 2>/dev/null; exportfs -s; ls -a / /srv",
     CLIENT: "cat /etc/fstab; cut -d' ' -f1-3 /proc/mounts; ls -a / /home; cat /proc/mdstat; lsblk -f -n -o NAME,FSTYPE",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from virtual_machines import CLIENT
 
 if TYPE_CHECKING:
     from virtual_machines import Machines
+
+pytestmark = pytest.mark.proves("scratch")
 
 
 def test_scratch_is_xfs_on_raid_0_of_the_declared_disks(machines: Machines) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from virtual_machines import Machines
 
+pytestmark = pytest.mark.proves("nfs_server", "nfs_client", "storage_mounts")
+
 MINUTE_S = 60
 # Each block is on the server's disk before the next one is sent; the pauses make it outlast the reboot's beginning.
 WRITER = """\

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from virtual_machines import CLIENT, recap
 
 if TYPE_CHECKING:
     from virtual_machines import Machines
+
+pytestmark = pytest.mark.proves("scratch")
 
 DEVICE = "/dev/disk/by-id/virtio-data0"
 OTHER = {

@@ -1,8 +1,10 @@
-"""The cluster that these tests look at: a provisioned sandbox, made by molecule or named by the caller."""
+"""The cluster that these tests look at: a provisioned sandbox, made when it is first asked for, or one that stands."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import json
 import os
 import subprocess
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 TOP = Path(__file__).resolve().parents[2]
 DEFAULT_NAME = "test"
+FIRST_RUN_TIMEOUT_S = 1800
 # For validations whose point is not the speed: one small message, and a floor that a very busy machine reaches as well.
 QUICK = (
     *("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
@@ -128,18 +131,48 @@ def plain_environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def sandbox_name() -> str:
-    """What BUSBAR_TEST_SANDBOX says (default: test): the sandbox of these tests, and how the names of others begin."""
-    return os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
+def sandbox_name(worker_id: str) -> str:
+    """The sandbox of these tests, and how the names of others begin: BUSBAR_TEST_SANDBOX (default: test).
+
+    Each worker of pytest-xdist has one of its own.
+    """
+    name = os.environ.get("BUSBAR_TEST_SANDBOX", DEFAULT_NAME)
+    return name if worker_id == "master" else f"{name}-{worker_id}"
 
 
 @pytest.fixture(scope="session")
-def sandbox(sandbox_name: str) -> Iterator[Cluster]:
-    """The provisioned sandbox of these tests; healed again at the end."""
-    try:
+def first_run(sandbox_name: str) -> str:
+    """What the first run of the whole site printed; empty when the sandbox stood before, which is then used as it is.
+
+    The sandbox is left standing for the next tests: `scripts/test` removes what it made.
+    """
+    with contextlib.suppress(UsageError):
         load(sandbox_name)
-    except UsageError as exc:
-        pytest.fail(f"{exc}; or let molecule make it: molecule test -s cluster")
+        return ""
+    cluster = Cluster(sandbox_name)
+    with alone():
+        made = cluster.busbar("sandbox", "up", "--name", sandbox_name)
+    assert made.returncode == 0, made.stdout + made.stderr
+    done = cluster.busbar("provision", "-i", str(cluster.inventory), timeout=FIRST_RUN_TIMEOUT_S)
+    if done.returncode:
+        cluster.busbar("sandbox", "down", "--name", sandbox_name)
+        pytest.fail(f"the first run ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Let no other worker do the same meanwhile: the first sandbox makes the image that all use."""
+    lock = TOP / ".cache" / "tests.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def sandbox(sandbox_name: str, first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - it comes first
+    """The provisioned sandbox of these tests; healed again at the end."""
     cluster = Cluster(sandbox_name)
     cluster.fault("heal")
     yield cluster

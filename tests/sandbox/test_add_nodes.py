@@ -11,7 +11,10 @@ from prometheus_api import Prometheus
 if TYPE_CHECKING:
     from conftest import Cluster
 
-pytestmark = pytest.mark.grows
+pytestmark = [
+    pytest.mark.proves("slurm", "ssh", "prometheus"),
+    pytest.mark.grows,
+]
 
 # With so many nodes the culprit search can be tested on the same cluster.
 ENOUGH = 4
@@ -22,6 +25,8 @@ WATCHER = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value 
 LISTED = "stat -c %Y /etc/prometheus/targets/node.yml"
 
 
+@pytest.mark.core
+@pytest.mark.core
 def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     old = sandbox.compute
     new = [f"gpu{number}" for number in range(len(old) + 1, max(len(old) + 1, ENOUGH) + 1)]

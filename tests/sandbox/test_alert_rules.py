@@ -6,10 +6,13 @@ import json
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from busbar.sandbox.state import load
 
 if TYPE_CHECKING:
     from conftest import Cluster
+
+pytestmark = pytest.mark.proves("prometheus")
 
 # What the last validation found: other tests make it fail on purpose.
 OF_THE_LAST_VALIDATION = {"ValidationFailed", "ValidationInconclusive", "NodeBandwidthBelowFloor", "NodeCheckFailed"}

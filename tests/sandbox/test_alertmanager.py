@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("alertmanager")
+
 CONFIG = "/etc/prometheus/alertmanager.yml"
 RUNBOOK = "df -h /mnt/x; du -xh /mnt/x | sort -h | tail"
 
@@ -61,6 +63,7 @@ def sink(sandbox: Cluster) -> Iterator[Sink]:
     assert "alerts of severity critical and warning reach nobody" in " ".join(done.stdout.split())
 
 
+@pytest.mark.core
 def test_the_secrets_are_the_daemons_alone(sandbox: Cluster, sink: Sink) -> None:
     del sink
     assert all(secret in config(sandbox) for secret in SECRETS)
@@ -78,6 +81,7 @@ def test_a_second_run_would_change_nothing(sandbox: Cluster, sink: Sink) -> None
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
+@pytest.mark.core
 def test_who_is_told_learns_what_happened_and_what_to_do(sandbox: Cluster, sink: Sink) -> None:
     words = {"summary": "gpu2: /mnt/x is full", "description": "98 % of 10 GiB <b>", "runbook": RUNBOOK}
     fire(sandbox, "FilesystemFull", "critical", words)

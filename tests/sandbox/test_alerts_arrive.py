@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = [pytest.mark.rate]
+pytestmark = [pytest.mark.proves("alertmanager", "prometheus"), pytest.mark.rate]
 
 CONF = "/etc/slurm/slurm.conf"
 VERDICT = "/var/lib/prometheus/node-exporter/busbar_validation.prom"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("grafana", "prometheus")
+
 BOARDS = dashboards()
 # What a query asks for: what it needs, and what stands in for it.
 NEEDS = {

@@ -10,7 +10,7 @@ from conftest import Cluster, recap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.own
+pytestmark = [pytest.mark.proves("slurm", "slurm_metrics")]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("enroot")
+
 PLAY = """\
 - hosts: login:gpu1
   become: true
@@ -192,6 +194,7 @@ def test_credentials_are_for_their_user_and_in_no_output(site: Site) -> None:
         assert "Permission denied" in site.cluster.exec(node, f"cat {path}", user="bob", check=False).stderr
 
 
+@pytest.mark.core
 def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
     paths = {}
     for user in ("alice", "bob"):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("preflight")
+
 RECORDING = "/etc/simulated-gpus.xml"
 NODE = "gpu2"
 LOST = gpu_recording(NODE, 2).replace("<total>1024 MiB</total>", "<total>GPU is lost</total>")

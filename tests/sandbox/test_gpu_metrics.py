@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("dcgm_exporter")
+
 NODE = "gpu1"
 UNIT = "nvidia-dcgm-exporter"
 NAME = "datacenter-gpu-manager-exporter"
@@ -145,6 +147,7 @@ def test_a_port_that_another_has_is_refused_with_its_name(sandbox: Cluster, play
     assert state(sandbox) == before
 
 
+@pytest.mark.core
 def test_the_role_installs_it_and_a_second_run_changes_nothing(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
     assert changed(play("--check", "--limit", NODE)) > 0

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Apply = Callable[..., subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.proves("gpu_settings")
+
 NODE = "gpu1"
 WANTED = {"persistence": True, "power_limit_w": 300, "graphics_clocks_mhz": [210, 1050], "ecc": False}
 LEFT = (
@@ -46,6 +48,7 @@ def found(sandbox: Cluster) -> dict[str, Any]:
     return settings_found(sandbox.exec(NODE, "nvidia-smi -q -x").stdout)[1]
 
 
+@pytest.mark.core
 def test_settings_are_shown_applied_and_kept_over_a_boot(sandbox: Cluster, apply: Apply) -> None:
     shown = apply(WANTED, "--check", "--diff")
     assert "-GPU 1: power_limit_w: 400 W" in shown.stdout

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("grafana")
+
 PLAY = """\
 - hosts: ctl
   become: true
@@ -136,6 +138,7 @@ def test_a_dry_run_on_a_bare_host_tells_and_does_nothing(site: Site) -> None:
     assert site.cluster.exec("ctl", "ls -d /etc/grafana /usr/sbin/grafana-server", check=False).stdout == ""
 
 
+@pytest.mark.core
 def test_it_is_installed_answers_on_one_address_and_keeps_its_password(site: Site) -> None:
     done = site.run("--diff")
     assert done.returncode == 0, done.stdout

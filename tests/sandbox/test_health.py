@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm")
+
 NODE = "gpu1"
 FOLDER = "/usr/local/lib/busbar"
 PROGRAM = f"{FOLDER}/node_health"

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("hosts")
+
 KERNEL_FILES = "/etc/security/limits.d/80-busbar.conf /etc/sysctl.d/80-busbar.conf"
 SOURCES = "chronyc -n sources | tail -n +3"
 
@@ -20,6 +22,7 @@ def _nodes(sandbox: Cluster) -> list[str]:
     return ["ctl", "login", *sandbox.compute]
 
 
+@pytest.mark.core
 def test_every_node_finds_every_other_by_one_address(sandbox: Cluster) -> None:
     answers = {
         node: sandbox.exec(node, f"getent ahostsv4 {' '.join(_nodes(sandbox))} | awk '{{print $1}}' | sort -u").stdout
@@ -55,6 +58,7 @@ def follows(sandbox: Cluster, node: str) -> bool:
     return "^*" in sandbox.exec(node, SOURCES).stdout
 
 
+@pytest.mark.core
 def test_clients_follow_the_site_source_and_nobody_else(sandbox: Cluster) -> None:
     address = sandbox.exec("ctl", "getent ahostsv4 ctl | awk 'NR==1 {print $1}'").stdout.strip()
     for node in ["login", *sandbox.compute]:

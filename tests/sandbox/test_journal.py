@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("journal_remote")
+
 STORE = "/var/log/journal/remote"
 ENTRY = b"__REALTIME_TIMESTAMP=1760000000000000\nMESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
 
@@ -48,6 +50,7 @@ def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
     sandbox.wait_until(lambda: text in sandbox.exec("ctl", search, check=False).stdout, f"{text} is lost", timeout)
 
 
+@pytest.mark.core
 def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test here-i-am")
     arrives(sandbox, "here-i-am")

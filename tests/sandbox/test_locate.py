@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = [pytest.mark.grows, pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
+pytestmark = [
+    pytest.mark.proves("nccl_validation"),
+    pytest.mark.grows,
+    pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
+]
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
 # One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
@@ -81,6 +85,7 @@ def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> Non
     assert (report["search_rounds"], report["left_out"], report["drain"]["nodes"]) == (0, {}, [])
 
 
+@pytest.mark.core
 def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: Cluster) -> None:
     four.fault("throttle", "gpu3", "10mbit")
     try:

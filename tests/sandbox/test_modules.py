@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("lmod")
+
 TREE = "/shared/test-modules"
 SRUN = "srun --quiet -w gpu1 --mem=100"
 MODULES: list[dict[str, object]] = [
@@ -65,6 +67,7 @@ def test_the_tree_is_written_by_the_server_alone(first_run: str) -> None:
     assert "cuda/12.4.lua" not in shown
 
 
+@pytest.mark.core
 def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
     listed = sandbox.exec("login", "module -t avail 2>&1; module -t -d avail 2>&1", user="alice").stdout.split()
     everything, defaults = " ".join(listed).split(f"{TREE}:")[1:]
@@ -74,6 +77,7 @@ def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
     assert "Ask ]] if lost." in sandbox.exec("login", "module help cuda 2>&1", user="alice").stdout
 
 
+@pytest.mark.core
 def test_a_job_loads_a_module_and_what_it_needs(sandbox: Cluster) -> None:
     script = "module load nccl && echo $CUDA_HOME $NCCL_HOME && echo $PATH && echo $ODD"
     told = sandbox.exec("login", f"{SRUN} bash -lc '{script}'", user="alice").stdout.splitlines()

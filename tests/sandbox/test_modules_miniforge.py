@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("miniforge")
+
 PLACE = "/shared/test-miniforge"
 # What the real one does of the contract: batch mode, a prefix that must not be there, conda in it.
 INSTALLER = """#!/bin/bash
@@ -88,6 +90,7 @@ def load(sandbox: Cluster, script: str, *, job: bool = False) -> str:
     return sandbox.exec("login", command, user="alice").stdout
 
 
+@pytest.mark.core
 def test_users_have_conda_and_activate_their_environments_in_jobs(sandbox: Cluster, first: dict[str, str]) -> None:
     assert load(sandbox, "conda --version") == f"conda {first['miniforge_version']}\n"
     assert load(sandbox, "conda activate mine; echo $CONDA_DEFAULT_ENV", job=True) == "mine\n"

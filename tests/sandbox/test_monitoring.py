@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("prometheus", "node_exporter")
+
 CHECKSUMS = "find /etc/prometheus /etc/systemd/system/prometheus.service.d -type f | sort | xargs sha256sum"
 PROCESS = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value prometheus"
 ONLY = ("--limit", "ctl", "--tags", "prometheus")
@@ -40,6 +42,7 @@ def refused(sandbox: Cluster, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.core
 def test_every_target_is_up_controllers_and_login_nodes_too(sandbox: Cluster, prometheus: Prometheus) -> None:
     prometheus.wait(lambda: all(each["health"] == "up" for each in prometheus.targets()), "not every target is up")
     found = prometheus.targets()

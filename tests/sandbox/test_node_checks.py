@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = [pytest.mark.grows, pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
+pytestmark = [
+    pytest.mark.proves("nccl_validation"),
+    pytest.mark.grows,
+    pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
+]
 
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
 P2P, DCGMI = "/usr/local/bin/simulated-p2p", "/usr/local/bin/simulated-dcgmi"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("nvidia_driver")
+
 NODE = "gpu1"
 WANTED = ["nvidia-smi", "libnvidia-ml1", "nvidia-persistenced", "libnccl2", "libnccl-dev"]
 PLAY = [

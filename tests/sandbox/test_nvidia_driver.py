@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("nvidia_driver", "nvidia_repository")
+
 NODE = "gpu1"
 OLD, NEW = "570.133.20", "580.95.05"
 RECORDING = "/etc/simulated-gpus.xml"
@@ -131,6 +133,7 @@ def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repositor
     assert installed(sandbox) == {}
 
 
+@pytest.mark.core
 def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
     assert code == 0, output

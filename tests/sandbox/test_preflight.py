@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("preflight")
+
 MARK = "/root/untouched"
 
 
@@ -75,6 +77,7 @@ def site(sandbox: Cluster, tmp_path: Path) -> Site:
     return Site(sandbox, tmp_path)
 
 
+@pytest.mark.core
 def test_a_sound_site_passes(site: Site) -> None:
     done = site.provision("preflight")
     assert done.returncode == 0, done.stdout
@@ -182,6 +185,7 @@ def test_a_kernel_without_nfs_is_told_with_the_way_out(site: Site) -> None:
     assert recap(done.stdout)["ctl"]["changed"] == 0
 
 
+@pytest.mark.core
 def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
     text = site.refusal(slurm_partitions=[{"name": "big", "nodes": "gpu99"}])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     Apply = Callable[..., subprocess.CompletedProcess[str]]
 
+pytestmark = pytest.mark.proves("rdma", "gpudirect")
+
 NODE = "gpu1"
 PLAY = [
     {
@@ -108,6 +110,7 @@ def test_files_are_as_declared(sandbox: Cluster) -> None:
     assert "busbar-rdma.conf" in shown
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("applied")
 def test_jobs_may_lock_as_much_memory_as_the_machine_allows(sandbox: Cluster) -> None:
     """Unlimited wherever root may raise limits; where not, what the first process has."""
@@ -150,6 +153,7 @@ def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any]
     assert recap(done.stdout)[NODE]["changed"] == 0
 
 
+@pytest.mark.core
 def test_the_way_to_the_gpus_is_told_with_its_reason(apply: Apply) -> None:
     hardware = {"gpu": {"count": 2}, "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
     done = apply("--tags", "gpudirect", gpudirect_hardware=hardware)

@@ -8,6 +8,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import pytest
 from busbar.sandbox.state import load
 from conftest import QUICK, TOP, as_json, recap
 from junitparser import JUnitXml
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Cluster
+
+pytestmark = pytest.mark.proves("nccl_validation")
 
 SCHEMA = json.loads((TOP / "roles/nccl_validation/files/report.schema.json").read_text(encoding="utf-8"))
 

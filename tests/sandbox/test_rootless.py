@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("charliecloud")
+
 IMAGES = "/shared/test-images"
 ON = ("--tags", "charliecloud", "-e", "charliecloud_enabled=true", "-e", f"charliecloud_images_path={IMAGES}")
 CACHE = "/var/tmp/ch-job.alice"  # noqa: S108 - where the role keeps what users unpack
@@ -63,6 +65,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("image", ["small", "packed.tar"])
 def test_an_image_runs_on_two_nodes_with_the_gpus_of_the_job(sandbox: Cluster, image: str) -> None:
     command = f"cat /etc/only-here; echo node $(uname -n) user $(id -u); {OPEN_GPUS}; true"

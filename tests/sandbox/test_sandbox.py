@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves()
+
 
 def podman(*arguments: str) -> str:
     return subprocess.run(["podman", *arguments], check=True, capture_output=True, text=True).stdout

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("scratch")
+
 SCRIPTS = "/usr/local/lib/busbar"
 ON = ("-e", "scratch_per_job=true")
 SRUN = "srun --quiet -w gpu1 --mem=100"
@@ -55,6 +57,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
         assert {counts["changed"] for counts in recap(storage(sandbox, *arguments)).values()} == {0}
 
 
+@pytest.mark.core
 def test_a_job_writes_to_its_own_directory_which_goes_with_it(sandbox: Cluster) -> None:
     command = f"{SRUN} bash -c 'echo data >$SCRATCH/mine; stat -c \"%n %U %G %a\" $SCRATCH; echo $SLURM_JOB_ID $TMPDIR'"
     name, owner, group, mode, job, tmpdir = sandbox.exec("login", command, user="alice").stdout.split()

@@ -8,6 +8,8 @@ import time
 import pytest
 from conftest import QUICK, TOP, Cluster, plain_environment, recap
 
+pytestmark = pytest.mark.proves()
+
 # The header is line 0; the public key, which is no secret, fills the lines before and after this one.
 OPENSSH_SEED_LINE = 4
 
@@ -48,7 +50,6 @@ def snapshot(cluster: Cluster, node: str) -> str:
     return cluster.exec(node, listing).stdout
 
 
-@pytest.mark.own
 def test_check_mode_on_fresh_nodes_tells_what_would_change_and_changes_nothing(sandbox_name: str) -> None:
     fresh = Cluster(f"{sandbox_name}-c")
     try:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm")
+
 DECLARED = {
     "slurm_qos": [
         {"name": "normal", "description": "Normal QOS default"},

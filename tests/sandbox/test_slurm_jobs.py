@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Cluster
 
+pytestmark = [pytest.mark.proves("slurm"), pytest.mark.core]
+
 # Opens every device of a simulated GPU and prints the error: ENXIO has no driver behind it, EPERM is confined.
 OPEN_ALL = (
     "import glob, errno\n"

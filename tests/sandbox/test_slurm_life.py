@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm")
+
 
 @pytest.fixture
 def running_job(sandbox: Cluster) -> Iterator[str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm_metrics")
+
 FILE = "/var/lib/prometheus/node-exporter/busbar_slurm.prom"
 # What dashboards and alerts ask for; those that a quiet cluster has, too.
 ALWAYS = (
@@ -56,6 +58,7 @@ def wait_for(
     sandbox.wait_until(lambda: value(ask, query) == wanted, f"{query} is {value(ask, query)}, not {wanted}", timeout)
 
 
+@pytest.mark.core
 def test_every_series_is_there(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
     # rate() needs two values.
     sandbox.wait_until(

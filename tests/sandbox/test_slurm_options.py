@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm")
+
 OPTIONS = '{"slurm_private_tmp": true, "slurm_pam_adopt": true}'
 # Kernel 6.18 counts namespaces per CPU, and so refuses about every second mount of a namespace that Slurm makes for a
 # job inside a container. Nodes that are no containers are not concerned.

@@ -10,6 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("munge", "mariadb")
+
 SECRETS = ("munge.key", "slurm_database.password")
 LOGS = "/var/log /run/log /tmp /root /home /var/lib/slurm"
 
@@ -21,6 +23,7 @@ def test_secret_is_kept_for_the_owner_alone(sandbox: Cluster, name: str) -> None
     assert len(path.read_text().strip()) >= 32
 
 
+@pytest.mark.core
 def test_munge_key_is_the_same_everywhere_and_read_by_munge_alone(sandbox: Cluster) -> None:
     expected = (sandbox.state / "secrets" / "munge.key").read_text().strip()
     for node in ["ctl", "login", *sandbox.compute]:
@@ -29,6 +32,7 @@ def test_munge_key_is_the_same_everywhere_and_read_by_munge_alone(sandbox: Clust
     assert sandbox.exec("login", "cat /etc/munge/munge.key", user="alice", check=False).returncode != 0
 
 
+@pytest.mark.core
 def test_credential_of_one_node_is_good_on_another(sandbox: Cluster) -> None:
     credential = sandbox.exec("login", "munge -n", user="alice").stdout.strip()
     assert "STATUS:          Success" in sandbox.exec("gpu1", f"unmunge <<<'{credential}'").stdout
@@ -55,6 +59,7 @@ def test_secret_is_in_no_output_of_a_run(sandbox: Cluster) -> None:
         assert (sandbox.state / "secrets" / name).read_text().strip() not in done.stdout + done.stderr
 
 
+@pytest.mark.core
 def test_database_listens_on_its_host_alone(sandbox: Cluster) -> None:
     listening = [socket for socket in sandbox.host("ctl").socket.get_listening_sockets() if socket.endswith(":3306")]
     assert listening == ["tcp://127.0.0.1:3306"]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("slurm_spank")
+
 PLUGIN = TOP / "tests" / "fixtures" / "spank_plugin"
 LINE = "/etc/slurm/plugstack.conf.d/busbar-greeting.conf"
 STATE = "/var/lib/busbar/spank"

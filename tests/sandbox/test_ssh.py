@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("ssh")
+
 CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 SSH = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 PASSWORD = "correct horse battery staple"  # noqa: S105 - of a user who lives for one test
@@ -35,6 +37,7 @@ def _everybody_reaches_everybody(sandbox: Cluster) -> None:
         assert sandbox.exec(node, script, user="alice").stdout.split() == others
 
 
+@pytest.mark.core
 def test_a_user_goes_from_node_to_node_without_a_question(sandbox: Cluster) -> None:
     _everybody_reaches_everybody(sandbox)
 
@@ -56,6 +59,7 @@ def test_who_may_do_everything_needs_a_key(sandbox: Cluster, user: str) -> None:
     assert "Permission denied" in done.stderr
 
 
+@pytest.mark.core
 def test_a_user_cannot_become_another_on_the_way(sandbox: Cluster) -> None:
     done = sandbox.exec("login", f"{SSH} bob@ctl true", user="alice", check=False)
     assert done.returncode == 255

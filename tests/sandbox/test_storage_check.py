@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])
+pytestmark = [pytest.mark.proves("nccl_validation"), pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
 
 OPTIONS: dict[str, Any] = {
     "nccl_validation_storage_path": "/shared",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("tls")
+
 ON = ("-e", "monitoring_tls=true", "-e", "monitoring_basic_auth=true")
 TAGS = "tls,node_exporter,prometheus,alertmanager"
 JOBS = {"node", "prometheus", "alertmanager"}
@@ -95,6 +97,7 @@ def _not_up(data: Any, scheme: str) -> list[tuple[str, str, str]]:  # noqa: ANN4
     ] or ([] if ours else [("none", "", "")])
 
 
+@pytest.mark.core
 def test_all_targets_are_up_over_https(sandbox: Cluster, door: Door) -> None:
     def wrong() -> list[tuple[str, str, str]]:
         return _not_up(door.prometheus("/api/v1/targets?state=active"), "https")

@@ -9,12 +9,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import as_json, recap
+from conftest import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from conftest import Cluster
+
+pytestmark = pytest.mark.proves("examples", "nccl_validation")
 
 EXAMPLES = "/shared/examples"
 PLACE = "/shared/training-test"
@@ -100,25 +102,6 @@ def result(sandbox: Cluster, name: str, job: str) -> dict[str, Any]:
     text = sandbox.exec("ctl", f"cat {PLACE}/runs/{name}-{job}/result.json").stdout
     assert f"busbar-training {text.strip()}" in said(sandbox, job)
     return dict(as_json(text))
-
-
-def test_the_examples_are_written_once(sandbox: Cluster) -> None:
-    done = sandbox.playbook("containers.yml", "-t", "examples")
-    assert recap(done.stdout)["ctl"]["changed"] == 0, done.stdout
-    done = sandbox.playbook("containers.yml", "-t", "examples", "--check", "--diff", "-e", "examples_nodes=3")
-    assert recap(done.stdout)["ctl"]["changed"] == 1
-    assert "+#SBATCH --nodes=3" in done.stdout
-    for node in ("login", *sandbox.compute):
-        assert "ddp.sbatch" in sandbox.exec(node, f"ls {EXAMPLES}", user="alice").stdout
-
-
-def test_hello_and_mpi(sandbox: Cluster) -> None:
-    hello, mpi = submit(sandbox, "hello_gpu"), submit(sandbox, "mpi")
-    text = ended(sandbox, hello)
-    for node in sandbox.compute:
-        assert f"(UUID: GPU-simulated-{node}-" in text
-    lines = [line for line in ended(sandbox, mpi).splitlines() if line.startswith("rank ")]
-    assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]
 
 
 def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Cluster) -> None:

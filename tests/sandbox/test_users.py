@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("users")
+
 TEMPORARY = {"name": "carol", "uid": 2901, "comment": "Carol", "sudo": ["ALL=(ALL:ALL) NOPASSWD: ALL"]}
 # Made by `openssl passwd -6 -salt busbar secret-of-carol`.
 PASSWORD_HASH = "$6$busbar$Lc7Q0NiCwlSTJQpPfzvk36Rbb49V9QqC7M9yP4yhYprdZKnrVyh8W/uIajYpnyPyDk3rpyEJkkDy5kvf/.7PE."  # noqa: S105
@@ -43,6 +45,7 @@ def carol(sandbox: Cluster) -> Iterator[str]:
     assert sandbox.exec(node, "ls /etc/ssh/authorized_keys.d/carol /etc/sudoers.d/busbar", check=False).stdout == ""
 
 
+@pytest.mark.core
 def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
     alice = "uid=2001(alice) gid=2000(research) groups=2000(research)"
     bob = "uid=2002(bob) gid=2000(research) groups=2000(research)"
@@ -50,6 +53,7 @@ def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
     assert answers == {f"{alice}\n{bob}\n"}
 
 
+@pytest.mark.core
 def test_a_user_logs_in_to_her_own_home(sandbox: Cluster) -> None:
     assert sandbox.exec("login", "pwd; touch file && rm file", user="alice").stdout.strip() == "/home/alice"
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = [pytest.mark.rate, pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
+pytestmark = [
+    pytest.mark.proves("nccl_validation"),
+    pytest.mark.rate,
+    pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
+]
 
 
 def whole(report: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = [pytest.mark.grows, pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
+pytestmark = [
+    pytest.mark.proves("nccl_validation"),
+    pytest.mark.grows,
+    pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
+]
 
 PASS, INCONCLUSIVE = 0, 3
 SMALL = ("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from conftest import QUICK, recap
 from validations import validate
 
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
+pytestmark = pytest.mark.proves("nccl_validation")
 
+
+@pytest.mark.core
 def test_a_drained_node_is_never_a_pass(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason=test")

@@ -1,14 +1,14 @@
-"""The order of things in scripts/test: what runs side by side, what makes it fail, and what it leaves.
+"""The order of things in scripts/test: what runs, what makes it fail, and what it leaves.
 
-Molecule, pytest and the linters are stand-ins that write down how they were called; the script is the real one.
+Pytest, busbar and the linters are stand-ins that write down how they were called; the script is the real one.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import string
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,53 +16,71 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 STAND_IN = """\
 #!/bin/sh
-cluster=${{BUSBAR_TEST_SANDBOX#test-????????}}
-echo "{name}${{cluster:+ on $cluster}}: $*" >>"{log}"
-case "{name}$cluster: $*" in {fail}) echo "{name} broke on cluster ${{cluster:-1}}" && exit 1 ;; esac
+{real}
+echo "{name}: $*" >>"{log}"
+case "{name}: $*" in
+{fail}) echo "{name} broke" && exit 1 ;;
+*no-such-mark*) exit 5 ;;
+*pytest*tests/sandbox*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;
+*pytest*tests/nfs*) mkdir -p .sandbox/"$BUSBAR_TEST_VMS" ;;
+"busbar: sandbox down --name "* | "busbar: vm down --name "*) rm -r .sandbox/"$4" ;;
+esac
 """
-# The lanes are asked for with the real program; everything else that python would run is pytest.
-PYTHON = 'case "$1" in *lanes.py) exec {python} "$@" ;; esac\n'
+# What python runs besides pytest is the real selection of files.
+REAL = 'case "$1" in *selection.py) exec {python} "$@" ;; esac'
+NAME, OTHER = "test-mine", "test-mine-else"
 
 
 class Script:
-    """A checkout with nothing in it but the script and stand-ins for what it calls."""
+    """A checkout with nothing in it but the script, the test files and stand-ins for what it calls."""
 
     def __init__(self, top: Path) -> None:
         """Make the checkout."""
-        self.top = top
-        self.log = top / "log"
-        (top / "scripts").mkdir(parents=True)
-        (top / ".venv" / "bin").mkdir(parents=True)
+        self.top, self.log = top, top / "log"
+        for folder in ("scripts", ".venv/bin", ".sandbox"):
+            (top / folder).mkdir(parents=True)
         shutil.copy(TOP / "scripts" / "test", top / "scripts")
-        shutil.copytree(TOP / "tests" / "sandbox", top / "tests" / "sandbox", ignore=lambda *_: ["__pycache__"])
-        (top / "tests" / "nfs").mkdir()
+        shutil.copytree(TOP / "tests", top / "tests", ignore=shutil.ignore_patterns("__pycache__", "unit", "browser"))
+        for role in (TOP / "roles").iterdir():
+            (top / "roles" / role.name).mkdir(parents=True)
 
-    def run(self, *arguments: str, fail: str = "nothing", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, fail: str = "nothing", cores: int = 2, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run the script; `fail` is a shell pattern of the call that is to fail."""
         self.log.unlink(missing_ok=True)
-        places = {"molecule": ".venv/bin", "python": ".venv/bin", "setup": "scripts", "lint": "scripts"}
-        for name, place in places.items():
-            lines = STAND_IN.format(name=name, log=self.log, fail=fail).splitlines(keepends=True)
-            if name == "python":
-                lines.insert(1, PYTHON.format(python=shutil.which("python3")))
-            path = self.top / place / name
-            path.write_text("".join(lines), encoding="utf-8")
-            path.chmod(0o755)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUSBAR_", "MOLECULE_"))}
+        for name, place in {
+            "python": ".venv/bin",
+            "busbar": ".venv/bin",
+            "setup": "scripts",
+            "lint": "scripts",
+        }.items():
+            real = REAL.format(python=sys.executable) if name == "python" else ""
+            self.write(f"{place}/{name}", STAND_IN.format(name=name, log=self.log, fail=fail, real=real))
+        self.write(".venv/bin/nproc", f"#!/bin/sh\necho {cores}\n")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUSBAR_", "PYTEST_"))}
         command = [str(self.top / "scripts" / "test"), *arguments]
-        return subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**kept, "BUSBAR_TEST_LANES": "2", **environment},
-        )
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=kept | env)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a program."""
+        path = self.top / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o755)
 
     @property
     def calls(self) -> list[str]:
         """What was called, in order."""
         return self.log.read_text(encoding="utf-8").splitlines()
+
+    def pytests(self, folder: str) -> list[str]:
+        """The calls of pytest for a folder."""
+        return [call for call in self.calls if "pytest" in call and folder in call]
+
+    @property
+    def standing(self) -> list[str]:
+        """The sandboxes and machines that stand."""
+        return sorted(path.name for path in (self.top / ".sandbox").iterdir())
 
 
 @pytest.fixture
@@ -70,96 +88,122 @@ def script(tmp_path: Path) -> Script:
     return Script(tmp_path / "checkout")
 
 
-def test_two_lanes_on_a_cluster_each_and_speed_alone_at_the_end(script: Script) -> None:
+def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script) -> None:
     done = script.run()
     assert done.returncode == 0, done.stdout + done.stderr
-    lanes = [call for call in script.calls if "not rate and not grows" in call]
-    assert {call.split(":")[0] for call in lanes} == {"python", "python on -2"}
-    for call in lanes:
-        assert ("test_site.py" in call, "test_0_second_run.py" in call) == (" on -2" in call, " on -2" not in call)
-    second = [call for call in script.calls if "on -2" in call]
-    assert second == [
-        *(f"molecule on -2: {action} -s cluster" for action in ("destroy", "create", "converge")),
-        *(call for call in lanes if "on -2" in call),
-        "molecule on -2: destroy -s cluster",
-    ]
-    # The image is there when the second begins; it is gone when a speed is judged.
-    assert script.calls.index("molecule: create -s cluster") < script.calls.index(second[0])
-    speed = next(call for call in script.calls if call.endswith("-m rate or grows tests/sandbox"))
-    assert script.calls.index(second[-1]) < script.calls.index(speed)
-    assert script.calls[-2:] == ["molecule: destroy -s cluster", "molecule: destroy -s nfs"]
+    assert script.calls[0] == "setup: --sandbox --vm --test"
+    for part in ("lint: ", "python: -m pytest -q tests/unit", "python: -m pytest -q tests/browser"):
+        assert part in script.calls
+    (cluster,) = script.pytests("tests/sandbox")
+    (machines,) = script.pytests("tests/nfs")
+    assert " -m core " in cluster
+    assert " -m core " in machines
+    assert "tests/sandbox/test_0_first_runs.py" in cluster
+    assert " -n " not in cluster
+    assert script.standing == []
 
 
-def test_sandboxes_of_tests_own_come_after_the_virtual_machines_and_before_what_judges_a_speed(script: Script) -> None:
-    done = script.run()
+def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> None:
+    done = script.run("full")
     assert done.returncode == 0, done.stdout + done.stderr
-    (own,) = [call for call in script.calls if call.startswith("python on -own: ")]
-    assert own.endswith("-m own tests/sandbox")
-    (machines,) = [call for call in script.calls if call.endswith("-m not rate tests/nfs")]
-    speed = next(call for call in script.calls if call.endswith("-m rate or grows tests/sandbox"))
-    assert script.calls.index(machines) < script.calls.index(own) < script.calls.index(speed)
-    time = next(call for call in script.calls if call.endswith("-m rate tests/nfs"))
-    assert script.calls.index(own) < script.calls.index(time)
-    for call in script.calls:
-        assert "not grows" not in call or "not own" in call
+    first, last = script.pytests("tests/sandbox")
+    assert " -m not rate " in first
+    assert " -m rate " in last
+    assert "tests/nfs" in last
+    assert script.calls.index(script.pytests("tests/nfs")[0]) < script.calls.index(last)
+    assert script.standing == []
 
 
-def test_one_lane_when_asked(script: Script) -> None:
-    done = script.run(BUSBAR_TEST_LANES="1")
+def test_three_parts_are_the_whole_and_the_first_has_the_unit_tests(script: Script) -> None:
+    seen: list[str] = []
+    for number in (1, 2, 3):
+        done = script.run("full", "--part", f"{number}/3")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("python: -m pytest -q tests/unit" in script.calls) == (number == 1)
+        seen += [word for word in script.pytests("tests/sandbox")[-1].split() if word.startswith("tests/")]
+    assert (
+        len(seen)
+        == len(set(seen))
+        == len(list(TOP.glob("tests/sandbox/test_*"))) + len(list(TOP.glob("tests/nfs/test_*")))
+    )
+
+
+def test_a_role_has_its_own_tests_alone(script: Script) -> None:
+    done = script.run("role", "munge")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not [call for call in script.calls if "on -2" in call]
-    (lane,) = [call for call in script.calls if "not rate and not grows" in call]
-    assert lane.endswith(" tests/sandbox")
+    assert all(call.endswith(" tests/sandbox/test_slurm_secrets.py") for call in script.pytests("tests/"))
+    assert "python: -m pytest -q tests/unit" not in script.calls
+    assert script.standing == []
+
+
+def test_what_stands_is_used_and_left(script: Script) -> None:
+    for name in (NAME, OTHER):
+        (script.top / ".sandbox" / name).mkdir()
+    done = script.run("role", "munge", BUSBAR_TEST_SANDBOX=NAME)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert script.standing == [NAME, OTHER]
+    assert not [call for call in script.calls if call.startswith("busbar: ")]
+
+
+def test_machines_are_kept_when_asked(script: Script) -> None:
+    assert script.run("role", "--keep", "nfs_server", BUSBAR_TEST_SANDBOX=NAME).returncode == 0
+    assert script.standing == [f"{NAME}-vm"]
+
+
+@pytest.mark.parametrize("mode", ["core", "full"])
+def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: str) -> None:
+    (script.top / ".sandbox" / NAME).mkdir()
+    done = script.run(mode, BUSBAR_TEST_SANDBOX=NAME)
+    assert done.returncode == 2
+    assert f"these stand already: {NAME}; take them down" in done.stderr
+    assert script.standing == [NAME]
 
 
 @pytest.mark.parametrize(
     ("fail", "said"),
     [
-        ("python-2:*pytest*", "tests of the second cluster"),
-        ("molecule-2:*converge*", "tests of the second cluster"),
-        ("python:*'not rate and not grows'*", "tests of the cluster"),
-        ("python:*'not rate tests/nfs'*", "tests in virtual machines"),
-        ("python:*'rate or grows'*", "tests of speed"),
-        ("python-own:*pytest*", "tests with sandboxes of their own"),
+        ("*pytest*tests/sandbox*", "tests on the sandbox"),
+        ("*pytest*tests/nfs*", "tests on virtual machines"),
     ],
 )
-def test_what_fails_anywhere_is_told_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
+def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
     done = script.run(fail=fail)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"failed: {said}"
-    cluster = fail.partition(":")[0].lstrip(string.ascii_lowercase)
-    assert f"broke on cluster {cluster or 1}" in done.stdout
-    assert any("rate or grows" in call for call in script.calls)
-    assert "molecule on -2: destroy -s cluster" in script.calls[6:]
-    assert script.calls[-2:] == ["molecule: destroy -s cluster", "molecule: destroy -s nfs"]
+    assert "python broke" in done.stdout
+    assert script.pytests("tests/sandbox")
+    assert script.pytests("tests/nfs")
+    assert script.standing == []
 
 
-def test_a_first_cluster_that_cannot_be_made_ends_it_and_both_are_removed(script: Script) -> None:
-    done = script.run(fail="molecule:*converge*cluster")
-    assert done.returncode != 0
-    assert not any("rate or grows" in call for call in script.calls)
-    assert "molecule: destroy -s cluster" in script.calls[-2:]
+@pytest.mark.parametrize("fail", ["lint:*", "*tests/unit", "*tests/browser"])
+def test_no_machine_is_made_when_a_quick_test_fails(script: Script, fail: str) -> None:
+    done = script.run(fail=fail)
+    assert done.returncode == 1
+    assert done.stderr.startswith("failed: ")
+    assert not script.pytests("tests/sandbox")
 
 
-@pytest.mark.parametrize(("cores", "clusters"), [(2, 1), (3, 1), (4, 2), (64, 2)])
-def test_few_cores_have_one_lane(script: Script, cores: int, clusters: int) -> None:
-    nproc = script.top / ".venv" / "bin" / "nproc"
-    nproc.write_text(f"#!/bin/sh\necho {cores}\n", encoding="utf-8")
-    nproc.chmod(0o755)
-    done = script.run(BUSBAR_TEST_LANES="")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert sum("not rate and not grows" in call for call in script.calls) == clusters
+@pytest.mark.parametrize(("cores", "workers"), [(2, ""), (3, ""), (4, " -n 2 "), (6, " -n 3 "), (64, " -n 4 ")])
+def test_files_run_side_by_side_where_there_are_cores(script: Script, cores: int, workers: str) -> None:
+    assert script.run("core", cores=cores).returncode == 0
+    (call,) = script.pytests("tests/sandbox")
+    assert (f"{workers}--dist loadfile" in call) if workers else (" -n " not in call)
 
 
-def test_the_second_lane_alone(script: Script) -> None:
-    done = script.run("second", BUSBAR_TEST_LANES="1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert all(" on -2: " in call for call in script.calls)
-    assert script.calls[-1] == "molecule on -2: destroy -s cluster"
-
-
-def test_a_word_that_is_none_shows_how_to_call_it(script: Script) -> None:
-    done = script.run("third")
+@pytest.mark.parametrize("words", [["third"], ["role"], ["core", "x"], ["full", "3"], ["changed", "a", "b"]])
+def test_a_call_that_is_none_shows_how(script: Script, words: list[str]) -> None:
+    done = script.run(*words)
     assert done.returncode == 2
-    assert "scripts/test second" in done.stderr
-    assert "BUSBAR_TEST_LANES=1" in done.stderr
+    assert "scripts/test role [--keep] NAME" in done.stderr
+    assert not script.log.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["role", "slrum"], "did you mean slurm?"), (["full", "--part", "3/2"], "K/N")]
+)
+def test_a_wrong_word_ends_it_before_anything_is_made(script: Script, words: list[str], said: str) -> None:
+    done = script.run(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not script.pytests("tests/")

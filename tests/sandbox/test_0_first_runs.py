@@ -1,0 +1,33 @@
+"""The first and the second run of the whole site, before any other test could change what they find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import QUICK, recap
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+pytestmark = [pytest.mark.proves(), pytest.mark.core]
+
+
+def test_first_run_ends_with_a_validated_cluster(sandbox: Cluster, first_run: str) -> None:
+    if not first_run:
+        pytest.skip("the sandbox stood before these tests")
+    counts = recap(first_run)
+    assert set(counts) == {"ctl", "login", *sandbox.compute}
+    assert min(count["changed"] for count in counts.values()) > 5
+    assert "Verdict: PASS" in first_run
+    assert str(sandbox.inventory) in first_run.splitlines()[0]
+    sandbox.wait_idle()
+    assert set(sandbox.node_states()) == set(sandbox.compute)
+
+
+def test_second_run_changes_nothing_and_says_pass(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--diff", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout
+    assert "Verdict: PASS" in done.stdout

@@ -1,0 +1,52 @@
+"""The examples as a user submits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = [pytest.mark.proves("examples"), pytest.mark.core]
+
+EXAMPLES = "/shared/examples"
+RUNS = "/shared/examples-test"
+
+
+@pytest.fixture
+def runs(sandbox: Cluster) -> Iterator[str]:
+    """A folder on the shared tree where alice submits jobs; it goes with them."""
+    sandbox.wait_idle()
+    sandbox.exec("ctl", f"mkdir {RUNS} && chown alice {RUNS}")
+    yield RUNS
+    sandbox.exec("ctl", "scancel -u alice")
+    sandbox.wait_idle()
+    sandbox.exec("ctl", f"rm -rf {RUNS}")
+
+
+def test_the_examples_are_written_once(sandbox: Cluster) -> None:
+    done = sandbox.playbook("containers.yml", "-t", "examples")
+    assert recap(done.stdout)["ctl"]["changed"] == 0, done.stdout
+    done = sandbox.playbook("containers.yml", "-t", "examples", "--check", "--diff", "-e", "examples_nodes=3")
+    assert recap(done.stdout)["ctl"]["changed"] == 1
+    assert "+#SBATCH --nodes=3" in done.stdout
+    for node in ("login", *sandbox.compute):
+        assert "ddp.sbatch" in sandbox.exec(node, f"ls {EXAMPLES}", user="alice").stdout
+
+
+def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
+    def output(script: str) -> str:
+        submit = f"cd {runs} && sbatch --wait --parsable {EXAMPLES}/{script}.sbatch"
+        job = sandbox.exec("login", submit, user="alice", check=False, timeout=180).stdout.strip()
+        return sandbox.exec("login", f"cat {runs}/*-{job}.out").stdout
+
+    text = output("hello_gpu")
+    for node in sandbox.compute:
+        assert f"(UUID: GPU-simulated-{node}-" in text
+    lines = [line for line in output("mpi").splitlines() if line.startswith("rank ")]
+    assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]

@@ -1,0 +1,157 @@
+"""Which test files of running machines prove which roles; `scripts/test` asks.
+
+python tests/selection.py files [--part K/N] [ROLE ...]  the files that prove these roles, or all; or every N-th of them
+python tests/selection.py changed [BASE]                 the files that the changes since BASE touch, themselves or by a
+                                                         role; BASE is the last commit but one, if it is not given
+
+A file says itself which roles it proves: `pytestmark = pytest.mark.proves("slurm", "munge")`; one that is about the
+sandbox or the site as a whole names none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["changed", "files", "part", "proofs", "roles"]
+
+TOP = Path(__file__).resolve().parents[1]
+FOLDERS = ("tests/sandbox", "tests/nfs")
+PLUGIN = re.compile(r"plugins/(?:action|callback|filter|lookup|modules)/(\w+)\.py")
+UTILITY = re.compile(r"plugins/(?:module_utils|plugin_utils)/(?:\w+/)*(\w+)\.py")
+
+
+def roles(top: Path = TOP) -> list[str]:
+    """The roles of the collection."""
+    return sorted(path.name for path in (top / "roles").iterdir() if path.is_dir())
+
+
+def marks(tree: ast.AST) -> list[ast.expr]:
+    """The marks of a test file: what its `pytestmark` lists."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and "pytestmark" in map(ast.unparse, node.targets):
+            return node.value.elts if isinstance(node.value, ast.List) else [node.value]
+    return []
+
+
+def proofs(top: Path = TOP) -> dict[Path, list[str]]:
+    """Each test file with the roles that it proves.
+
+    Raises:
+        ValueError: a file does not say which.
+    """
+    found = {}
+    for path in sorted(path for folder in FOLDERS for path in (top / folder).glob("test_*.py")):
+        for mark in marks(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "proves":
+                found[path] = [ast.literal_eval(word) for word in mark.args]
+        if path not in found:
+            message = f'{path.relative_to(top)} does not say what it proves: pytestmark = pytest.mark.proves("ROLE")'
+            raise ValueError(message)
+    return found
+
+
+def files(wanted: list[str], top: Path = TOP) -> list[Path]:
+    """The files that prove any of these roles; all files when none is named.
+
+    Raises:
+        ValueError: there is no such role.
+    """
+    for name in wanted:
+        if name not in roles(top):
+            near = difflib.get_close_matches(name, roles(top), 1)
+            message = f"there is no role {name!r}" + (f"; did you mean {near[0]}?" if near else "")
+            raise ValueError(message)
+    return [path for path, proven in proofs(top).items() if not wanted or set(wanted) & set(proven)]
+
+
+def part(paths: list[Path], text: str) -> list[Path]:
+    """Every N-th file from the K-th on, so that each part has short and long ones.
+
+    Raises:
+        ValueError: the text is not K/N with K from 1 to N.
+    """
+    match = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
+    if not match or int(match[1]) > int(match[2]):
+        message = f"--part {text}: write K/N with K from 1 to N, for instance 2/3"
+        raise ValueError(message)
+    return paths[int(match[1]) - 1 :: int(match[2])]
+
+
+def changed(base: str, top: Path = TOP) -> list[Path]:
+    """The test files that the changes since a commit touch, by themselves or by a role that they prove."""
+
+    def git(*arguments: str) -> list[str]:
+        return subprocess.run(["git", "-C", top, *arguments], check=True, capture_output=True, text=True).stdout.split()
+
+    paths = git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
+    stems = {match[1] for path in paths if (match := PLUGIN.fullmatch(path))}
+    utilities = {match[1] for path in paths if (match := UTILITY.fullmatch(path))}
+    stems |= importers(utilities, top)
+    touched = {path.split("/")[1] for path in paths if path.startswith("roles/")}
+    for path in paths:
+        if path.startswith("playbooks/") and (top / path).is_file():
+            touched |= set(re.findall(r"busbar\.cluster\.(\w+)", (top / path).read_text(encoding="utf-8")))
+    for role in roles(top):
+        texts = (path.read_text(encoding="utf-8") for path in (top / "roles" / role).rglob("*.y*ml"))
+        if stems & {name for text in texts for name in re.findall(r"busbar\.cluster\.(\w+)", text)}:
+            touched.add(role)
+    known = proofs(top)
+    by_role = {path for path, proven in known.items() if touched & set(proven)}
+    fixtures = {Path(path).stem for path in paths if path.startswith("tests/fixtures/")}
+    own = {top / path for path in paths}
+    return [path for path in known if path in by_role | own or imports(path) & fixtures]
+
+
+def imports(path: Path) -> set[str]:
+    """The last names of the modules that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.rpartition(".")[2] for alias in node.names}
+    return found
+
+
+def importers(utilities: set[str], top: Path) -> set[str]:
+    """The plugins that import one of these utilities, by themselves or through others."""
+    known = {path: imports(path) for path in (top / "plugins").rglob("*.py")}
+    reached = set(utilities)
+    while more := {path.stem for path, names in known.items() if names & reached and "_utils" in str(path)} - reached:
+        reached |= more
+    return {path.stem for path, names in known.items() if names & reached and "_utils" not in str(path)}
+
+
+def main() -> int:
+    """Print the files that were asked for, one on a line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(dest="action", required=True)
+    chosen = actions.add_parser("files")
+    chosen.add_argument("--part", default="1/1")
+    chosen.add_argument("roles", nargs="*")
+    actions.add_parser("changed").add_argument("base", nargs="?", default="HEAD~1")
+    given = parser.parse_args()
+    try:
+        found = part(files(given.roles), given.part) if given.action == "files" else changed(given.base)
+    except ValueError as error:
+        return complain(str(error))
+    except subprocess.CalledProcessError as error:
+        return complain(error.stderr.strip())
+    sys.stdout.writelines(f"{path.relative_to(TOP)}\n" for path in found)
+    return 0
+
+
+def complain(message: str) -> int:
+    """Say what is wrong with the call."""
+    sys.stderr.write(f"selection: {message}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Which test files prove which roles, and which of them a change touches."""
+
+from __future__ import annotations
+
+import ast
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+PROGRAM = TOP / "tests" / "selection.py"
+SELECTION = runpy.run_path(str(PROGRAM))
+PROOFS = SELECTION["proofs"]()
+GIT = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org"]
+
+
+def is_core(mark: ast.expr) -> bool:
+    return ast.unparse(mark) == "pytest.mark.core"
+
+
+def has_core(path: Path) -> bool:
+    """Whether a file has a test of the short run."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return any(map(is_core, SELECTION["marks"](tree))) or any(
+        is_core(mark) for function in functions for mark in function.decorator_list
+    )
+
+
+@pytest.mark.parametrize("role", SELECTION["roles"]())
+def test_every_role_has_a_proof_and_a_core_test(role: str) -> None:
+    proving = [path for path, roles in PROOFS.items() if role in roles]
+    assert proving, f'no file of tests/sandbox or tests/nfs says pytest.mark.proves("{role}")'
+    assert any(map(has_core, proving)), f"no test of {role} is marked core"
+
+
+def test_every_mark_names_a_role_that_is_there() -> None:
+    strange = {path.name: names for path, roles in PROOFS.items() if (names := set(roles) - set(SELECTION["roles"]()))}
+    assert strange == {}
+
+
+def test_all_files_come_in_one_part_or_another() -> None:
+    every = SELECTION["files"]([])
+    parts = [SELECTION["part"](every, f"{number}/3") for number in (1, 2, 3)]
+    assert sorted(path for part in parts for path in part) == sorted(every) == sorted(PROOFS)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "1", "1/0", "a/b", "1/3 "])
+def test_a_part_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="write K/N"):
+        SELECTION["part"]([], text)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout with two roles, their tests and their plugins."""
+    files = {
+        "roles/one/tasks/main.yml": "- busbar.cluster.first:\n",
+        "roles/two/tasks/main.yml": "- debug: msg={{ 1 | busbar.cluster.second }}\n",
+        "plugins/modules/first.py": "from ..module_utils.shared import x\n",
+        "plugins/filter/second.py": "from ansible_collections.busbar.cluster.plugins.module_utils.deep import y\n",
+        "plugins/module_utils/shared.py": "x = 1\n",
+        "plugins/module_utils/deep.py": "from .shared import x\n",
+        "playbooks/two.yml": "- roles: [busbar.cluster.two]\n",
+        "tests/fixtures/helper.py": "",
+        "tests/sandbox/test_one.py": 'import helper\npytestmark = [pytest.mark.proves("one"), pytest.mark.core]\n',
+        "tests/sandbox/test_whole.py": "pytestmark = pytest.mark.proves()\n",
+        "tests/nfs/test_two.py": 'pytestmark = pytest.mark.proves("two")\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*GIT, *command], check=True, cwd=tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("touched", "tests"),
+    [
+        ("roles/one/templates/new.j2", ["test_one.py"]),
+        ("plugins/modules/first.py", ["test_one.py"]),
+        ("plugins/filter/second.py", ["test_two.py"]),
+        ("plugins/module_utils/deep.py", ["test_two.py"]),
+        ("plugins/module_utils/shared.py", ["test_two.py", "test_one.py"]),
+        ("playbooks/two.yml", ["test_two.py"]),
+        ("tests/fixtures/helper.py", ["test_one.py"]),
+        ("tests/sandbox/test_whole.py", ["test_whole.py"]),
+        ("README.md", []),
+    ],
+)
+def test_a_change_touches_what_proves_it(tree: Path, touched: str, tests: list[str]) -> None:
+    path = tree / touched
+    path.parent.mkdir(exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + "# changed\n")
+    assert sorted(found.name for found in SELECTION["changed"]("HEAD", tree)) == sorted(tests)
+
+
+def test_a_file_that_does_not_say_what_it_proves_is_named(tree: Path) -> None:
+    (tree / "tests/nfs/test_mute.py").write_text("")
+    with pytest.raises(ValueError, match=r"tests/nfs/test_mute\.py does not say what it proves"):
+        SELECTION["proofs"](tree)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["files", "slrum"], "there is no role 'slrum'; did you mean slurm?"),
+        (["files", "--part", "3/2"], "write K/N"),
+        (["changed", "no-such-commit"], "no-such-commit"),
+    ],
+)
+def test_bad_calls_are_one_line(words: list[str], said: str) -> None:
+    done = subprocess.run([sys.executable, str(PROGRAM), *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -78,6 +78,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
             {"name": "bob", "accounts": ["research"], "default_account": "research"},
         ],
         "slurm_partitions": [{"name": "batch", "default": True}],
+        # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
+        "slurm_config": {"SlurmdTimeout": 90},
         # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
         "slurm_health_check_interval": 3600,
         "nccl_validation_backend": "mpi",

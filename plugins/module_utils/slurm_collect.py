@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .slurm_nodes import Node, read_json_nodes, read_text_nodes
-from .slurm_queue import SQUEUE_FORMAT, controllers_up, read_jobs, read_scheduler
+from .slurm_queue import Job, controllers_up, fresh_marks, queue_format, read_jobs, read_scheduler
 from .slurm_series import Family, job_families, job_series, node_families, one, scheduler_families
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "database_
 _PREFIX = "busbar_slurm_"
 _PING = ("scontrol", "ping")
 _NODES = ("scontrol", "--all", "show", "nodes")
-_QUEUE = ("squeue", "--all", "--array", "--noheader", "--Format", SQUEUE_FORMAT)
+_QUEUE = ("squeue", "--all", "--array", "--noheader", "--Format")
 _STATISTICS = ("sdiag",)
 # The lightest question that slurmdbd can answer only with its database.
 _ACCOUNTING = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
@@ -151,7 +151,7 @@ class Collector:
             return [], "nodes" in self._garbled
         partitions = dict.fromkeys(name for node in nodes for name in node.partitions)
         families = node_families(nodes, native=settings.native)
-        jobs = self._tried("jobs", lambda: read_jobs(ask(_QUEUE, settings.timeout)))
+        jobs = self._tried("jobs", self._jobs)
         if jobs is not None:
             families += job_families(jobs, partitions, now)
             families += job_series(jobs, settings.jobs_limit) if settings.jobs else []
@@ -178,6 +178,10 @@ class Collector:
             message = f"scontrol said nothing that is a node: {text[:200]!r}"
             raise ValueError(message)
         return nodes
+
+    def _jobs(self) -> list[Job]:
+        marks = fresh_marks()
+        return read_jobs(ask((*_QUEUE, queue_format(marks)), self.settings.timeout), marks)
 
     @property
     def _garbled(self) -> set[str]:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 
-__all__ = ["expand_hosts", "split_outside"]
+__all__ = ["MOST_HOSTS", "expand_hosts", "split_outside"]
+
+# As many as Slurm takes in one range (MAX_RANGE in its hostlist.c), and more nodes than any cluster of one slurmctld.
+MOST_HOSTS = 65536
 
 _RANGES = re.compile(r"\[([^\]]*)\]")
-_RANGE = re.compile(r"^(\d+)-(\d+)$")
+_RANGE = re.compile(r"^([0-9]{1,18})-([0-9]{1,18})$")
 
 
 def split_outside(text: str, opening: str, closing: str) -> list[str]:
@@ -24,14 +28,28 @@ def split_outside(text: str, opening: str, closing: str) -> list[str]:
     return [item for item in (*parts, part) if item]
 
 
-def expand_hosts(text: str) -> list[str]:
-    """Return the names in a host list: 'gpu[1,08-09]x' gives 'gpu1x', 'gpu08x', 'gpu09x'."""
+def expand_hosts(text: str, most: int = MOST_HOSTS) -> list[str]:
+    """Return the names in a host list: 'gpu[1,08-09]x' gives 'gpu1x', 'gpu08x', 'gpu09x'.
+
+    Raises:
+        ValueError: it names more than `most` hosts; nothing is expanded then.
+    """
     hosts: list[str] = []
     for item in split_outside(text, "[", "]"):
         # With one group, split() gives fixed text and ranges in turn.
-        pieces = [_numbers(piece) if place % 2 else [piece] for place, piece in enumerate(_RANGES.split(item))]
+        parts = _RANGES.split(item)
+        if len(hosts) + prod(_count(part) for part in parts[1::2]) > most:
+            message = f"host list of more than {most} names: {text[:80]!r}"
+            raise ValueError(message)
+        pieces = [_numbers(part) if place % 2 else [part] for place, part in enumerate(parts)]
         hosts += ["".join(name) for name in product(*pieces)]
     return hosts
+
+
+def _count(ranges: str) -> int:
+    """How many numbers '1,08-09' has."""
+    found = (_RANGE.match(item) for item in ranges.split(","))
+    return sum(max(0, int(item[2]) - int(item[1]) + 1) if item else 1 for item in found)
 
 
 def _numbers(ranges: str) -> list[str]:

@@ -17,6 +17,8 @@ _FIRST_NATIVE = (25, 11)
 _METRICS_TYPE = "metrics/openmetrics"
 _RELEASE = re.compile(r"(\d+)\.(\d+)")
 _LEAST_INTERVAL = 5
+# Of systemd's sizes those that can only be meant as one: it takes what it does not know for no limit at all.
+_MEMORY = re.compile(r"[1-9][0-9]*[KMGT]|[1-9][0-9]?%|infinity")
 _OWN_USER = "busbar-metrics"
 
 
@@ -33,7 +35,7 @@ def slurm_metrics_plan(settings: Mapping[str, Any], said: str, config: Mapping[s
     """Return how metrics are collected.
 
     Args:
-        settings: options of the role without its name: source, interval, timeout, jobs_limit, user.
+        settings: options of the role without its name: source, interval, timeout, jobs_limit, memory_limit, user.
         said: what ``slurmctld -V`` printed, '' where it is not there yet.
         config: keys of slurm.conf that the site declares.
         host: its name, for messages.
@@ -98,6 +100,12 @@ def _numbers(settings: Mapping[str, Any], host: str) -> list[Problem]:
             "slurm_metrics_jobs_limit",
             "it is less than 1",
             "a positive number, or slurm_metrics_jobs: false",
+        ),
+        (
+            not _MEMORY.fullmatch(str(settings["memory_limit"])),
+            "slurm_metrics_memory_limit",
+            f"{settings['memory_limit']} is no size that systemd knows",
+            "a number with K, M, G or T, such as 1G, a percentage such as 5%, or infinity",
         ),
     )
     return [make_problem([host], key, problem, remedy) for wrong, key, problem, remedy in checks if wrong]

@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import NamedTuple
 
 from .slurm_hostlist import expand_hosts
 
 __all__ = [
-    "SQUEUE_FORMAT",
     "Job",
+    "Marks",
     "Scheduler",
     "controllers_up",
+    "fresh_marks",
+    "queue_format",
     "read_jobs",
     "read_scheduler",
 ]
 
-# Names of jobs hold any character, so records and fields end with control characters, and the name stands last.
-_FIELD, _RECORD = "\x1f", "\x1e"
 _FIELDS = (
     *("JobID", "State", "Partition", "UserName", "Account", "Reason"),
     *("EligibleTime", "StartTime", "tres-alloc", "NodeList", "Name"),
 )
-# A suffix without a width: the field is as long as its value.
-SQUEUE_FORMAT = ",".join(f"{name}:{_RECORD if name == _FIELDS[-1] else _FIELD}" for name in _FIELDS)
+_NUMBER = re.compile(r"[0-9]+")
 _REASON = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
 _COUNT = re.compile(r"^\s*(\S.*?):\s*(\d+)\s*$")
 _RPC = re.compile(r"\bcount:(\d+)")
 _PING = re.compile(r"^Slurmctld\([^)]*\) at (\S+) is (\w+)")
 _RPCS_BY_TYPE = "Remote Procedure Call statistics by message type"
+
+
+class Marks(NamedTuple):
+    """What ends a field and a record in one answer of `squeue`."""
+
+    field: str
+    record: str
 
 
 class Job(NamedTuple):
@@ -58,26 +65,41 @@ class Scheduler(NamedTuple):
     rpcs: int
 
 
-def read_jobs(text: str) -> list[Job]:
-    """Return the jobs in the output of ``squeue --noheader --array --Format`` with SQUEUE_FORMAT and times as numbers.
+def fresh_marks() -> Marks:
+    """Return marks that nobody can have put into a job's name, for one call of `squeue`.
+
+    A job's name is its user's and holds any character, fixed separators included.
+    """
+    token = secrets.token_hex(16)
+    return Marks(f"\x1f{token}", f"\x1e{token}")
+
+
+def queue_format(marks: Marks) -> str:
+    """Return the argument of ``squeue --noheader --array --Format`` whose answer `read_jobs` reads.
+
+    A mark without a width: the field is as long as its value.
+    """
+    return ",".join(f"{name}:{marks.record if name == _FIELDS[-1] else marks.field}" for name in _FIELDS)
+
+
+def read_jobs(text: str, marks: Marks) -> list[Job]:
+    """Return the jobs in an answer of ``squeue``, asked with `queue_format` of these marks and times as numbers.
 
     Raises:
-        ValueError: there is something, and none of it is a job.
+        ValueError: something in it is no job, or the answer ends in the middle of one.
     """
-    records = text.split(_RECORD)
-    found = [_job(fields) for fields in (record.strip("\r\n").split(_FIELD) for record in records) if _is_job(fields)]
-    if text.strip() and not found:
-        message = f"squeue said nothing that is a job: {text[:200]!r}"
+    *records, rest = text.split(marks.record)
+    if rest.strip():
+        message = f"squeue said something that is no job: {rest.strip()[:200]!r}"
         raise ValueError(message)
-    return found
-
-
-def _is_job(fields: list[str]) -> bool:
-    return len(fields) >= len(_FIELDS) and fields[0].isdigit()
+    return [_job(record.lstrip("\r\n").split(marks.field)) for record in records]
 
 
 def _job(fields: list[str]) -> Job:
-    number, state, partition, user, account, reason, eligible, start, tres, nodes = fields[: len(_FIELDS) - 1]
+    if len(fields) != len(_FIELDS) or not _NUMBER.fullmatch(fields[0]):
+        message = f"squeue said something that is no job: {' '.join(fields)[:200]!r}"
+        raise ValueError(message)
+    number, state, partition, user, account, reason, eligible, start, tres, nodes, name = fields
     gpus = _GPUS.search(tres)
     word = _REASON.match(reason)
     return Job(
@@ -93,7 +115,7 @@ def _job(fields: list[str]) -> Job:
         start=_time(start),
         gpus=int(gpus[1]) if gpus else 0,
         nodes=tuple(expand_hosts(nodes)),
-        name=_FIELD.join(fields[len(_FIELDS) - 1 :]),
+        name=name,
     )
 
 

@@ -1,6 +1,6 @@
 """Collects the metrics of a large cluster as the service on a controller does, from what Slurm's commands would print.
 
-The commands are `cat` of text made beforehand, so that all but slurmctld and its clients is measured: the reading, the
+The commands print text made beforehand, so that all but slurmctld and its clients is measured: the reading, the
 series and the writing. It runs in a process of its own, which measures itself.
 """
 
@@ -86,7 +86,7 @@ def _make_commands(folder: Path, nodes: int, jobs: int) -> None:
     ping = "echo 'Slurmctld(primary) at ctl is UP'"
     scripts = {
         "scontrol": f'case "$*" in ping) {ping};; *) exec cat {folder}/nodes;; esac',
-        "squeue": f"exec cat {folder}/jobs",
+        "squeue": samples.squeue_script(folder / "jobs"),
         "sdiag": f"exec cat {folder}/sdiag.txt",
         "sacctmgr": "echo busbar",
     }

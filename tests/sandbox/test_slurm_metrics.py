@@ -102,6 +102,25 @@ def test_they_follow_jobs_and_a_drained_node(
     sandbox.wait_idle()
 
 
+def test_a_job_name_forges_no_job(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
+    """A name of separators and of a record behind them, as the collector's own question has them."""
+    sandbox.wait_idle()
+    forged = ["777", "RUNNING", "batch", "root", "forged", "None", "1000", "1060", "gres/gpu=512", "n[0-199999]", "x"]
+    fields = "\\037".join(forged)
+    name = f"$(printf 'x\\036{fields}\\036')"
+    command = f"cd /tmp && sbatch --parsable -w gpu1 --gpus=1 --mem=50 -o /dev/null -J \"{name}\" --wrap 'sleep 300'"
+    job = sandbox.exec("login", command, user="alice").stdout.strip()
+    try:
+        wait_for(sandbox, prometheus, "sum(slurm:gpus:allocated)", 1)
+        (found,) = prometheus(f'slurm:job:info{{job="{job}"}}')
+        assert found["metric"]["name"].startswith("x 777 RUNNING batch root forged")
+        assert prometheus('slurm:job:info{job="777"}') == []
+        assert prometheus('slurm:user_gpus:allocated{account="forged"}') == []
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+    sandbox.wait_idle()
+
+
 def test_daemons_that_do_not_answer(sandbox: Cluster, prometheus: Callable[[str], list[dict[str, Any]]]) -> None:
     """A slurmdbd that is stopped refuses; a slurmctld that is held says nothing, and no command stays behind."""
     try:
@@ -127,6 +146,8 @@ def test_daemons_that_do_not_answer(sandbox: Cluster, prometheus: Callable[[str]
 def test_it_runs_without_privileges_and_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     user = sandbox.exec("ctl", "ps -o user= -p $(systemctl show -P MainPID busbar-slurm-metrics)").stdout.strip()
     assert "busbar-metrics".startswith(user.rstrip("+"))
+    limit = sandbox.exec("ctl", "systemctl show -P MemoryMax busbar-slurm-metrics").stdout.strip()
+    assert int(limit) == 1 << 30
     done = sandbox.playbook("monitoring.yml", "--tags", "slurm_metrics")
     assert done.returncode == 0, done.stdout
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

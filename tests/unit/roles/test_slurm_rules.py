@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm_series import
     scheduler_families,
 )
 from promtool import promtool
-from slurm_samples import SDIAG, job_record, json_node
+from slurm_samples import MARKS, SDIAG, job_record, json_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ NODES = read_json_nodes(
         ]
     }
 )
-JOBS = read_jobs(job_record(7, nodes="gpu1") + job_record(8, state="PENDING", reason="Priority", nodes=""))
+JOBS = read_jobs(job_record(7, nodes="gpu1") + job_record(8, state="PENDING", reason="Priority", nodes=""), MARKS)
 # What slurmctld 25.11 prints for these nodes and SDIAG, by the names in its plugin metrics/openmetrics.
 NATIVE = {
     'slurm_node_cpus_effective{node="gpu1"}': 96,

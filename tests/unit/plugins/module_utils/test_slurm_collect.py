@@ -19,7 +19,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm_collect impor
     database_bytes,
     main,
 )
-from slurm_samples import SDIAG, job_record, json_node, nodes_json, text_node
+from slurm_samples import SDIAG, job_record, json_node, nodes_json, squeue_script, text_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str
     (tmp_path / "jobs").write_text(job_record(1), encoding="utf-8")
     (tmp_path / "sdiag").write_text(SDIAG, encoding="utf-8")
     set_command("scontrol", f'case "$*" in ping) echo "{PING}";; *) cat {tmp_path}/nodes;; esac')
-    set_command("squeue", f"cat {tmp_path}/jobs")
+    set_command("squeue", squeue_script(tmp_path / "jobs"))
     set_command("sdiag", f"cat {tmp_path}/sdiag")
     set_command("sacctmgr", "echo busbar")
     return set_command
@@ -58,6 +58,12 @@ def collector(**changes: object) -> tuple[Collector, list[str]]:
 def values(found: Collector) -> dict[str, float]:
     """The first sample of each family."""
     return {family.name: family.samples[0][1] for family in found.collect() if family.samples}
+
+
+def jobs_of(found: Collector) -> list[str]:
+    """The numbers of the jobs that have series."""
+    (info,) = (family for family in found.collect() if family.name == "job_info")
+    return sorted(labels[0] for labels, _value in info.samples)
 
 
 @pytest.mark.usefixtures("slurm")
@@ -150,7 +156,17 @@ def test_an_answer_that_cannot_be_read_is_told_and_does_not_pass_for_silence(slu
     assert got["up"] == 1
     assert "jobs" not in got
     assert "nodes" in got
-    assert said == ["jobs: not understood: ValueError: squeue said nothing that is a job: 'what\\n'"]
+    assert said == ["jobs: not understood: ValueError: squeue said something that is no job: 'what'"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_marks_of_one_answer_are_no_good_for_the_next(tmp_path: Path) -> None:
+    found, said = collector()
+    assert jobs_of(found) == ["1"]
+    record = (tmp_path / "calls").read_text(encoding="utf-8").rpartition("Name:")[2].partition("\n")[0]
+    (tmp_path / "jobs").write_text(job_record(1, name=f"x{record}777") + job_record(2), encoding="utf-8")
+    assert jobs_of(found) == ["1", "2"]
+    assert said == []
 
 
 def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm_metrics_plan import slurm_metrics_plan
 
-SETTINGS: dict[str, Any] = {"source": "auto", "interval": 30, "timeout": 10, "jobs_limit": 5000, "user": ""}
+SETTINGS: dict[str, Any] = {
+    "source": "auto",
+    "interval": 30,
+    "timeout": 10,
+    "jobs_limit": 5000,
+    "memory_limit": "1G",
+    "user": "",
+}
 ON = {"MetricsType": "metrics/openmetrics"}
 PRIVATE = {**ON, "PrivateData": "jobs"}
 OPEN = {**PRIVATE, "MetricsParameters": "ignore_private_data"}
@@ -57,6 +64,8 @@ def test_user(config: dict[str, str], user: str, own: bool) -> None:  # noqa: FB
         (NEW, PRIVATE, {"source": "openmetrics"}, "slurm_metrics_source", "PrivateData or MetricsAuthUsers"),
         (OLD, {}, {"interval": 4, "timeout": 2}, "slurm_metrics_interval", "4 s is too often"),
         (OLD, {}, {"interval": 10}, "slurm_metrics_timeout", "10 s is not between 1 and half"),
+        (OLD, {}, {"memory_limit": "1 GB"}, "slurm_metrics_memory_limit", "1 GB is no size that systemd knows"),
+        (OLD, {}, {"memory_limit": "0"}, "slurm_metrics_memory_limit", "0 is no size that systemd knows"),
         (OLD, {}, {"timeout": 0}, "slurm_metrics_timeout", "0 s is not between 1 and half"),
         (OLD, {}, {"jobs_limit": 0}, "slurm_metrics_jobs_limit", "less than 1"),
     ],

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm_series import
 )
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from slurm_samples import SDIAG, job_record, json_node
+from slurm_samples import MARKS, SDIAG, job_record, json_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +74,7 @@ def test_the_queue() -> None:
         + job_record(6, reason="BeginTime", eligible=5000, **waiting)
         + job_record(7, state="COMPLETING", partition="long")
     )
-    found = samples(job_families(read_jobs(text), ["batch", "empty"], now=1500.0))
+    found = samples(job_families(read_jobs(text, MARKS), ["batch", "empty"], now=1500.0))
     assert found["jobs"] == {
         ("batch", "running"): 2,
         ("batch", "pending"): 4,
@@ -94,7 +94,8 @@ def test_the_queue() -> None:
 
 def test_series_of_jobs_have_a_limit_and_say_what_they_leave_out() -> None:
     jobs = read_jobs(
-        "".join(job_record(number, tres=f"gres/gpu={number}", nodes=f"gpu[1-{number}]") for number in range(1, 5))
+        "".join(job_record(number, tres=f"gres/gpu={number}", nodes=f"gpu[1-{number}]") for number in range(1, 5)),
+        MARKS,
     )
     found = samples(job_series(jobs, limit=7))
     # Most GPUs first: 4 nodes and 3 make 7.
@@ -107,7 +108,7 @@ def test_series_of_jobs_have_a_limit_and_say_what_they_leave_out() -> None:
 @pytest.mark.parametrize("name", ["plain", 'quote " and \\ and {}', "line\nbreak", "bell\x07", "n\u00e4me", "x" * 1000])
 def test_any_name_survives_the_exposition(name: str) -> None:
     registry = CollectorRegistry(auto_describe=False)
-    jobs = read_jobs(job_record(1, name=name))
+    jobs = read_jobs(job_record(1, name=name), MARKS)
     registry.register(Collected([*job_series(jobs, 10), one("up", "Up.", 1, controller="c")]))
     text = generate_latest(registry).decode()
     (info,) = (family for family in text_string_to_metric_families(text) if family.name == "busbar_slurm_job_info")

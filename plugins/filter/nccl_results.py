@@ -24,7 +24,7 @@ options:
     type: dict
     required: true
   result:
-    description: What M(busbar.cluster.slurm_tests) returned.
+    description: What P(busbar.cluster.nccl_answer#filter) made of the controller's answer.
     type: dict
     required: true
   outputs:
@@ -32,12 +32,16 @@ options:
     type: list
     elements: dict
     required: true
+  most:
+    description: How many bytes of output count; a longer one is none.
+    type: int
+    required: true
 """
 
 EXAMPLES = r"""
 - name: Judge
   ansible.builtin.set_fact:
-    state: "{{ options | busbar.cluster.nccl_results(state, step, result, fetched.results) }}"
+    state: "{{ options | busbar.cluster.nccl_results(state, step, answer, fetched.results, 1048576) }}"
 """
 
 RETURN = r"""
@@ -56,20 +60,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def nccl_results(
+def nccl_results(  # noqa: PLR0913, PLR0917 - as Ansible hands them over
     options: dict[str, Any],
     state: dict[str, Any] | None,
     step: dict[str, Any],
     result: dict[str, Any],
     outputs: list[dict[str, Any]],
+    most: int,
 ) -> dict[str, Any]:
     """Return what is known after a step."""
     texts = [str(item.get("stdout", "")) if item.get("rc") == 0 else None for item in outputs]
     try:
-        return with_results(options, state, step, result, texts)
+        return with_results(options, state, step, *_bounded(result, texts, int(most)))
     except (KeyError, TypeError, ValueError) as exc:
         message = f"nccl_results: {exc}"
         raise AnsibleFilterError(message) from exc
+
+
+def _bounded(answer: dict[str, Any], texts: list[str | None], most: int) -> tuple[dict[str, Any], list[str | None]]:
+    """Return answer and texts without those that are too long, whose entries say so."""
+    long = [text is not None and len(text.encode(errors="surrogateescape")) > most for text in texts]
+    if not any(long):
+        return answer, texts
+    problem = {"problem": f"the output is longer than {most} bytes"}
+    entries = [{**entry, **problem} if far else entry for far, entry in zip(long, answer["tests"], strict=True)]
+    return {**answer, "tests": entries}, [None if far else text for far, text in zip(long, texts, strict=True)]
 
 
 class FilterModule:

@@ -97,7 +97,7 @@ RETURN = r"""
 tests:
   description:
     - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason),
-      C(job_id), C(state), C(reason), C(exit_code), C(batch_host), C(output) (a path on the batch host), C(seconds),
+      C(job_id), C(state), C(reason), C(exit_code), C(batch_host) (where the output lies), C(seconds),
       and C(problem) (why there is no result; empty when the job ended by itself).
   returned: always
   type: list
@@ -182,7 +182,6 @@ class Runner:
             "reason": "",
             "exit_code": "",
             "batch_host": "",
-            "output": "",
             "seconds": 0.0,
             "problem": "",
         }
@@ -239,13 +238,12 @@ class Runner:
         return False
 
     def close(self, entry: dict[str, Any]) -> None:
-        """Ask once more how a job ended and where its output lies."""
+        """Ask once more how a job ended and which node has its output."""
         if not entry["job_id"]:
             return
         code, out, _err = self.ask("scontrol", "-o", "show", "job", entry["job_id"])
         job = parse_job(out) if code == 0 else {}
         entry["exit_code"] = job.get("ExitCode", "")
-        entry["output"] = job.get("StdOut", "")
         host = job.get("BatchHost", "")
         entry["batch_host"] = host if host and host != "(null)" else entry["batch_host"]
         if not entry["problem"]:

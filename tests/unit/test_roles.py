@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -50,3 +51,14 @@ def test_readme_is_generated_from_the_specification(role: str, tmp_path: Path) -
         shutil.copy(original / name, copy / name)
     subprocess.run([TOP / "scripts" / "role_readmes", copy], check=True, capture_output=True, text=True)
     assert (copy / "README.md").read_text(encoding="utf-8") == readme, f"run scripts/role_readmes roles/{role}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_host_says_names_no_path_on_the_provisioning_host(role: str) -> None:
+    """A fact such as os_family is the host's own word: it may choose among the files of vars/, and no others."""
+    for path in (TOP / "roles" / role / "tasks").glob("*.yml"):
+        text = path.read_text(encoding="utf-8")
+        chosen = re.findall(r"\{\{([^}]*)\}\}\.yml", text)
+        assert "include_vars" not in text or chosen, f"{path}: which file is that?"
+        for expression in chosen:
+            assert expression.rstrip().endswith("| basename"), f"{path}: {expression} may name any file"

@@ -1,4 +1,4 @@
-"""What scenarios of molecule owe: one shared base, and proofs of what they converge."""
+"""What scenarios of molecule owe: one shared base, proofs of what they converge, and every role in one of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROLES = set(SELECTION["roles"]())
 PROOFS: dict[Path, list[str]] = SELECTION["proofs"]()
 SHARED = TOP / "molecule" / "shared"
 SCENARIOS = sorted(path for path in (TOP / "molecule").iterdir() if path != SHARED)
-FEATURES = {"base", "slurm"}
+FEATURES = {"base", "containers", "monitoring", "nvidia", "slurm", "storage", "validation"}
 # What a scenario may say itself; all else comes from the base.
 OWN = {
     "ansible.env.BUSBAR_MACHINES_KIND",
@@ -102,6 +102,15 @@ def test_a_scenario_proves_roles_that_it_converges_and_no_others(scenario: Path)
     for path in files:
         assert PROOFS[path], f"{path.name} proves no role"
         assert set(PROOFS[path]) <= converged(scenario / "converge.yml"), f"{path.name} proves what is not converged"
+
+
+@pytest.mark.parametrize("role", sorted(ROLES))
+def test_every_role_is_converged_and_proved_by_a_scenario(role: str) -> None:
+    assert [
+        scenario.name
+        for scenario in SCENARIOS
+        if role in converged(scenario / "converge.yml") and any(role in PROOFS[path] for path in proofs_of(scenario))
+    ], f"no scenario of molecule/ converges {role} and runs a test that proves it"
 
 
 def test_setup_names_the_checkout_for_molecule(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ from ..module_utils.accounts import (  # noqa: TID252 - the collection's name st
     account_conflicts,
     account_plan,
     key_files,
+    removal_conflicts,
 )
 
 Items = Sequence[Mapping[str, Any]]
@@ -82,6 +83,7 @@ def plan(
     try:
         passwd = {name: user["uid"] for name, user in found["users"].items()}
         conflicts = account_conflicts(users, groups, passwd, found["groups"])
+        conflicts += removal_conflicts(users, found.get("active") or {})
         if conflicts:
             return {"conflicts": conflicts}
         changes = account_plan(users, groups, found, defaults)

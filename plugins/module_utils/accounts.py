@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["account_conflicts", "account_plan", "account_problems", "declared_groups", "key_files", "password_digest"]
+__all__ = [
+    "account_conflicts",
+    "account_plan",
+    "account_problems",
+    "declared_groups",
+    "key_files",
+    "password_digest",
+    "removal_conflicts",
+]
 
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LARGEST = 2**32 - 2
@@ -80,6 +88,22 @@ def account_conflicts(
             if name not in known
         ]
     return conflicts
+
+
+def removal_conflicts(users: Sequence[Mapping[str, Any]], active: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return why users who are to be removed cannot be yet, one sentence each with the remedy.
+
+    Args:
+        users: items of users_accounts.
+        active: processes and jobs of each user, one sentence each, as the module account_info returns them.
+    """
+    return [
+        f"user {user['name']} cannot be removed yet, there is {', '.join(active[user['name']])}: wait until that has "
+        f"ended, or end it (scancel --user={user['name']}; loginctl terminate-user {user['name']}); "
+        "no user was removed on any host"
+        for user in users
+        if not _is_present(user) and active.get(user["name"])
+    ]
 
 
 def account_plan(

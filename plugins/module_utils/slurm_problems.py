@@ -8,6 +8,7 @@ from .preflight_inventory import partition_problems, role_problems
 from .problems import Problem, make_problem
 from .slurm_accounting import declaration_errors
 from .slurm_conf import merge_config, node_mig, topology_lines, unfold
+from .slurm_conf_keys import nearest_key, unknown_keys
 from .slurm_gres import gres_faults
 from .slurm_scripts import script_problems
 
@@ -121,6 +122,10 @@ def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
         if key in merged:
             problem = f"is an option of its own: {option}"
             problems.append(make_problem([], f"slurm_config.{key}", problem, f"set {option}"))
+    for key in unknown_keys(map(str, config)):
+        near = nearest_key(key)
+        remedy = f"did you mean {near}?" if near else "remove it; man slurm.conf lists all keys"
+        problems.append(make_problem([], f"slurm_config.{key}", "is not a key of slurm.conf", remedy))
     return problems
 
 

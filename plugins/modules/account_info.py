@@ -30,6 +30,11 @@ options:
     type: list
     elements: int
     default: []
+  leaving:
+    description: Names of the users who are about to be removed; what they run is looked for.
+    type: list
+    elements: str
+    default: []
   key_directory:
     description: Directory with one file of authorized keys per user.
     type: path
@@ -61,6 +66,10 @@ key_files:
   returned: always
   type: list
   elements: str
+active:
+  description: Processes of each leaving user, and on a host that runs slurmctld the user's jobs, one sentence each.
+  returned: always
+  type: dict
 visudo:
   description: Whether a file of sudo rules can be checked here.
   returned: always
@@ -77,6 +86,8 @@ from ..module_utils.accounts import password_digest  # noqa: TID252 - the collec
 from ..module_utils.bounded import bounded  # noqa: TID252
 from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252
 from ..module_utils.mounts import Mount, on_network, parse_mountinfo  # noqa: TID252
+from ..module_utils.slurm_held_jobs import JOBS_OF_USERS, read_held_jobs  # noqa: TID252
+from ..module_utils.user_processes import runs_slurmctld, user_processes  # noqa: TID252
 
 if TYPE_CHECKING:
     import grp
@@ -132,6 +143,39 @@ def describe(entry: pwd.struct_passwd, groups: list[grp.struct_group], password:
     }
 
 
+def user_jobs(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
+    """Return the jobs of users where this host runs slurmctld; where that does not answer, a sentence that says so."""
+    squeue = module.get_bin_path("squeue")
+    if squeue is None or not runs_slurmctld():
+        return {}
+    command = ["timeout", "60", squeue, *JOBS_OF_USERS[1:], ",".join(names)]
+    status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8"})
+    try:
+        jobs = read_held_jobs(out)
+    except ValueError as exc:
+        status, err = 1, str(exc)
+    if status != 0:
+        reason = " ".join((err or out or "no answer within 60 s").split())[-200:]
+        return {name: [f"jobs that slurmctld does not tell ({reason})"] for name in names}
+    found: dict[str, list[str]] = {}
+    for job in jobs:
+        place = f"on {','.join(job.nodes[:4])}" if job.nodes else "waiting"
+        found.setdefault(job.user, []).append(f"job {job.label} ({place})")
+    return {
+        name: [*texts[:4], *([f"{len(texts) - 4} more jobs"] if texts[4:] else [])] for name, texts in found.items()
+    }
+
+
+def activity(module: AnsibleModule, users: dict[str, pwd.struct_passwd]) -> dict[str, list[str]]:
+    """Return what keeps each leaving user of this host from being removed; nothing is asked where none leaves."""
+    uids = {name: users[name].pw_uid for name in module.params["leaving"] if name in users}
+    if not uids:
+        return {}
+    processes, jobs = user_processes(uids), user_jobs(module, list(uids))
+    found = {name: jobs.get(name, []) + processes.get(name, []) for name in uids}
+    return {name: sentences for name, sentences in found.items() if sentences}
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -139,6 +183,7 @@ def main() -> None:
             "users": {"type": "list", "elements": "str", "default": []},
             "uids": {"type": "list", "elements": "int", "default": []},
             "gids": {"type": "list", "elements": "int", "default": []},
+            "leaving": {"type": "list", "elements": "str", "default": []},
             "key_directory": {"type": "path", "default": "/etc/ssh/authorized_keys.d", "no_log": False},
         },
         supports_check_mode=True,
@@ -153,6 +198,7 @@ def main() -> None:
         users={name: describe(entry, groups, digests.get(name, ""), homes) for name, entry in users.items()},
         groups={group.gr_name: group.gr_gid for group in groups},
         key_files=sorted(os.listdir(keys)) if keys.is_dir() else [],  # noqa: PTH208 - plain names are wanted
+        active=activity(module, users),
         visudo=module.get_bin_path("visudo") is not None,
     )
 

@@ -128,7 +128,9 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ('{"slurm_config": {"SchedulerTypo": "x"}}', "unrecognized key: SchedulerTypo"),
+        ('{"slurm_config": {"SchedulerTypo": "x"}}', "did you mean SchedulerType?"),
+        # Known to other releases only: Slurm itself refuses it, before it takes the place of the old file.
+        ('{"slurm_config": {"SlurmctldPlugstack": "x"}}', "unrecognized key: SlurmctldPlugstack"),
         ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the old one is in force again"),
         ('{"slurm_partitions": [{"name": "p", "nodes": "gpu[7-9]"}]}', "gpu[7-9]"),
         ('{"slurm_config": {"SlurmctldParameters": ""}}', "enable_configless"),

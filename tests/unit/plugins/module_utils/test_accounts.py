@@ -12,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.accounts import (
     declared_groups,
     key_files,
     password_digest,
+    removal_conflicts,
 )
 
 GROUPS = [{"name": "research", "gid": 2000}]
@@ -176,3 +177,12 @@ def test_key_files() -> None:
         {"path": "/keys/bob", "state": "absent"},
         {"path": "/keys/old", "state": "absent"},
     ]
+
+
+def test_a_user_who_still_runs_something_stays() -> None:
+    active = {"alice": ["job 3 (waiting)"], "bob": ["job 11 (on gpu1)", "process 9938 (sleep, job 11)"]}
+    leaving = [{"name": name, "state": "absent"} for name in ("bob", "dan")]
+    conflicts = removal_conflicts([ALICE, *leaving], active)
+    assert len(conflicts) == 1
+    assert "user bob cannot be removed yet, there is job 11 (on gpu1), process 9938 (sleep, job 11)" in conflicts[0]
+    assert "scancel --user=bob" in conflicts[0]

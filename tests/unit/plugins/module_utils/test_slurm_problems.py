@@ -41,6 +41,7 @@ def test_a_good_declaration_has_none() -> None:
         ),
         ({"config": {"slurmctldparameters": "idle_on_node_suspend"}}, "slurm_config.SlurmctldParameters", "configless"),
         ({"config": {"StateSaveLocation": "/x"}}, "slurm_config.statesavelocation", "slurm_state_directory"),
+        ({"config": {"SchedulerTyp": "x"}}, "slurm_config.SchedulerTyp", "is not a key of slurm.conf"),
         ({"topology": {"switches": [{"name": "s"}]}}, "slurm_topology", "neither nodes nor switches"),
         ({"topology": {"switches": [{"name": "s", "nodes": "gpu[1-3]"}]}}, "slurm_topology", "no compute node"),
         ({"topology": {"switches": [{"name": "s", "nodes": "gpu1"}]}}, "slurm_topology", "no switch or block"),
@@ -68,3 +69,8 @@ def test_shared_state_allows_a_backup_controller() -> None:
 
 def test_configless_may_stand_in_a_list() -> None:
     assert slurm_problems(**GOOD, config={"SlurmctldParameters": ["x", "enable_configless"]}) == []
+
+
+def test_the_nearest_key_is_the_remedy() -> None:
+    problems = slurm_problems(**{**GOOD, "config": {"maxjobcont": 5}})
+    assert problems[0]["remedy"] == "did you mean MaxJobCount?"

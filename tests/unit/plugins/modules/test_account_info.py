@@ -64,3 +64,41 @@ def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, mo
     assert len(asked) == 1, "one wait is enough for all homes"
     assert homes.exists(str(tmp_path))
     assert not homes.exists(str(tmp_path / "nobody"))
+
+
+@pytest.mark.parametrize(
+    ("squeue", "says"),
+    [
+        (
+            "printf '7|RUNNING|ME|a|q|p|gpu2||1|1:00|N/A|cpu=1|\\n' | tr '|' '\\037'",
+            "job 7 (on gpu2)",
+        ),
+        ("echo nobody answers >&2; exit 1", "jobs that slurmctld does not tell (nobody answers)"),
+        ("true", ""),
+    ],
+)
+def test_what_a_leaving_user_runs_is_found_in_one_trip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, squeue: str, says: str
+) -> None:
+    me = pwd.getpwuid(os.getuid())
+    program = tmp_path / "squeue"
+    program.write_text(f"#!/bin/sh\n{squeue.replace('ME', me.pw_name)}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(account_info, "runs_slurmctld", lambda: True)
+    with patch_module_args({"users": [me.pw_name], "leaving": [me.pw_name, "gone"]}), pytest.raises(SystemExit):
+        account_info.main()
+    active = json.loads(capsys.readouterr().out)["active"]
+    assert list(active) == [me.pw_name]
+    assert (says in active[me.pw_name]) == bool(says)
+    # This test runs as that user, too.
+    assert any(sentence.startswith("process ") for sentence in active[me.pw_name])
+
+
+def test_nothing_is_asked_where_nobody_leaves(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(account_info, "user_processes", lambda _: pytest.fail("looked"))
+    with patch_module_args({"users": [pwd.getpwuid(os.getuid()).pw_name]}), pytest.raises(SystemExit):
+        account_info.main()
+    assert json.loads(capsys.readouterr().out)["active"] == {}

@@ -1,0 +1,220 @@
+"""Module that fails when a change of Slurm's configuration or accounting would end or strand jobs."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_job_loss
+author: busbar contributors
+short_description: Fail when a change of Slurm would end or strand jobs
+description:
+  - Compares the jobs that run or wait with the slurm.conf and the accounting that are about to come, and fails when a
+    job would lose its node, partition, resources, account, user or QOS.
+  - Asks slurmctld once. Where it runs and does not answer, a change is refused; where it does not run, only a change
+    that removes nodes or partitions is, as jobs may hold them.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode, and fails in check mode as well.
+    support: full
+options:
+  path:
+    description: Path of slurm.conf.
+    type: path
+    default: /etc/slurm/slurm.conf
+  content:
+    description: The text that it is about to have.
+    type: str
+    required: true
+  pending:
+    description: Note of M(busbar.cluster.files) about texts that are written and not in force yet.
+    type: path
+  state_directory:
+    description: Directory of slurmctld's state.
+    type: path
+    required: true
+  accounts:
+    description: The declared accounts.
+    type: list
+    elements: dict
+    default: []
+  users:
+    description: The declared users of accounting.
+    type: list
+    elements: dict
+    default: []
+  qos:
+    description: The declared qualities of service.
+    type: list
+    elements: dict
+    default: []
+  gres_in_use:
+    description: Whether another number of GPUs on a node where jobs hold some counts, too.
+    type: bool
+    default: true
+  allow:
+    description: Whether to warn instead of failing.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Check that no job is lost
+  busbar.cluster.slurm_job_loss:
+    content: "{{ lookup('ansible.builtin.template', 'slurm.conf.j2') }}"
+    state_directory: /var/lib/slurm/slurmctld
+"""
+
+RETURN = r"""
+jobs:
+  description: The jobs that would be lost, as squeue names them.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.slurm_conf_text import ClusterConf, read_cluster  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm_held_jobs import HELD_JOBS, HeldJob, read_held_jobs  # noqa: TID252
+from ..module_utils.slurm_job_loss import (  # noqa: TID252
+    Accounting,
+    accounting_losses,
+    configuration_losses,
+    loss_report,
+    removed_names,
+)
+
+PATIENCE_S = 60
+# slurmctld that dies at its start is started again every five seconds.
+LOOKS, BETWEEN_LOOKS_S = 3, 2.0
+OVERRIDE = "or lose what runs there on purpose, in this run only: -e slurm_allow_job_loss=true"
+
+
+def text_of(path: Path) -> str | None:
+    """Return the text of a file, or None when there is none."""
+    try:
+        return path.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def text_in_force(path: str, pending: str | None) -> str | None:
+    """Return the text of slurm.conf that slurmctld has; the note knows it where a run died after writing."""
+    note = text_of(Path(pending)) if pending else None
+    try:
+        noted = json.loads(note) if note else {}
+    except ValueError:
+        noted = {}
+    return noted[path] if path in noted else text_of(Path(path))
+
+
+def daemon_pids(name: str = "slurmctld", proc: Path = Path("/proc")) -> set[str]:
+    """Return the processes of a daemon."""
+    return {entry.parent.name for entry in proc.glob("[0-9]*/comm") if (text_of(entry) or "").strip() == name}
+
+
+def daemon_stays() -> bool:
+    """Return whether slurmctld runs, and not only for a moment."""
+    pids = daemon_pids()
+    for _ in range(LOOKS - 1):
+        if not pids:
+            break
+        time.sleep(BETWEEN_LOOKS_S)
+        pids &= daemon_pids()
+    return bool(pids)
+
+
+def ask(module: AnsibleModule, squeue: str, configuration: str | None) -> tuple[list[HeldJob] | None, str]:
+    """Return the jobs, or None with the reason."""
+    command = ["timeout", str(PATIENCE_S), squeue, *HELD_JOBS[1:]]
+    environment = {"LC_ALL": "C.UTF-8"}
+    if configuration:
+        environment["SLURM_CONF"] = configuration
+    status, out, err = module.run_command(command, environ_update=environment)
+    if status != 0:
+        return None, " ".join((err or out or f"no answer within {PATIENCE_S} s").split())[-300:]
+    try:
+        return read_held_jobs(out), ""
+    except ValueError as exc:
+        return None, str(exc)
+
+
+def look_up(module: AnsibleModule, squeue: str) -> tuple[list[HeldJob] | None, str]:
+    """Return the jobs, or None with the reason; where slurm.conf is damaged, the coming one says whom to ask."""
+    jobs, reason = ask(module, squeue, None)
+    if jobs is not None:
+        return jobs, ""
+    descriptor, name = tempfile.mkstemp(prefix="busbar-slurm-")
+    module.add_cleanup_file(name)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(module.params["content"])
+    jobs, _ = ask(module, squeue, name)
+    return jobs, reason
+
+
+def refuse_blindly(module: AnsibleModule, old: ClusterConf, new: ClusterConf, reason: str, *, changes: bool) -> None:
+    """Fail where jobs cannot be asked for and the change may cost some."""
+    if daemon_stays():
+        if changes:
+            module.fail_json(
+                msg=f"Nothing was changed: slurmctld runs and does not say which jobs there are ({reason}), so nobody "
+                f"can tell whether this change would end some. Look at slurmctld (journalctl -u slurmctld), {OVERRIDE}"
+            )
+        return
+    gone = removed_names(old, new)
+    if gone and (Path(module.params["state_directory"]) / "job_state").exists():
+        module.fail_json(
+            msg=f"Nothing was changed: this removes {', '.join(gone)}, and slurmctld does not run, so nobody can tell "
+            f"whether jobs are there. Start it first (systemctl start slurmctld), {OVERRIDE}"
+        )
+
+
+def main() -> None:
+    """Run the module."""
+    entries = {"type": "list", "elements": "dict", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "default": "/etc/slurm/slurm.conf"},
+            "content": {"type": "str", "required": True},
+            "pending": {"type": "path"},
+            "state_directory": {"type": "path", "required": True},
+            "accounts": entries,
+            "users": entries,
+            "qos": entries,
+            "gres_in_use": {"type": "bool", "default": True},
+            "allow": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    squeue = module.get_bin_path("squeue")
+    before = text_in_force(module.params["path"], module.params["pending"])
+    if squeue is None or before is None:
+        module.exit_json(changed=False, jobs=[])
+        return
+    declared = Accounting(*(module.params[key] for key in ("accounts", "users", "qos")))
+    old, new = read_cluster(before), read_cluster(module.params["content"])
+    jobs, reason = look_up(module, squeue)
+    if jobs is None:
+        removes = any(item.get("state") == "absent" for items in declared for item in items)
+        if not module.params["allow"]:
+            refuse_blindly(module, old, new, reason, changes=removes or before != module.params["content"])
+        module.exit_json(changed=False, jobs=[])
+        return
+    losses = configuration_losses(jobs, old, new, gres_in_use=module.params["gres_in_use"])
+    lost = {loss.job.label for loss in losses}
+    losses += [loss for loss in accounting_losses(jobs, declared) if loss.job.label not in lost]
+    labels = [loss.job.label for loss in losses]
+    if losses and not module.params["allow"]:
+        module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
+    if losses:
+        module.warn(f"slurm_allow_job_loss: these jobs are lost: {', '.join(labels[:20])}")
+    module.exit_json(changed=False, jobs=labels)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""No job is lost by a change of the inventory, and no user is removed by halves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from conftest import Cluster, recap
+from test_slurm_jobs import submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.proves("slurm", "users")
+
+CONFIGURATION = "cat /etc/slurm/slurm.conf; stat -c %Y /etc/slurm/slurm.conf"
+ON_GPU2 = "-w gpu2 --mem=64 -o /dev/null"
+
+
+@pytest.fixture
+def jobs(sandbox: Cluster) -> Iterator[tuple[str, str]]:
+    """A job that runs on gpu2, and one that waits for that node."""
+    running = submit(sandbox, ON_GPU2, "sleep 900")
+    waiting = submit(sandbox, f"{ON_GPU2} --hold", "true")
+    wait_for_state(sandbox, running, "RUNNING")
+    yield running, waiting
+    sandbox.exec("ctl", f"scancel {running} {waiting}", check=False)
+    sandbox.wait_idle()
+
+
+@dataclasses.dataclass(frozen=True)
+class Changed(Cluster):
+    """The same cluster with another inventory."""
+
+    folder: Path
+
+    @property
+    def inventory(self) -> Path:
+        """That inventory."""
+        return self.folder
+
+
+@pytest.fixture
+def without_gpu2(sandbox: Cluster) -> Iterator[Changed]:
+    """The sandbox with an inventory from which gpu2 was deleted; it lies beside the other, as the secrets do."""
+    folder = sandbox.state / "inventory_without_gpu2"
+    shutil.copytree(sandbox.inventory, folder, symlinks=True)
+    hosts = yaml.safe_load((folder / "hosts.yml").read_text())
+    del hosts["all"]["children"]["sandbox_gpu"]["hosts"]["gpu2"]
+    (folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    yield Changed(sandbox.name, folder)
+    shutil.rmtree(folder)
+
+
+def state(sandbox: Cluster, job: str) -> str:
+    """The state of a job."""
+    return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()
+
+
+def refused(sandbox: Cluster, playbook: str, *arguments: str) -> str:
+    """What a playbook says that fails, changes nothing and leaves slurm.conf as it is."""
+    before = sandbox.exec("ctl", CONFIGURATION).stdout
+    done = sandbox.playbook(playbook, *arguments)
+    assert done.returncode != 0, done.stdout
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+    assert sandbox.exec("ctl", CONFIGURATION).stdout == before
+    return " ".join(done.stdout.split())
+
+
+def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str], without_gpu2: Changed) -> None:
+    running, waiting = jobs
+    for playbook, arguments in (
+        ("preflight.yml", ()),
+        ("slurm.yml", ("--limit", "ctl", "--tags", "slurm_configure")),
+        ("slurm.yml", ("--limit", "ctl", "--tags", "slurm_configure", "--check")),
+    ):
+        said = refused(without_gpu2, playbook, *arguments)
+        assert f"job {running} of alice (runs on gpu2): node gpu2 is no longer configured" in said
+        assert f"job {waiting} of alice (waits): node gpu2 is no longer configured" in said
+        assert "scontrol update nodename=gpu2 state=drain" in said
+        assert (state(sandbox, running), state(sandbox, waiting)) == ("RUNNING", "PENDING")
+
+
+def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
+    both = [{"name": "batch", "default": True}, {"name": "extra", "params": {"Hidden": True}}]
+    only = ("--limit", "ctl", "--tags", "slurm_configure")
+    job = ""
+    try:
+        made = sandbox.playbook("slurm.yml", *only, "-e", json.dumps({"slurm_partitions": both}))
+        assert made.returncode == 0, made.stdout
+        # A waiting job of several partitions is ended when one of them goes.
+        job = submit(sandbox, "-p batch,extra --hold -o /dev/null", "true")
+        said = refused(sandbox, "slurm.yml", *only)
+        assert f"job {job} of alice (waits): partition extra is no longer configured" in said
+        assert state(sandbox, job) == "PENDING"
+    finally:
+        sandbox.exec("ctl", f"scancel {job}", check=False)
+        done = sandbox.playbook("slurm.yml", *only)
+    assert done.returncode == 0, done.stdout
+    assert "extra" not in sandbox.exec("ctl", "sinfo -ah").stdout
+
+
+def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) -> None:
+    only = ("--limit", "ctl", "--tags", "slurm_configure")
+    job = submit(sandbox, f"{ON_GPU2} --hold", "true")
+    try:
+        done = without_gpu2.playbook("slurm.yml", *only, "-e", "slurm_allow_job_loss=true")
+        assert done.returncode == 0, done.stdout
+        assert f"these jobs are lost: {job}" in " ".join((done.stdout + done.stderr).split())
+        assert "gpu2" not in sandbox.node_states()
+        assert state(sandbox, job) == ""
+    finally:
+        sandbox.exec("ctl", f"scancel {job}", check=False)
+        assert sandbox.playbook("slurm.yml", *only).returncode == 0
+        sandbox.exec("gpu2", "systemctl restart slurmd")
+        sandbox.wait_idle()
+
+
+def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: Changed) -> None:
+    only = ("--limit", "ctl", "--tags", "slurm_configure")
+    try:
+        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='leaves the cluster'")
+        done = without_gpu2.playbook("slurm.yml", *only)
+        assert done.returncode == 0, done.stdout
+        assert "gpu2" not in sandbox.node_states()
+    finally:
+        assert sandbox.playbook("slurm.yml", *only).returncode == 0
+        sandbox.exec("gpu2", "systemctl restart slurmd")
+        sandbox.exec("ctl", "scontrol update nodename=gpu2 state=resume", check=False)
+        sandbox.wait_idle()
+
+
+def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]) -> None:
+    gone = json.dumps({"slurm_users": [{"name": "alice", "state": "absent"}]})
+    said = refused(sandbox, "slurm.yml", "--limit", "ctl", "--tags", "slurm_accounting", "-e", gone)
+    assert f"job {jobs[0]} of alice (runs on gpu2): user alice is removed from accounting (slurm_users)" in said
+    assert sandbox.exec("ctl", "sacctmgr -nP show user alice format=User").stdout.strip() == "alice"
+
+
+def test_a_slurmctld_that_does_not_answer_stops_a_change_and_a_dead_one_does_not(
+    sandbox: Cluster, without_gpu2: Changed
+) -> None:
+    only = ("--limit", "ctl", "--tags", "slurm_configure")
+    try:
+        sandbox.exec("ctl", "systemctl stop slurmctld")
+        said = refused(without_gpu2, "slurm.yml", *only)
+        assert "removes node gpu2, and slurmctld does not run" in said
+        sandbox.exec("ctl", "echo 'Garbage=%%' >> /etc/slurm/slurm.conf")
+    finally:
+        healed = sandbox.playbook("slurm.yml", *only)
+    assert healed.returncode == 0, healed.stdout
+    assert "Garbage" not in sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
+    sandbox.wait_idle()
+
+
+def without_alice(sandbox: Cluster) -> str:
+    """The site's users, alice to be removed."""
+    accounts: list[dict[str, Any]] = yaml.safe_load((sandbox.inventory / "group_vars/all/zz_sandbox.yml").read_text())[
+        "users_accounts"
+    ]
+    kept = [account for account in accounts if account["name"] != "alice"]
+    return json.dumps({"users_accounts": [*kept, {"name": "alice", "state": "absent"}]})
+
+
+def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, str]) -> None:
+    said = refused(sandbox, "base.yml", "--tags", "users", "-e", without_alice(sandbox))
+    assert "ctl: user alice cannot be removed yet" in said
+    assert f"job {jobs[0]} (on gpu2)" in said
+    assert f"job {jobs[1]} (waiting)" in said
+    assert "gpu2: user alice cannot be removed yet, there is process" in said
+    assert f"job {jobs[0]})" in said
+    assert "scancel --user=alice" in said
+    for node in ["ctl", "login", *sandbox.compute]:
+        assert "uid=2001(alice)" in sandbox.exec(node, "id alice").stdout
+    # Also where the node itself knows nothing of a job that waits.
+    said = refused(sandbox, "base.yml", "--tags", "users", "--limit", "gpu2", "-e", without_alice(sandbox))
+    assert "gpu2: user alice cannot be removed yet" in said
+    assert state(sandbox, jobs[0]) == "RUNNING"
+
+
+@pytest.mark.core
+def test_a_job_longer_than_its_partition_allows_is_refused_at_once(sandbox: Cluster) -> None:
+    sandbox.exec("ctl", "scontrol update partitionname=batch maxtime=2-0")
+    try:
+        done = sandbox.exec("login", "srun --time=3-0 true", user="alice", check=False, timeout=30)
+        assert done.returncode != 0
+        assert "Requested time limit is invalid" in done.stderr
+    finally:
+        sandbox.exec("ctl", "scontrol update partitionname=batch maxtime=infinite")

@@ -1,0 +1,134 @@
+"""The module refuses what would cost jobs, and heals what could not be asked."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import slurm_job_loss
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OLD = "NodeName=gpu[1-2] CPUs=4 RealMemory=100\nPartitionName=batch Nodes=ALL\n"
+NEW = OLD.replace("gpu[1-2]", "gpu1")
+JOB = "7|RUNNING|alice|research|normal|batch|gpu2||1|UNLIMITED|N/A|cpu=1,mem=10M,node=1|"
+
+
+class Site:
+    """A controller with a squeue of the test's own."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        """Have slurmctld run with OLD."""
+        self.folder, self.capsys, self.monkeypatch = folder, capsys, monkeypatch
+        (folder / "slurm.conf").write_text(OLD)
+        (folder / "job_state").touch()
+        monkeypatch.setattr(slurm_job_loss, "BETWEEN_LOOKS_S", 0)
+        self.slurmctld(runs=True)
+
+    def slurmctld(self, *, runs: bool) -> None:
+        """Have slurmctld run or not."""
+        self.monkeypatch.setattr(slurm_job_loss, "daemon_pids", lambda: {"1"} if runs else set())
+
+    def squeue(self, script: str) -> None:
+        """Put a program in squeue's place."""
+        program = self.folder / "squeue"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: str(program))
+
+    def run(self, content: str = NEW, **more: object) -> dict[str, Any]:
+        """The module's answer."""
+        args = {"path": str(self.folder / "slurm.conf"), "content": content, "state_directory": str(self.folder)}
+        with patch_module_args({**args, **more}), pytest.raises(SystemExit):
+            slurm_job_loss.main()
+        answer = json.loads(self.capsys.readouterr().out)
+        assert isinstance(answer, dict)
+        return answer
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
+    """A controller whose one job runs on gpu2."""
+    made = Site(tmp_path, monkeypatch, capsys)
+    made.squeue(f"echo '{JOB}' | tr '|' '\\037'")
+    return made
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_loss_is_refused(site: Site, *, check: bool) -> None:
+    answer = site.run(_ansible_check_mode=check)
+    assert answer["failed"]
+    assert "job 7 of alice (runs on gpu2): node gpu2 is no longer configured" in answer["msg"]
+    assert answer["jobs"] == ["7"]
+
+
+def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    warnings: list[str] = []
+    monkeypatch.setattr(AnsibleModule, "warn", lambda _, text: warnings.append(text))
+    answer = site.run(allow=True)
+    assert not answer.get("failed")
+    assert answer["jobs"] == ["7"]
+    assert warnings == ["slurm_allow_job_loss: these jobs are lost: 7"]
+
+
+def test_what_costs_nothing_is_not_refused(site: Site) -> None:
+    assert site.run(OLD)["jobs"] == []
+    site.squeue("true")
+    assert site.run(NEW)["jobs"] == []
+
+
+def test_a_removed_account_is_refused(site: Site) -> None:
+    assert "slurm_accounts" in site.run(OLD, accounts=[{"name": "research", "state": "absent"}])["msg"]
+
+
+def test_a_first_installation_has_no_jobs(site: Site) -> None:
+    (site.folder / "slurm.conf").unlink()
+    assert site.run()["jobs"] == []
+
+
+def test_the_note_of_a_run_that_died_says_what_is_in_force(site: Site) -> None:
+    path = site.folder / "slurm.conf"
+    path.write_text(NEW)
+    (site.folder / "note").write_text(json.dumps({str(path): OLD}))
+    site.squeue("exit 1")
+    site.slurmctld(runs=False)
+    assert "removes node gpu2" in site.run(pending=str(site.folder / "note"))["msg"]
+
+
+def test_a_slurmctld_that_runs_and_keeps_silent_stops_a_change(site: Site) -> None:
+    site.squeue("echo 'Unable to contact slurm controller' >&2; exit 1")
+    answer = site.run(f"{OLD}MinJobAge=3\n")
+    assert answer["failed"]
+    assert "Unable to contact slurm controller" in answer["msg"]
+    assert site.run(OLD)["jobs"] == []
+    assert site.run(f"{OLD}MinJobAge=3\n", allow=True)["jobs"] == []
+
+
+def test_garbage_from_squeue_is_no_empty_queue(site: Site) -> None:
+    site.squeue("echo 'something else'")
+    assert "not understood" in site.run()["msg"]
+
+
+def test_a_damaged_file_does_not_keep_from_asking(site: Site) -> None:
+    """Slurm's commands fail with it, and the coming configuration says where slurmctld is."""
+    (site.folder / "slurm.conf").write_text("garbage")
+    site.squeue(f'[ -n "$SLURM_CONF" ] || exit 1; grep -q gpu1 "$SLURM_CONF" && echo "{JOB}" | tr "|" "\\037"')
+    assert "job 7 of alice" in site.run()["msg"]
+
+
+def test_without_slurmctld_only_a_removal_is_refused(site: Site) -> None:
+    site.squeue("exit 1")
+    site.slurmctld(runs=False)
+    assert "slurmctld does not run" in site.run(NEW)["msg"]
+    # One run heals a damaged file, and a file that names the same nodes.
+    assert site.run(f"{OLD}MinJobAge=3\n")["jobs"] == []
+    (site.folder / "slurm.conf").write_text("garbage")
+    assert site.run(NEW)["jobs"] == []
+    (site.folder / "slurm.conf").write_text(OLD)
+    (site.folder / "job_state").unlink()
+    assert site.run(NEW)["jobs"] == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
+from .printable import printable
 from .report_checks import COLLECTIVE, matrices_of, results_of
 from .report_storage import STORAGE, storage_of
 from .report_training import TRAINING, training_of
@@ -20,14 +21,6 @@ HALVES = ("out_of_place", "in_place")
 _NUMBERS = ("measured_busbw", "at_size", "floor", "ceiling")
 _PAIR = 2
 _LISTS = ("nodes", "partners", "findings", "tail")
-
-
-def printable(text: object) -> str:
-    """Return text without what a terminal or an XML parser would take for a command."""
-    return "".join(
-        char if char in "\n\t" or (char.isprintable() and not "\ud800" <= char <= "\udfff") else "\ufffd"
-        for char in str(text)
-    )
 
 
 def _is_number(value: object) -> bool:

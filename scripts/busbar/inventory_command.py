@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.problems import unfold_hosts
 
 from busbar.errors import UsageError
@@ -63,7 +64,7 @@ def _describe(args: argparse.Namespace) -> int:
     if not run.tasks:
         message = f"the inventory {', '.join(inventory)} has no host {' '.join(args.hosts)}; log: {log}"
         raise UsageError(message)
-    text = str(run.custom.get("busbar_description") or "").strip("\n")
+    text = printable(run.custom.get("busbar_description") or "").strip("\n")
     if text:
         print(text)
     if returned:

@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.problems import fold_hosts
 from rich.console import Console
 from rich.markup import escape
@@ -31,9 +32,10 @@ _MINUTE, _TENTH = 60, 10
 class PlainDisplay:
     """One line per play and task, without control codes."""
 
-    def __init__(self, stream: TextIO) -> None:
-        """Take the stream to write to."""
+    def __init__(self, stream: TextIO, *, skipped: bool = False) -> None:
+        """Take the stream to write to, and whether tasks are shown that every host skips."""
         self._stream = stream
+        self._skipped = skipped
 
     def __enter__(self) -> Self:
         """Return the display itself."""
@@ -44,7 +46,7 @@ class PlainDisplay:
 
     def line(self, text: str) -> None:
         """Write a line at once."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text), file=self._stream, flush=True)
 
     def play(self, name: str, hosts: int) -> None:
         """Say which play begins."""
@@ -58,9 +60,10 @@ class PlainDisplay:
 
     def finished(self, task: TaskState, seconds: float) -> None:
         """Say how the task went."""
-        self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}")
-        for message in task.messages:
-            self.line(f"{'':8}  {message}")
+        if self._skipped or not task.skipped:
+            self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}")
+        for line in _said(task):
+            self.line(line)
 
 
 class _Elapsed(ProgressColumn):
@@ -106,7 +109,7 @@ class LiveDisplay:
 
     def line(self, text: str) -> None:
         """Write a line above the moving one."""
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
     def play(self, name: str, hosts: int) -> None:
         """Say which play begins."""
@@ -126,14 +129,14 @@ class LiveDisplay:
             colour = "red" if task.counts.keys() & {"failed", "unreachable"} else "yellow"
             text = f"{duration(seconds):>8}  {task.name}  {_counts(task)}"
             self._console.print(text, style="" if task.messages else colour, markup=False, highlight=False)
-            for message in task.messages:
-                self.line(f"{'':8}  {message}")
+            for line in _said(task):
+                self.line(line)
 
 
-def make_display() -> PlainDisplay | LiveDisplay:
-    """Return the display that suits the standard output."""
+def make_display(*, skipped: bool = False) -> PlainDisplay | LiveDisplay:
+    """Return the display that suits the standard output; a plain one shows tasks that are skipped when it shall."""
     stream = sys.stdout
-    return LiveDisplay(Console(file=stream)) if stream.isatty() else PlainDisplay(stream)
+    return LiveDisplay(Console(file=stream)) if stream.isatty() else PlainDisplay(stream, skipped=skipped)
 
 
 def summary(run: Run) -> list[str]:
@@ -149,7 +152,8 @@ def summary(run: Run) -> list[str]:
         lines += [f"    {line}" for line in failure.message.splitlines()]
     said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
     if said:
-        lines += ["", *said]
+        # What somebody else says begins no line, so that nothing can look like one of busbar's own.
+        lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
     if run.warnings:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
         lines += ["", *list(firsts)[:WARNINGS]]
@@ -173,6 +177,14 @@ def duration(seconds: float) -> str:
 def _hosts(number: int) -> str:
     """Return a number of hosts for the end of a line, '' for unknown."""
     return f" ({number} host{'s' if number > 1 else ''})" if number else ""
+
+
+def _said(task: TaskState) -> list[str]:
+    """Return what a task has to show: its messages, and the changes of files with the hosts that they concern."""
+    lines = list(task.messages)
+    for text, hosts in task.diffs.items():
+        lines += [f"{fold_hosts(hosts)}:", *text.splitlines()]
+    return [f"{'':8}  {line}" for line in lines]
 
 
 def _counts(task: TaskState) -> str:

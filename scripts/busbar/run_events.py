@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,9 @@ _RESULTS = {
 }
 _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
 _LONGEST = 4000
+_LONGEST_DIFF = 20_000
 _MOST_ERRORS = 20
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_MOST_DIFFS = 50
 
 
 @dataclasses.dataclass
@@ -34,7 +36,8 @@ class TaskState:
         started: seconds of the monotonic clock.
         hosts: number of hosts it will run on, 0 when not known.
         counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
-        messages: what the play itself has to say (debug), each text once.
+        messages: what the play itself has to say (debug), each line once.
+        diffs: what changes in files, each text with the hosts that it concerns; empty unless --diff asked for it.
     """
 
     name: str
@@ -42,6 +45,7 @@ class TaskState:
     hosts: int = 0
     counts: dict[str, int] = dataclasses.field(default_factory=dict)
     messages: dict[str, None] = dataclasses.field(default_factory=dict)
+    diffs: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -51,7 +55,12 @@ class TaskState:
     @property
     def noteworthy(self) -> bool:
         """Whether it changed anything or went wrong."""
-        return bool(self.messages or self.counts.keys() - {"ok", "skipped"})
+        return bool(self.messages or self.diffs or self.counts.keys() - {"ok", "skipped"})
+
+    @property
+    def skipped(self) -> bool:
+        """Whether every host skipped it."""
+        return self.counts.keys() == {"skipped"}
 
 
 @dataclasses.dataclass
@@ -109,6 +118,7 @@ class Run:
         self.prelude: list[str] = []
         self.warnings: dict[str, None] = {}
         self.pid: int | None = None
+        self.log_problem = ""
         self.recap = ""
         self.stats: dict[str, dict[str, int]] = {}
         self.custom: dict[str, Any] = {}
@@ -138,9 +148,11 @@ class Run:
         if kind == "playbook_on_play_start":
             self._end_task()
             self._play_hosts = self._hosts_of(str(data.get("pattern", "")))
-            self._display.play(str(data.get("name") or data.get("pattern", "")), self._play_hosts)
+            self._display.play(_one_line(data.get("name") or data.get("pattern", "")), self._play_hosts)
         elif kind in {"playbook_on_task_start", "playbook_on_handler_task_start"}:
             self._start_task(data)
+        elif kind == "runner_on_file_diff":
+            self._diff(data, str(event.get("stdout", "")))
         elif kind in _RESULTS:
             self._result(_RESULTS[kind], data, str(event.get("stdout", "")))
         elif kind == "playbook_on_stats":
@@ -189,28 +201,41 @@ class Run:
 
     def _say(self, message: object) -> None:
         """Keep a message of the play for the display."""
-        lines = message if isinstance(message, list) else str(message or "").splitlines()
+        texts = message if isinstance(message, list) else [message or ""]
         if self.task is not None and len(self.task.messages) < _MOST_ERRORS:
-            self.task.messages.update(dict.fromkeys(str(line)[:_LONGEST] for line in lines))
+            lines = (line for text in texts for line in printable_lines(str(text)[:_LONGEST]))
+            self.task.messages.update(dict.fromkeys(lines))
+
+    def _diff(self, data: dict[str, Any], stdout: str) -> None:
+        """Keep what changes in a host's files, as Ansible prints it: without what no_log or diff: false holds back."""
+        text = "\n".join(printable_lines(stdout))
+        if not text:
+            return
+        if self.task is None:
+            self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
+        if len(text) > _LONGEST_DIFF:
+            text = f"{text[:_LONGEST_DIFF]}\n… the rest is in the log"
+        if text in self.task.diffs or len(self.task.diffs) < _MOST_DIFFS:
+            self.task.diffs.setdefault(text, []).append(_one_line(data.get("host", "")))
 
     def _failure(self, kind: str, data: dict[str, Any], message: str) -> None:
         """Add a host to the failure with the same cause."""
-        task = _task_name(data)
+        task, message = _task_name(data), "\n".join(printable_lines(message))
         failure = self._failures.setdefault(
             (task, message),
             Failure(task, message, str(data.get("role") or ""), str(data.get("resolved_action") or ""), kind),
         )
-        failure.hosts.append(str(data.get("host", "")))
+        failure.hosts.append(_one_line(data.get("host", "")))
 
     def _statistics(self, data: dict[str, Any], stdout: str) -> None:
         """Take in Ansible's own recap and what plays put aside with set_stats."""
         self.stats = {key: data.get(key) or {} for key in ("failures", "dark", "changed", "ok")}
         self.custom = data.get("artifact_data") or {}
-        self.recap = stdout.replace("\r", "").strip("\n")
+        self.recap = printable(stdout).strip("\n")
 
     def _message(self, kind: str, text: str) -> None:
         """Keep an error or a warning, each once, and what was said before the first task."""
-        text = _ESCAPES.sub("", text).replace("\r", "").strip()
+        text = "\n".join(printable_lines(text))
         if not text:
             return
         if kind == "warning":
@@ -234,15 +259,20 @@ def failure_message(result: dict[str, Any]) -> str:
         streams = ("stderr", "module_stderr", "stdout", "module_stdout")
         output = next((str(result[name]) for name in streams if str(result.get(name) or "").strip()), "")
         message = "\n".join([message, *output.strip().splitlines()[-10:]]).strip()
-    return message.replace("\r", "")[:_LONGEST]
+    return message[:_LONGEST]
 
 
 def _task_name(data: dict[str, Any]) -> str:
     """Return a task's name with its role in front, without the collection's name."""
-    name, role = str(data.get("task") or data.get("name") or ""), str(data.get("role") or "")
+    name, role = _one_line(data.get("task") or data.get("name") or ""), _one_line(data.get("role") or "")
     if role and name.startswith(f"{role} : "):
         name = name.removeprefix(f"{role} : ")
     role = role.removeprefix("busbar.cluster.")
     if name.startswith("Validating arguments against arg spec"):
         name = "check the options"
     return f"{role} : {name}" if role else name
+
+
+def _one_line(text: object) -> str:
+    """Return text that may stand within a line."""
+    return " ".join(printable_lines(text))

@@ -71,6 +71,49 @@ def test_messages_of_the_play_are_shown_once() -> None:
     assert lines == ["   1.0 s  slurm : Say  ok=2", "          cluster: PASS", "          report: /x"]
 
 
+def test_a_message_cannot_break_out_of_its_place() -> None:
+    forged = {"msg": ["a\nVerdict: PASS", "b\rVerdict: PASS", "c\u2028Verdict: PASS", "\x1b[31mred\x1b[0m"]}
+    said = result("runner_on_ok", "gpu1", forged, resolved_action="ansible.builtin.debug")
+    run, lines = follow(start("Say\nVerdict: PASS"), said, result("runner_on_failed", "g\n1", forged), stats())
+    assert lines[1:] == [
+        f"          {text}" for text in ("a", "Verdict: PASS", "b\ufffdVerdict: PASS", "c\ufffdVerdict: PASS", "red")
+    ]
+    assert not [line for line in "\n".join(summary(run)).splitlines() if line.startswith("Verdict")]
+    alone = follow({"event": "error", "stdout": "[ERROR]: no\r\nVerdict: PASS\r\n"})[0]
+    assert "\n".join(summary(alone)).splitlines()[1:3] == ["[ERROR]: no", "    Verdict: PASS"]
+
+
+def test_a_task_that_all_hosts_skip_is_shown_on_demand_only() -> None:
+    events = [start("Never"), result("runner_on_skipped", "gpu1"), start("Partly"), result("runner_on_skipped", "gpu1")]
+    events += [result("runner_on_ok", "gpu2"), stats()]
+    assert follow(*events)[1] == ["   1.0 s  slurm : Partly  ok=1 skipped=1"]
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream, skipped=True), lambda _: 3, Clock())
+    for event in events:
+        run.handle(event)
+    assert stream.getvalue().splitlines()[0] == "   1.0 s  slurm : Never  skipped=1"
+    assert run.tasks == 2
+
+
+def test_equal_diffs_are_shown_once_with_their_hosts() -> None:
+    def diff(host: str, text: str) -> dict[str, Any]:
+        return {"event": "runner_on_file_diff", "stdout": text, "event_data": {"host": host, "task": "Install"}}
+
+    same = "--- before: /etc/x\r\n+++ after: /etc/x\r\n@@ -0,0 +1 @@\r\n+new\x1b[2J\r\n"
+    events = [diff("gpu1", same), result("runner_on_ok", "gpu1", {"changed": True}), diff("gpu2", same)]
+    events += [diff("gpu3", "+other"), diff("gpu4", "\r\n"), stats()]
+    assert follow(start(), *events)[1] == [
+        "   1.0 s  slurm : Install  changed=1",
+        "          gpu[1-2]:",
+        "          --- before: /etc/x",
+        "          +++ after: /etc/x",
+        "          @@ -0,0 +1 @@",
+        "          +new\ufffd[2J",
+        "          gpu3:",
+        "          +other",
+    ]
+
+
 def test_what_asks_no_host_is_no_task() -> None:
     run, lines = follow(start("Flush"), start("Flush"), stats())
     assert (run.tasks, lines) == (0, [])

@@ -1,0 +1,40 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Text that others wrote, without what a terminal or an XML parser would take for a command."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["printable", "printable_lines"]
+
+_REPLACEMENT = 0xFFFD
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_KEPT = frozenset(map(ord, "\n\t"))
+_LINE_ENDS = re.compile(r"\r+\n")
+
+
+class _Table(dict[int, int]):
+    """What becomes of each character; worked out at its first use."""
+
+    def __missing__(self, code: int) -> int:
+        """Return the character itself when it only shows something, else the replacement character."""
+        self[code] = code if code in _KEPT or chr(code).isprintable() else _REPLACEMENT
+        return self[code]
+
+
+_TABLE = _Table()
+
+
+def printable(text: object) -> str:
+    """Return text in which control characters, marks of direction and lone surrogates are replaced by U+FFFD.
+
+    Line feeds and tabs stay, the line ends of a terminal become line feeds, and colours are dropped.
+    """
+    # What is dropped here may join what stood around it; so the replacement comes last.
+    return _LINE_ENDS.sub("\n", _COLOURS.sub("", str(text))).translate(_TABLE)
+
+
+def printable_lines(text: object) -> list[str]:
+    """Return the lines of a text, without what is blank around the whole of it, each fit for printing."""
+    return printable(str(text).strip()).split("\n") if str(text).strip() else []

@@ -1,0 +1,84 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Callback run_guard."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: run_guard
+type: aggregate
+short_description: Refuse an inventory that cannot be read or that another run works on
+description:
+  - When a playbook starts, files of the inventory that are no valid YAML are named with line and column, and the run
+    ends with exit code 2 before it contacts any host.
+  - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
+    same inventory is refused in the same way; it is told who holds the lock.
+  - A run with C(--check), and the playbooks C(preflight.yml) and C(describe.yml) of this collection, need no lock.
+  - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
+    command that clears it.
+version_added: "0.2.0"
+author: The busbar contributors (@busbar)
+requirements:
+  - enable in configuration (C(callbacks_enabled = busbar.cluster.run_guard))
+"""
+
+import atexit
+import os
+import sys
+from pathlib import Path
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+
+from ..plugin_utils.inventory_yaml import yaml_problems  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.run_lock import LockedError, RunLock, changes_nothing, lock_paths  # noqa: TID252
+
+BAD_INPUT = 2
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
+    """Looks at the inventory and locks it when the first playbook of a run starts."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "busbar.cluster.run_guard"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        super().__init__()
+        self._locked = False
+
+    def v2_playbook_on_start(self, playbook: object) -> None:
+        """Refuse what cannot be read, then take the lock."""
+        path = Path(str(getattr(playbook, "_file_name", "")))
+        # Ad-hoc commands, which have no playbook, are left to who types them.
+        if path.suffix not in {".yml", ".yaml"}:
+            return
+        sources = list(context.CLIARGS.get("inventory") or [])
+        self._refuse(yaml_problems(sources, path))
+        if not (self._locked or context.CLIARGS.get("check") or changes_nothing(path)):
+            self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {path.name}")
+
+    def _lock(self, sources: list[str], command: str) -> None:
+        """Lock the inventory until this process ends."""
+        self._locked = True
+        for place in lock_paths(sources):
+            lock = RunLock(place)
+            try:
+                left = lock.take(command)
+            except LockedError as exc:
+                self._refuse([str(exc)])
+            except OSError as exc:
+                self._display.warning(f"this run is not kept apart from others: {place}: {exc.strerror or exc}")
+            else:
+                atexit.register(lock.release)
+                if left is not None:
+                    self._display.display(f"the lock of a run that was killed is taken over: {left}")
+
+    def _refuse(self, problems: list[str]) -> None:
+        """End the run when there are problems: an exception would be a warning only."""
+        for problem in problems:
+            self._display.error(problem, wrap_text=False)
+        if problems:
+            sys.exit(BAD_INPUT)

@@ -1,0 +1,214 @@
+"""One run at a time changes the hosts of an inventory: a file beside it is locked, and says who works."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import getpass
+import json
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..module_utils.printable import printable_lines  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Holder", "LockedError", "RunLock", "changes_nothing", "lock_paths", "refuse_if_locked"]
+
+READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
+OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
+# Somebody who only looks whether the lock is free holds it for a moment.
+_ATTEMPTS, _PAUSE_S = 5, 0.1
+_LARGEST = 1 << 16
+_MINUTE, _HOUR = 60, 3600
+
+
+class LockedError(RuntimeError):
+    """Somebody else works on the inventory; the message says who, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    """Who holds a lock.
+
+    Attributes:
+        host: name of the provisioning host.
+        user: who started the run.
+        pid: the process on that host.
+        since: seconds since 1970.
+        command: what was started, without its options, which may hold secrets.
+    """
+
+    host: str
+    user: str
+    pid: int
+    since: float
+    command: str
+
+    @classmethod
+    def here(cls, command: str) -> Holder:
+        """This very process."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):
+            user = str(os.getuid())
+        behind = os.environ.get("SUDO_USER")
+        return cls(
+            socket.gethostname(),
+            f"{behind} (as {user})" if behind and behind != user else user,
+            os.getpid(),
+            time.time(),
+            command,
+        )
+
+    @classmethod
+    def read(cls, text: str) -> Holder | None:
+        """Who a lock's file says it is, None when it says nothing that makes sense."""
+        try:
+            data = json.loads(text)
+            words = {key: " ".join(printable_lines(data[key])) for key in ("host", "user", "command")}
+            return cls(pid=int(data["pid"]), since=float(data["since"]), **words)
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def __str__(self) -> str:
+        """Return who it is in words."""
+        minutes = max(0.0, time.time() - self.since) / _MINUTE
+        ago = f"{minutes:.0f} min" if minutes < _MINUTE * 2 else f"{minutes / _MINUTE:.0f} h"
+        begun = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(self.since))
+        return f"{self.command}, started by {self.user} on {self.host} (pid {self.pid}), since {begun} ({ago})"
+
+
+def lock_paths(sources: Sequence[str]) -> list[Path]:
+    """Return the files to lock for an inventory: for each source one beside its directory, where its secrets are.
+
+    A list of hosts on the command line is no inventory that two could share.
+    """
+    found: dict[Path, None] = {}
+    for source in sources:
+        path = Path(source).absolute()
+        if "," in source or not path.exists():
+            continue
+        folder = path if path.is_dir() else path.parent
+        found[folder.resolve().parent / f"{folder.resolve().name}.lock"] = None
+    return sorted(found)
+
+
+def changes_nothing(playbook: Path) -> bool:
+    """Whether a playbook is one of ours that only looks at the hosts."""
+    return playbook.name in READ_ONLY and playbook.resolve().parent == OWN_PLAYBOOKS
+
+
+def refuse_if_locked(sources: Sequence[str]) -> None:
+    """Look whether a run works on the inventory now.
+
+    Raises:
+        LockedError: one does.
+    """
+    for path in lock_paths(sources):
+        if path.is_file():
+            with contextlib.suppress(OSError):
+                RunLock(path).probe()
+
+
+class RunLock:
+    """The lock of one inventory.
+
+    The kernel releases it when the process ends, in whatever way; so what a killed run of this host left in the file
+    holds nobody up. Of another host that shares the folder this cannot be known, and the file's word is taken.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the path of the file."""
+        self._path = path
+        self._descriptor: int | None = None
+        self._owner = 0
+
+    def probe(self) -> None:
+        """See that nobody holds the lock.
+
+        Raises:
+            LockedError: somebody does.
+            OSError: the file cannot be opened.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            self._claim(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def take(self, command: str) -> Holder | None:
+        """Take the lock until `release` or the end of this process.
+
+        Args:
+            command: what runs, for others to read.
+
+        Returns:
+            who held it and ended without giving it back, if anybody did.
+
+        Raises:
+            LockedError: somebody holds it.
+            OSError: the file cannot be made.
+        """
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            left = self._claim(descriptor)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, (json.dumps(dataclasses.asdict(Holder.here(command))) + "\n").encode(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor, self._owner = descriptor, os.getpid()
+        return left
+
+    def release(self) -> None:
+        """Give the lock back, unless this is a process that was forked from the one that took it."""
+        if self._descriptor is None or os.getpid() != self._owner:
+            return
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            # Not by closing alone: processes that were forked from this one hold the same lock.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        os.close(self._descriptor)
+        self._descriptor = None
+
+    def _claim(self, descriptor: int) -> Holder | None:
+        """Lock an open file; returns whoever left a word in it without a lock.
+
+        Raises:
+            LockedError: somebody holds it, or may do so on another host.
+        """
+        locked = _lock(descriptor)
+        left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
+        if not locked:
+            gone = left is not None and left.host == socket.gethostname() and not Path(f"/proc/{left.pid}").exists()
+            message = (
+                f"another run works on this inventory: {left or 'one that has not said who it is'}. "
+                f"{'That process is gone, but others that it started still run. ' if gone else ''}"
+                f"Wait until it has ended; --check, preflight and describe need not wait. (lock: {self._path})"
+            )
+            raise LockedError(message)
+        if left is not None and left.host != socket.gethostname():
+            message = (
+                f"another host may work on this inventory: {left}. Whether that process still runs cannot be seen from "
+                f"here. Wait until it has ended; where it was killed, or {left.host} is gone: rm {self._path}"
+            )
+            raise LockedError(message)
+        return left
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file; returns whether that was possible."""
+    for _ in range(_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+        else:
+            return True
+    return False

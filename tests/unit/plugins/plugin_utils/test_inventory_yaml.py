@@ -1,0 +1,82 @@
+"""Files of an inventory that are no YAML are named with line and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
+
+TOP = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """A sound inventory, with what Ansible does not read beside it."""
+    folder = tmp_path / "inventory"
+    (folder / "group_vars" / "all").mkdir(parents=True)
+    (folder / "hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
+    (folder / "hosts.ini").write_text("[all\n")
+    (folder / ".hidden.yml").write_text("[")
+    (folder / "group_vars/all/a.yml").write_text(
+        "key: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  3132\nother: !unsafe '{{'\n"
+    )
+    (folder / "group_vars/all/vault.yml").write_text("$ANSIBLE_VAULT;1.1;AES256\n3132\n")
+    (folder / "group_vars/all/notes.txt").write_text("[")
+    (folder / "group_vars/all/hosts.yml.1.orig").write_text("[")
+    (folder / "group_vars/all/empty.yml").write_text("---\n# nothing\n")
+    return folder
+
+
+def test_a_sound_inventory_and_our_own_have_no_problem(inventory: Path) -> None:
+    assert yaml_problems([str(inventory), "gpu1,gpu2,"], TOP / "playbooks/site.yml") == []
+    assert yaml_problems([str(TOP / "inventory")]) == []
+
+
+@pytest.mark.parametrize("name", ["group_vars/all/x.yml", "group_vars/gpu", "host_vars/gpu1.json", "more.yaml"])
+def test_each_place_is_looked_at(inventory: Path, name: str) -> None:
+    path = inventory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("a: 1\nb: {c: 2\nd: 3\n")
+    expected = [f"{path}:3:2: did not find expected ',' or '}}' (while parsing a flow mapping, begun in line 2)"]
+    assert yaml_problems([str(inventory)]) == expected
+    of_file = yaml_problems([str(inventory / "hosts.yml")])
+    assert of_file == ([] if name == "more.yaml" else expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\n\tb: 2\n", ":2:1: found a tab character that violates indentation"),
+        ("a: b: c\n", ":1:5: mapping values are not allowed in this context"),
+        ("a: *nowhere\n", ":1:4: found undefined alias"),
+        ("a: 1\n---\nb: 2\n", ":2:1: but found another document"),
+        ("- a\n- b\n", ":1: is no dictionary: write variables as 'name: value'"),
+        ("only words\n", ":1: is no dictionary"),
+    ],
+)
+def test_what_is_wrong_is_said(inventory: Path, text: str, expected: str) -> None:
+    path = inventory / "group_vars/all/x.yml"
+    path.write_text(text)
+    (problem,) = yaml_problems([str(inventory)])
+    assert problem.startswith(f"{path}{expected}")
+
+
+def test_what_is_no_text_or_cannot_be_read_is_said(inventory: Path) -> None:
+    (inventory / "group_vars/all/x.yml").write_bytes(b"\xff\xfe\x00")
+    (inventory / "group_vars/all/y.yml").symlink_to("nowhere")
+    first, second = yaml_problems([str(inventory)])
+    assert "x.yml: is no text" in first
+    assert "y.yml: cannot be read: No such file" in second
+
+
+def test_links_to_folders_are_followed(inventory: Path, tmp_path: Path) -> None:
+    (inventory / "group_vars").rename(tmp_path / "group_vars")
+    (inventory / "group_vars").symlink_to("../group_vars")
+    (tmp_path / "group_vars/all/x.yml").write_text("[")
+    assert len(yaml_problems([str(inventory)])) == 1
+
+
+def test_a_secret_is_not_quoted(inventory: Path) -> None:
+    (inventory / "group_vars/all/x.yml").write_text('munge_key: "correct-horse\nother: 1\n')
+    assert "correct-horse" not in " ".join(yaml_problems([str(inventory)]))

@@ -1,0 +1,140 @@
+"""The lock of an inventory: who holds it, and what becomes of one that was left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
+    Holder,
+    LockedError,
+    RunLock,
+    changes_nothing,
+    lock_paths,
+    refuse_if_locked,
+)
+
+TOP = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """An inventory's folder."""
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    (folder / "hosts.yml").write_text("all: {}\n")
+    return folder
+
+
+def test_the_lock_is_beside_the_inventory_however_it_is_named(inventory: Path, tmp_path: Path) -> None:
+    expected = [tmp_path / "inventory.lock"]
+    (tmp_path / "link").symlink_to("inventory")
+    assert lock_paths([str(inventory)]) == lock_paths([str(inventory / "hosts.yml")]) == expected
+    assert lock_paths([str(tmp_path / "link"), str(inventory)]) == expected
+    assert lock_paths(["gpu1,gpu2,", str(tmp_path / "none")]) == []
+    (tmp_path / "other").mkdir()
+    assert lock_paths([str(tmp_path / "other")]) != expected
+
+
+def test_a_second_holder_is_refused_until_the_first_gives_it_back(inventory: Path) -> None:
+    (path,) = lock_paths([str(inventory)])
+    first = RunLock(path)
+    assert first.take("busbar provision site") is None
+    said = json.loads(path.read_text())
+    assert (said["pid"], said["command"]) == (os.getpid(), "busbar provision site")
+    who = rf"busbar provision site, started by .* \(pid {os.getpid()}\), since 20"
+    with pytest.raises(LockedError, match=who):
+        RunLock(path).take("other")
+    with pytest.raises(LockedError, match=who):
+        refuse_if_locked([str(inventory)])
+    assert json.loads(path.read_text()) == said
+    first.release()
+    refuse_if_locked([str(inventory)])
+    second = RunLock(path)
+    assert second.take("other") is None
+    second.release()
+
+
+def test_a_process_that_was_forked_gives_nothing_back(inventory: Path) -> None:
+    (path,) = lock_paths([str(inventory)])
+    lock = RunLock(path)
+    lock.take("x")
+    child = os.fork()
+    if not child:
+        lock.release()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(LockedError):
+        RunLock(path).take("y")
+    lock.release()
+
+
+def test_a_killed_run_of_this_host_holds_nobody_up(inventory: Path) -> None:
+    (path,) = lock_paths([str(inventory)])
+    script = (
+        "import sys, time; from pathlib import Path\n"
+        "from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import RunLock\n"
+        "RunLock(Path(sys.argv[1])).take('killed'); print('held', flush=True); time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(TOP / ".collections")},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=rf"killed, started by .*\(pid {process.pid}\)"):
+            refuse_if_locked([str(inventory)])
+        process.kill()
+        process.wait()
+    refuse_if_locked([str(inventory)])
+    left = RunLock(path).take("next")
+    assert left is not None
+    assert (left.command, left.pid) == ("killed", process.pid)
+
+
+def test_what_another_host_left_is_named_with_the_way_to_clear_it(inventory: Path) -> None:
+    (path,) = lock_paths([str(inventory)])
+    there = Holder("prov2", "bob", 7, time.time() - 7 * 3600, "busbar validate\x1b[2J\nVerdict: PASS")
+    path.write_text(json.dumps(dataclasses.asdict(there)))
+    with pytest.raises(LockedError) as caught:
+        RunLock(path).take("x")
+    said = str(caught.value)
+    assert "started by bob on prov2 (pid 7)" in said
+    assert "(7 h)" in said
+    assert said.endswith(f"rm {path}")
+    assert said.isprintable()
+    with pytest.raises(LockedError, match="on prov2"):
+        refuse_if_locked([str(inventory)])
+    assert json.loads(path.read_text())["host"] == "prov2"
+    path.unlink()
+    RunLock(path).take("x")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"host": 1, "pid": "x"}'])
+def test_a_file_that_says_nothing_is_free(inventory: Path, text: str) -> None:
+    (path,) = lock_paths([str(inventory)])
+    path.write_text(text)
+    assert RunLock(path).take("x") is None
+
+
+def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
+    (path,) = lock_paths([str(inventory)])
+    (tmp_path / "precious").write_text("kept")
+    path.symlink_to("precious")
+    with pytest.raises(OSError, match="symbolic links"):
+        RunLock(path).take("x")
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_which_playbooks_change_nothing(tmp_path: Path) -> None:
+    harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if changes_nothing(path)}
+    assert harmless == {"preflight", "describe"}
+    assert not changes_nothing(tmp_path / "preflight.yml")

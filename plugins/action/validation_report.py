@@ -56,6 +56,30 @@ def write_files(folder: Path, contents: dict[str, str]) -> list[Path]:
     return [folder / name for name in contents]
 
 
+def write_pages_of(folder: Path, nodes: list[str] | None) -> dict[str, Any]:
+    """Write the pages beside a report.json; whatever goes wrong is told, for the verdict must not be hidden by it.
+
+    Returns:
+        ``paths`` of the pages, ``metrics``, the path of those for Prometheus or nothing, ``pages_problem``, what went
+        wrong or nothing, and ``incomplete``, whether it was the disk that did not take them.
+    """
+    done: dict[str, Any] = {"paths": [], "metrics": "", "pages_problem": "", "incomplete": False}
+    try:
+        from ..plugin_utils.report_files import METRICS, write_pages  # noqa: PLC0415, TID252 - a library may be missing
+
+        # The metrics are written before the page that may not be drawn.
+        done["metrics"] = str(folder / METRICS)
+        done["paths"] = [str(path) for path in write_pages(folder, nodes)]
+    except Exception as exc:  # noqa: BLE001 - see above
+        reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else f"{type(exc).__name__}: {exc}"
+        done["pages_problem"] = f"the pages of the report could not be written to {folder}: {reason}"
+        # A missing library is the choice of whoever runs this; a full disk leaves a report that nobody can read.
+        done["incomplete"] = isinstance(exc, OSError)
+    if done["metrics"] and not Path(done["metrics"]).is_file():
+        done["metrics"] = ""
+    return done
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     """Writes a report; that the pages beside it cannot be drawn is told, and never hides the verdict."""
 
@@ -73,16 +97,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             written = write_files(folder, {item["name"]: item["content"] for item in arguments["files"]})
         except (OSError, ValueError) as exc:
             return result | {"failed": True, "msg": f"the report could not be written: {exc}"}
-        result |= {"changed": True, "paths": [str(path) for path in written], "pages_problem": "", "metrics": ""}
-        try:
-            from ..plugin_utils.report_files import METRICS, write_pages  # noqa: PLC0415, TID252 - a library may be missing
-
-            # The metrics are written before the page that may not be drawn.
-            result["metrics"] = str(folder / METRICS)
-            result["paths"] += [str(path) for path in write_pages(folder, arguments["nodes"])]
-        except Exception as exc:  # noqa: BLE001 - whatever it is, the verdict must still be told
-            message = f"the pages of the report could not be written: {type(exc).__name__}: {exc}"
-            result["pages_problem"] = message
-        if result["metrics"] and not Path(result["metrics"]).is_file():
-            result["metrics"] = ""
-        return result
+        pages = write_pages_of(folder, arguments["nodes"])
+        return result | pages | {"changed": True, "paths": [*map(str, written), *pages["paths"]]}

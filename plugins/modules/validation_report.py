@@ -10,7 +10,8 @@ short_description: Write a validation's report for people, CI and Prometheus
 description:
   - Writes the files it is given, C(report.json) among them, then C(report.html), C(junit.xml) and C(busbar.prom) beside
     it, and compares it with the earlier reports beside it.
-  - That the pages cannot be drawn is told in RV(pages_problem) and is no failure, for the files are there.
+  - That the pages cannot be drawn is told in RV(pages_problem) and is no failure, for the files are there. Where the
+    disk is what failed, RV(incomplete) is true, so that the caller can fail after it has told the verdict.
   - An action plugin of the same name does the work where ansible-playbook runs, so it needs no host and no connection.
 attributes:
   check_mode:
@@ -62,6 +63,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+incomplete:
+  description: Whether a page could not be written because the disk did not take it.
+  type: bool
+  returned: when files were written
 metrics:
   description: The path of C(busbar.prom); empty when it could not be written.
   type: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -104,3 +105,21 @@ def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cl
     assert done.returncode != 0
     assert "reports cannot be kept in" in done.stdout + done.stderr
     assert "nccl_validation : run |" not in done.stdout
+
+
+def test_a_report_on_a_full_disk_is_kept_and_proves_nothing(sandbox: Cluster, tmp_path: Path) -> None:
+    """The raw outputs and report.json fit, the page does not; no script takes that for a proof."""
+    sandbox.wait_idle()
+    small = ("-t", "nccl_validation_run", *QUICK, "-e", f"nccl_validation_reports_dir={tmp_path}")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
+    try:
+        done = sandbox.busbar("validate", "--name", sandbox.name, *small, "-l", sandbox.compute[0])
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 3, done.stdout + done.stderr
+        (folder,) = (path for path in tmp_path.iterdir() if not path.is_symlink())
+        assert f"could not be written to {folder}: No space left on device" in said
+        assert f"busbar report render {folder}" in said
+        assert as_json((folder / "report.json").read_text(encoding="utf-8"))["verdict"] == "PASS"
+        assert not (folder / "report.html").exists()
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from html import unescape
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.action.validation_report import unwritable, write_files
+from ansible_collections.busbar.cluster.plugins.action.validation_report import (
+    unwritable,
+    write_files,
+    write_pages_of,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils import report_files
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     FILES,
     METRICS,
@@ -104,3 +110,31 @@ def test_a_name_that_leaves_the_folder_is_refused_before_anything_is_written(tmp
     with pytest.raises(ValueError, match="is no name of a file"):
         write_files(tmp_path / "r", {"good": "x", name: "y"})
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device"),
+        (ImportError("no module plotly"), "ImportError: no module plotly"),
+    ],
+)
+def test_a_full_disk_leaves_an_incomplete_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: str
+) -> None:
+    folder = kept(tmp_path, "now", json.dumps(small()))
+    real = report_files._write  # noqa: SLF001 - what stands for the disk
+
+    def write(path: Path, text: str) -> None:
+        if path.name == "report.html":
+            raise problem
+        real(path, text)
+
+    monkeypatch.setattr(report_files, "_write", write)
+    done = write_pages_of(folder, None)
+    assert done["pages_problem"].endswith(f"{folder}: {words}")
+    assert (done["incomplete"], done["paths"]) == (isinstance(problem, OSError), [])
+    assert done["metrics"] == str(folder / METRICS)
+    monkeypatch.undo()
+    done = write_pages_of(folder, None)
+    assert (done["incomplete"], done["pages_problem"], len(done["paths"])) == (False, "", len(FILES))

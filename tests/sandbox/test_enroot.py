@@ -209,7 +209,7 @@ def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
         mode = site.cluster.exec("gpu1", f"stat -c '%U %a' {settings['ENROOT_CACHE_PATH']}").stdout
         assert mode == f"{user} 700\n"
     assert paths["alice"]["ENROOT_CONFIG_PATH"] == "/etc/enroot/users/alice"
-    assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/home/bob/.config/enroot"
+    assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/shared/home/bob/.config/enroot"
 
 
 def test_a_directory_that_somebody_put_there_is_refused(site: Site) -> None:

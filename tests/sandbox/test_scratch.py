@@ -113,18 +113,18 @@ def test_links_of_a_user_lead_the_cleanup_nowhere(sandbox: Cluster) -> None:
     sandbox.exec(
         "gpu1", "mkdir -p /srv/precious/deep && echo kept >/srv/precious/deep/file && chmod -R a+rwX /srv/precious"
     )
-    sandbox.exec("gpu1", "echo kept >/home/bob/file && chown bob /home/bob/file")
+    sandbox.exec("gpu1", "echo kept >/shared/home/bob/file && chown bob /shared/home/bob/file")
     try:
         plant = (
             "ln -s /srv/precious $SCRATCH/link; ln -s /srv/precious/deep/file $SCRATCH/file; ln -s / $SCRATCH/root; "
-            "ln -s .. $SCRATCH/up; ln -s /home/bob $SCRATCH/bob; mkdir -p $SCRATCH/a/b; ln -s / $SCRATCH/a/b/c; "
+            "ln -s .. $SCRATCH/up; ln -s /shared/home/bob $SCRATCH/bob; mkdir -p $SCRATCH/a/b; ln -s / $SCRATCH/a/b/c; "
             'mkdir -m 0 $SCRATCH/closed; touch "$SCRATCH/-rf" "$SCRATCH/a b"'
         )
         sandbox.exec("login", f"{SRUN} bash -c {plant!r}", user="alice")
         leave_nothing(sandbox)
-        assert sandbox.exec("gpu1", "cat /srv/precious/deep/file /home/bob/file").stdout == "kept\nkept\n"
+        assert sandbox.exec("gpu1", "cat /srv/precious/deep/file /shared/home/bob/file").stdout == "kept\nkept\n"
     finally:
-        sandbox.exec("gpu1", "rm -rf /srv/precious /home/bob/file")
+        sandbox.exec("gpu1", "rm -rf /srv/precious /shared/home/bob/file")
 
 
 def test_a_tree_with_a_mount_in_it_stays_and_the_node_too(sandbox: Cluster) -> None:

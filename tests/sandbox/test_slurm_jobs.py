@@ -63,6 +63,19 @@ def test_nodes_have_the_declared_size(sandbox: Cluster) -> None:
         assert f"CPUTot={min(4, int(sandbox.exec(node, 'nproc').stdout))}" in shown
 
 
+@pytest.mark.core
+def test_output_of_a_job_appears_where_it_was_submitted(sandbox: Cluster) -> None:
+    node = sandbox.compute[-1]
+    submitted = f"sbatch --parsable --wait --mem=100 -w {node} --wrap 'hostname; touch made-by-the-job'"
+    job = sandbox.exec("login", submitted, user="alice").stdout.strip()
+    try:
+        assert sandbox.exec("login", f"cat slurm-{job}.out", user="alice").stdout == f"{node}\n"
+        assert sandbox.exec("login", "stat -c '%U %G' made-by-the-job", user="alice").stdout == "alice research\n"
+        assert sandbox.exec("login", f"ls ~alice/slurm-{job}.out", user="bob", check=False).returncode != 0
+    finally:
+        sandbox.exec("login", f"rm -f slurm-{job}.out made-by-the-job", user="alice")
+
+
 def test_login_node_holds_no_configuration_of_its_own(sandbox: Cluster) -> None:
     if sandbox.exec("login", "command -v sackd", check=False).returncode != 0:
         pytest.skip("this release of Slurm has no sackd")

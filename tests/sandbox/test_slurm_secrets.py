@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("munge", "mariadb")
 
 SECRETS = ("munge.key", "slurm_database.password")
-LOGS = "/var/log /run/log /tmp /root /home /var/lib/slurm"
+LOGS = "/var/log /run/log /tmp /root /home /shared/home /var/lib/slurm"
 
 
 @pytest.mark.parametrize("name", SECRETS)

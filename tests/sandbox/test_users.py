@@ -41,7 +41,7 @@ def carol(sandbox: Cluster) -> Iterator[str]:
     gone = [*_declared(sandbox), {"name": "carol", "state": "absent", "remove_home": True}]
     done = _run(sandbox, node, gone)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sandbox.exec(node, "id carol; getent group carol; ls /home/carol", check=False).stdout == ""
+    assert sandbox.exec(node, "id carol; getent group carol; ls /shared/home/carol", check=False).stdout == ""
     assert sandbox.exec(node, "ls /etc/ssh/authorized_keys.d/carol /etc/sudoers.d/busbar", check=False).stdout == ""
 
 
@@ -55,7 +55,7 @@ def test_numbers_are_the_same_everywhere(sandbox: Cluster) -> None:
 
 @pytest.mark.core
 def test_a_user_logs_in_to_her_own_home(sandbox: Cluster) -> None:
-    assert sandbox.exec("login", "pwd; touch file && rm file", user="alice").stdout.strip() == "/home/alice"
+    assert sandbox.exec("login", "pwd; touch file && rm file", user="alice").stdout.strip() == "/shared/home/alice"
 
 
 def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str) -> None:

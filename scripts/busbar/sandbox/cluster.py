@@ -53,7 +53,7 @@ def up(sandbox: Sandbox, say: Callable[[str], None], *, rebuild: bool = False) -
     # All of them: a run that was killed may have left a node that runs but has not finished booting.
     in_parallel(lambda node: boot(sandbox, node), sandbox.nodes)
     write_known_hosts(sandbox)
-    inventory.write_inventory(sandbox, public_key)
+    inventory.write_inventory(sandbox, public_key, say)
     say(f"sandbox {sandbox.name}: {', '.join(sandbox.nodes)} up in {time.monotonic() - began:.0f} s")
 
 

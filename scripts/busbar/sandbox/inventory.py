@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from busbar.paths import collection
 from busbar.sandbox.image import ADMIN
+from busbar.sandbox.own_files import link_catalogue, write_own
 from busbar.sandbox.state import SHARED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from busbar.sandbox.state import Sandbox
 
 __all__ = ["hosts", "site_variables", "write_inventory"]
 
-HEADER = "# Written by `busbar sandbox up`; changes here are lost.\n---\n"
+COMMAND = "sandbox up"
+HOMES = f"{SHARED}/home"
 MAX_NODE_CORES = 4
 
 
@@ -97,28 +97,22 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "prometheus_alerts": {"ClockNotSynchronised": {"enabled": False}},
         "dcgm_exporter_source": "none",
         "grafana_source": "none",
-        # Its nodes have no kernel of their own that could serve or mount NFS.
-        **({"storage_backend": sandbox.storage} if sandbox.storage else {}),
+        # Its nodes have no kernel of their own that could serve or mount NFS. What a job writes is seen where it was
+        # submitted.
+        **({"storage_backend": sandbox.storage, "users_home_base": HOMES} if sandbox.storage else {}),
     }
 
 
-def write_inventory(sandbox: Sandbox, public_key: str) -> Path:
-    """Write the inventory folder anew and return it.
+def write_inventory(sandbox: Sandbox, public_key: str, say: Callable[[str], None] = lambda _: None) -> Path:
+    """Write busbar's own files of the inventory folder and return it; what the user put there stays.
 
     The files of the shared group_vars/all are linked in, so that the sandbox always runs with the catalogue of this
     checkout; the sandbox's own file sorts last and so wins.
     """
     folder = sandbox.path / "inventory"
     variables = folder / "group_vars" / "all"
-    shutil.rmtree(folder / "group_vars", ignore_errors=True)
-    variables.mkdir(parents=True)
-    for shared in sorted((collection() / "group_vars" / "all").glob("*.yml")):
-        (variables / shared.name).symlink_to(shared.resolve())
-    write_yaml(folder / "hosts.yml", hosts(sandbox))
-    write_yaml(variables / "zz_sandbox.yml", site_variables(sandbox, public_key))
+    variables.mkdir(parents=True, exist_ok=True)
+    link_catalogue(variables, (collection() / "group_vars" / "all").resolve(), say)
+    write_own(folder / "hosts.yml", hosts(sandbox), COMMAND, say)
+    write_own(variables / "zz_sandbox.yml", site_variables(sandbox, public_key), COMMAND, say)
     return folder
-
-
-def write_yaml(path: Path, data: dict[str, Any]) -> None:
-    """Write data as YAML in its own order."""
-    path.write_text(HEADER + yaml.safe_dump(data, sort_keys=False, width=110), encoding="utf-8")

@@ -92,7 +92,7 @@ def up(name: str, say: Callable[[str], None]) -> Group:
     for machine in MACHINES:
         launch(group, machine, root)
     write_ssh_files(group)
-    inventory.write_inventory(group)
+    inventory.write_inventory(group, say)
     in_parallel(lambda node: wait_for_boot(group, group.machine(node)), [machine.name for machine in MACHINES])
     names = ", ".join(machine.name for machine in MACHINES)
     say(f"machines {name}: {names} up in {time.monotonic() - began:.0f} s ({group.accelerator})")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 from busbar.paths import collection
 from busbar.sandbox.image import ADMIN
-from busbar.sandbox.inventory import write_yaml
+from busbar.sandbox.own_files import link_catalogue, write_own
 from busbar.vm.state import MACHINES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from busbar.vm.state import Group
 
 __all__ = ["hosts", "site_variables", "write_inventory"]
+
+COMMAND = "vm up"
 
 
 def hosts(group: Group) -> dict[str, Any]:
@@ -54,12 +57,10 @@ def site_variables(group: Group) -> dict[str, Any]:
     }
 
 
-def write_inventory(group: Group) -> None:
-    """Write the inventory folder anew, with the shared group_vars/all linked in before the site's own file."""
+def write_inventory(group: Group, say: Callable[[str], None] = lambda _: None) -> None:
+    """Write busbar's own files of the inventory, with the shared group_vars/all linked in; what is there stays."""
     variables = group.inventory / "group_vars" / "all"
-    shutil.rmtree(group.inventory, ignore_errors=True)
-    variables.mkdir(parents=True)
-    for shared in sorted((collection() / "group_vars" / "all").glob("*.yml")):
-        (variables / shared.name).symlink_to(shared.resolve())
-    write_yaml(group.inventory / "hosts.yml", hosts(group))
-    write_yaml(variables / "zz_site.yml", site_variables(group))
+    variables.mkdir(parents=True, exist_ok=True)
+    link_catalogue(variables, (collection() / "group_vars" / "all").resolve(), say)
+    write_own(group.inventory / "hosts.yml", hosts(group), COMMAND, say)
+    write_own(variables / "zz_site.yml", site_variables(group), COMMAND, say)

@@ -7,6 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
+from busbar.paths import collection
 from busbar.sandbox import state
 from busbar.sandbox.inventory import hosts, site_variables, write_inventory
 from busbar.sandbox.state import Sandbox
@@ -48,5 +50,76 @@ def test_profile_follows_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, 
 def test_the_shared_tree_is_declared_as_what_it_is(storage: str, declared: str | None) -> None:
     variables = site_variables(Sandbox("demo", storage=storage, subnet="10.209.7"), "key")
     assert variables.get("storage_backend") == declared
+    assert variables.get("users_home_base") == ("/shared/home" if declared else None)
     groups = hosts(Sandbox("demo", storage=storage, subnet="10.209.7"))["all"]["children"]
     assert ("nfs_server" in groups, "nfs_client" in groups) == (bool(storage), bool(storage))
+
+
+@pytest.fixture
+def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    """A sandbox whose inventory has been written once."""
+    monkeypatch.setattr(state, "sandbox_root", lambda: tmp_path)
+    sandbox = Sandbox("demo", subnet="10.209.7")
+    write_inventory(sandbox, "key")
+    return sandbox
+
+
+def test_what_the_user_put_there_stays(demo: Sandbox) -> None:
+    folder = demo.path / "inventory"
+    own = [folder / name for name in ("host_vars/gpu1.yml", "group_vars/sandbox_gpu.yml", "group_vars/all/zz_site.yml")]
+    own.append(folder / "more_hosts.yml")
+    for path in own:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"# {path.name}\n")
+    demo.compute = 3
+    said: list[str] = []
+    write_inventory(demo, "key", said.append)
+    assert [path.read_text() for path in own] == [f"# {path.name}\n" for path in own]
+    assert "gpu3" in (folder / "hosts.yml").read_text()
+    assert said == []
+    assert not list(folder.rglob("*.orig"))
+
+
+@pytest.mark.parametrize("name", ["hosts.yml", "group_vars/all/zz_sandbox.yml"])
+def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, name: str) -> None:
+    path = demo.path / "inventory" / name
+    written = path.read_text()
+    for number in (1, 2):
+        path.write_text(f"{written}mine_{number}: true\n")
+        said: list[str] = []
+        write_inventory(demo, "key", said.append)
+        assert path.read_text() == written
+        assert path.with_name(f"{path.name}.{number}.orig").read_text().endswith(f"mine_{number}: true\n")
+        assert f"{path.name}.{number}.orig" in said[0]
+    listed = subprocess.run(
+        ["ansible-inventory", "-i", str(path.parents[0 if name == "hosts.yml" else 2]), "--list"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert "mine_" not in listed.stdout
+
+
+def test_only_our_own_links_to_what_is_gone_are_removed(demo: Sandbox, tmp_path: Path) -> None:
+    variables = demo.path / "inventory/group_vars/all"
+    ours, theirs, moved = variables / "gone.yml", variables / "theirs.yml", variables / "slurm.yml"
+    ours.symlink_to((collection() / "group_vars/all").resolve() / "gone.yml")
+    theirs.symlink_to(tmp_path / "not-mounted-now.yml")
+    moved.unlink()
+    moved.symlink_to(tmp_path / "old-checkout/group_vars/all/slurm.yml")
+    (variables / "mariadb.yml").unlink()
+    (variables / "mariadb.yml").write_text("mine: true\n")
+    said: list[str] = []
+    write_inventory(demo, "key", said.append)
+    assert not ours.is_symlink()
+    assert theirs.is_symlink()
+    assert moved.samefile(collection() / "group_vars/all/slurm.yml")
+    assert (variables / "mariadb.yml").read_text() == "mine: true\n"
+    assert ["mariadb.yml is a file of yours" in line for line in said] == [True]
+
+
+def test_what_is_written_says_so_and_is_yaml(demo: Sandbox) -> None:
+    for name in ("hosts.yml", "group_vars/all/zz_sandbox.yml"):
+        text = (demo.path / "inventory" / name).read_text()
+        assert text.startswith("# Written by `busbar sandbox up`")
+        assert isinstance(yaml.safe_load(text), dict)

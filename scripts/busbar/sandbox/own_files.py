@@ -1,0 +1,85 @@
+"""Files that busbar writes into an inventory's folder, beside those of the user, which it never touches."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["link_catalogue", "write_own"]
+
+NOTE = """\
+# Written by `busbar {command}`, which writes it anew each time; text that you change here is then kept beside it as
+# {name}.1.orig. Put your own variables into other files of this folder or of group_vars: busbar never touches those.
+"""
+_CHECKSUM = re.compile(r"^# checksum of what follows: ([0-9a-f]{64})\n---\n", re.MULTILINE)
+
+
+def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str], None]) -> None:
+    """Write data as YAML in its own order; text that somebody else wrote into the file is kept beside it.
+
+    Args:
+        path: the file, whose folder exists.
+        data: what it shall hold.
+        command: what writes it, for the reader.
+        say: is told of a copy.
+    """
+    body = yaml.safe_dump(data, sort_keys=False, width=110)
+    text = f"{NOTE.format(command=command, name=path.name)}# checksum of what follows: {_digest(body)}\n---\n{body}"
+    if path.is_symlink() or path.exists():
+        present = path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else ""
+        if present == text and not path.is_symlink():
+            return
+        if path.is_symlink() or not _untouched(present):
+            kept = _free_name(path)
+            path.rename(kept)
+            say(f"{path} was changed by hand: that text is kept in {kept.name}; put it into a file of your own")
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+def link_catalogue(variables: Path, catalogue: Path, say: Callable[[str], None]) -> None:
+    """Link the files of a checkout's group_vars/all into that of an inventory, and drop links to files that are gone.
+
+    Args:
+        variables: folder that takes the links; it exists.
+        catalogue: folder that holds the files.
+        say: is told of files of the same names, which stay and win.
+    """
+    for link in variables.iterdir():
+        if link.is_symlink() and not link.exists() and link.readlink().parent == catalogue:
+            link.unlink()
+    for shared in sorted(catalogue.glob("*.yml")):
+        link = variables / shared.name
+        # One that leads nowhere is of a checkout that has been moved.
+        if link.is_symlink() and not link.exists():
+            link.unlink()
+        if not link.exists():
+            link.symlink_to(shared)
+        elif not link.samefile(shared):
+            say(f"{link} is a file of yours and stays; it is read instead of {shared}")
+
+
+def _untouched(text: str) -> bool:
+    """Whether a file is as busbar wrote it."""
+    found = _CHECKSUM.search(text)
+    return found is not None and text.startswith("# Written by `busbar ") and _digest(text[found.end() :]) == found[1]
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode("utf-8", errors="surrogateescape")).hexdigest()
+
+
+def _free_name(path: Path) -> Path:
+    """A name beside a file that nothing has yet, and that Ansible does not read."""
+    number = 1
+    while (kept := path.with_name(f"{path.name}.{number}.orig")).exists() or kept.is_symlink():
+        number += 1
+    return kept

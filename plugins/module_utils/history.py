@@ -268,7 +268,9 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     Returns:
         ``tests``: those of both, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first`` and
         ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
-        empty; more than 5 % counts). ``only_first`` and ``only_second``: names of tests that have no counterpart.
+        empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with
+        ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
+        ``only_second``: names of tests that the other report has not at all. ``nodes``: those of both reports.
     """
     one, two = ({_same(test): test for test in report["tests"]} for report in (first, second))
     both = []
@@ -292,11 +294,33 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
                 "flag": flag,
             }
         )
+    alone = [test for key, test in one.items() if key not in two], [test for key, test in two.items() if key not in one]
+    moved = _same_name(*alone)
+    names = {first["name"] for first, _ in moved}
     return {
         "tests": both,
-        "only_first": [test["name"] for key, test in one.items() if key not in two],
-        "only_second": [test["name"] for key, test in two.items() if key not in one],
+        "other_nodes": [
+            {
+                "name": pair[0]["name"],
+                "nodes": [everyone(test) for test in pair],
+                "busbw": [test["measured_busbw"] for test in pair],
+                "verdicts": [test["verdict"] for test in pair],
+            }
+            for pair in moved
+        ],
+        "only_first": [test["name"] for test in alone[0] if test["name"] not in names],
+        "only_second": [test["name"] for test in alone[1] if test["name"] not in names],
+        "nodes": [first["nodes"], second["nodes"]],
     }
+
+
+def _same_name(
+    first: list[dict[str, Any]], second: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the pairs of tests that have their name in common, and the nodes not."""
+    by_name = {(test["name"], test["stage"]): test for test in second}
+    found = [(test, by_name.get((test["name"], test["stage"]))) for test in first]
+    return [(one, two) for one, two in found if two is not None and set(everyone(one)) != set(everyone(two))]
 
 
 def _same(test: dict[str, Any]) -> tuple[Any, ...]:

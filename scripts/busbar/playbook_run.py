@@ -7,7 +7,6 @@ import dataclasses
 import io
 import json
 import os
-import re
 import shlex
 import signal
 import sys
@@ -15,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 
 from busbar.errors import UsageError
 from busbar.paths import collection
@@ -33,7 +34,6 @@ PROMPTS = {
     "ask_become_pass": r"^BECOME password.*:\s*$",
     "ask_vault_pass": r"^Vault password.*:\s*$",
 }
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _PATIENCE_S = 10.0
 
 
@@ -46,12 +46,14 @@ class Playbook:
         inventory: sources in the order of `-i`.
         options: further options of ansible-playbook.
         passwords: answers by key of PROMPTS.
+        command: what the user started, for others who want to work on the same inventory meanwhile.
     """
 
     path: Path
     inventory: list[str]
     options: list[str]
     passwords: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    command: str = ""
 
 
 def open_log(folder: Path, command: str) -> Path:
@@ -135,15 +137,18 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
 
     with (
         tempfile.TemporaryDirectory(prefix="busbar-") as private,
-        log.open("a", encoding="utf-8") as stream,
+        log.open("ab", buffering=0) as stream,
         _interruptible(run) as cancelled,
     ):
 
         def take(event: dict[str, Any]) -> bool:
-            text = _ESCAPES.sub("", str(event.get("stdout") or "")).replace("\r", "")
-            if text:
-                stream.write(text + "\n")
-                stream.flush()
+            # An event's last line end may be cut in two.
+            text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
+            try:
+                stream.write(f"{text}\n".encode() if text else b"")
+            except OSError as exc:
+                # The hosts are not to be left half done because this one's disk is full.
+                run.log_problem = exc.strerror or str(exc)
             run.handle(event)
             return False  # runner keeps no copy
 
@@ -158,7 +163,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             playbook=str(playbook.path),
             cmdline=shlex.join([*sources, *playbook.options]),
             passwords={PROMPTS[key]: value for key, value in playbook.passwords.items()},
-            envvars=environment(),
+            envvars=environment() | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
             event_handler=take,
             cancel_callback=cancelled,
             fact_cache_type="memory",

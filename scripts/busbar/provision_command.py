@@ -9,6 +9,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
+    LockedError,
+    changes_nothing,
+    refuse_if_locked,
+)
+
 from busbar.ansible_options import add_ansible_options
 from busbar.errors import UsageError
 from busbar.paths import collection
@@ -16,6 +23,7 @@ from busbar.playbook_run import PROMPTS, Playbook, hosts_counter, open_log, run_
 from busbar.run_display import make_display, summary
 from busbar.run_events import Failure, Run
 from busbar.sandbox.state import inventory_of
+from busbar.sandbox_option import add_sandbox, chosen
 
 if TYPE_CHECKING:
     import argparse
@@ -35,6 +43,8 @@ OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
 _VERDICTS = {"PASS": OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
 # Ansible's own codes for a command line, playbook or inventory that it cannot use.
 _ANSIBLE_USAGE = frozenset({1, 5})
+# The same, and what it returns when it or its callback run_guard ends a run before the first task.
+_ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
 _FILES = {
     "ask_pass": "--connection-password-file",
     "ask_become_pass": "--become-password-file",
@@ -83,8 +93,10 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
     if not failures and returned in _ANSIBLE_USAGE:
         return USAGE
     if verdict is not None and not elsewhere:
-        # A verdict counts only when it fits what Ansible says: nothing that went wrong is ever PASS.
-        return max(_VERDICTS.get(verdict, INCONCLUSIVE), OK if returned == OK else FAIL)
+        # A verdict counts only when it fits what Ansible says: nothing that went wrong is ever PASS. A PASS whose
+        # report could not be written in full is not proven, and is no FAIL of the cluster either.
+        code = _VERDICTS.get(verdict, INCONCLUSIVE)
+        return INCONCLUSIVE if code == OK and returned != OK else code
     return OK if returned == OK else FAIL
 
 
@@ -108,8 +120,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="INVENTORY",
         help="file, directory or list of hosts (default: inventory/)",
     )
-    where.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
-    where.add_argument("--name", help="the sandbox of that name")
+    add_sandbox(where)
     asked = parser.add_argument_group("passwords, asked for once on the terminal")
     asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
     asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
@@ -123,10 +134,12 @@ def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
     inventory, said = choose_inventory(args)
     path = _playbook_path(args.playbook)
+    _refuse_inventory(inventory, path, rehearsal=not _NO_RUN.isdisjoint(args.options))
     site = site_folder(inventory[0])
     log = open_log(site / "logs", args.command)
-    playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args))
-    display = make_display()
+    command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
+    playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
+    display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
     run = Run(display, hosts_counter(playbook))
@@ -138,7 +151,7 @@ def _run(args: argparse.Namespace) -> int:
     verdict = _tell_verdict(
         report, display.line, missing=args.command == "validate" and _made_tests(args, run, returned)
     )
-    display.line(f"log: {log}")
+    display.line(f"log: {log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
     if run.recap:
         display.line(f"\n{run.recap}")
     if interrupted:
@@ -147,7 +160,26 @@ def _run(args: argparse.Namespace) -> int:
     if returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
         message = "nothing was done: the inventory has no host for this playbook"
         raise UsageError(message)
+    if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
+        return USAGE
     return exit_code(returned, run.failures, verdict)
+
+
+def _refuse_inventory(sources: list[str], playbook: Path, *, rehearsal: bool) -> None:
+    """Look at the inventory before a log is opened; the playbook's own process does so again, and takes the lock.
+
+    Raises:
+        UsageError: a file is no valid YAML, or another run works on the hosts.
+    """
+    problems = yaml_problems(sources, playbook)
+    if problems:
+        message = "\n".join(["the inventory cannot be read:", *(f"  {problem}" for problem in problems)])
+        raise UsageError(message)
+    if not rehearsal and not changes_nothing(playbook):
+        try:
+            refuse_if_locked(sources)
+        except LockedError as exc:
+            raise UsageError(str(exc)) from exc
 
 
 def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -156,13 +188,10 @@ def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
     Raises:
         UsageError: when there is no such inventory, or two ways to choose one are mixed.
     """
-    if args.inventory and (args.sandbox or args.name):
-        message = "choose the cluster with -i or with --sandbox, not with both"
+    if args.inventory and chosen(args):
+        message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
         raise UsageError(message)
-    if args.name and not args.sandbox:
-        message = "--name names a sandbox: say --sandbox too"
-        raise UsageError(message)
-    if args.sandbox:
+    if chosen(args):
         return [str(inventory_of(args.name))], "sandbox"
     sources = args.inventory or [str(collection() / "inventory")]
     for source in sources:
@@ -266,5 +295,6 @@ def _tell_verdict(report: tuple[str, Path] | None, say: Callable[[str], None], *
             say("\nVerdict: INCONCLUSIVE, the validation left no report")
         return "INCONCLUSIVE" if missing else None
     verdict, path = report
+    verdict = verdict if verdict in _VERDICTS else "INCONCLUSIVE"
     say(f"\nVerdict: {verdict}\nreport: {path.parent}")
     return verdict

@@ -26,6 +26,7 @@ from rich.text import Text
 from busbar.errors import UsageError
 from busbar.paths import collection
 from busbar.sandbox.state import inventory_of
+from busbar.sandbox_option import add_sandbox, chosen
 
 if TYPE_CHECKING:
     import argparse
@@ -67,8 +68,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_place(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where the reports are."""
     parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
-    parser.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
-    parser.add_argument("--name", help="the sandbox of that name")
+    add_sandbox(parser)
     parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
 
 
@@ -78,18 +78,15 @@ def _place(args: argparse.Namespace) -> Path:
     Raises:
         UsageError: the options contradict each other, or there is no such folder.
     """
-    if bool(args.inventory) + bool(args.sandbox) + bool(args.reports) > 1:
-        message = "choose the reports with -i, with --sandbox or with --reports, not with two of them"
-        raise UsageError(message)
-    if args.name and not args.sandbox:
-        message = "--name names a sandbox: say --sandbox too"
+    if bool(args.inventory) + chosen(args) + bool(args.reports) > 1:
+        message = "choose the reports with -i, with --sandbox or --name, or with --reports, not with two of them"
         raise UsageError(message)
     if args.reports:
         if not args.reports.is_dir():
             message = f"no folder {args.reports}"
             raise UsageError(message)
         return Path(args.reports)
-    inventory = inventory_of(args.name) if args.sandbox else Path(args.inventory or collection() / "inventory")
+    inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or collection() / "inventory")
     if not inventory.exists():
         message = f"no inventory {inventory}: name one with -i, or use --sandbox"
         raise UsageError(message)
@@ -292,12 +289,32 @@ def _compare(args: argparse.Namespace) -> int:
         )
         for test in found["tests"]
     ]
-    _table(
-        ("Test", "Nodes", "Verdict", "A, GB/s", "B, GB/s", "Change", ""),
-        rows,
-        frozenset({"A, GB/s", "B, GB/s", "Change"}),
-    )
+    if rows:
+        _table(
+            ("Test", "Nodes", "Verdict", "A, GB/s", "B, GB/s", "Change", ""),
+            rows,
+            frozenset({"A, GB/s", "B, GB/s", "Change"}),
+        )
+    for line in _differences(found):
+        print(line)
+    return 0
+
+
+def _differences(found: dict[str, Any]) -> list[str]:
+    """What two reports have that cannot be compared, in sentences."""
+    first, second = (set(nodes) for nodes in found["nodes"])
+    lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
+    if first != second:
+        words = [f"only A has {folded(sorted(first - second))}"] if first - second else []
+        words += [f"only B has {folded(sorted(second - first))}"] if second - first else []
+        lines.append(f"The reports are about different nodes: {', '.join(words)}.")
+    for test in found["other_nodes"]:
+        sides = [
+            f"on {folded(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
+            for letter, nodes, verdict, busbw in zip("AB", test["nodes"], test["verdicts"], test["busbw"], strict=True)
+        ]
+        lines.append(f"not compared: {test['name']} ran {' and '.join(sides)}")
     for letter, names in (("A", found["only_first"]), ("B", found["only_second"])):
         if names:
-            print(f"only in {letter}: {', '.join(names)}")
-    return 0
+            lines.append(f"tests only in {letter}: {', '.join(names)}")
+    return lines

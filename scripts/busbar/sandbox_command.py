@@ -22,6 +22,7 @@ from busbar.sandbox.state import (
     locked,
     sandbox_path,
 )
+from busbar.sandbox_option import add_name, own_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,18 +33,22 @@ MAX_GPUS = 16
 EPILOG = """\
 Nodes: ctl (controller, database), login, gpu1 gpu2 … Their GPUs are simulated: device nodes without hardware behind
 them. /shared of every node is one folder of this machine, since containers cannot serve NFS. Provision them like any
-other site: busbar provision --sandbox, or ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml.
+other site: busbar provision --sandbox (or --name NAME), or ansible-playbook -i .sandbox/NAME/inventory
+playbooks/site.yml. Put variables of your own into files of their own under .sandbox/NAME/inventory/group_vars; only
+sandbox down removes them.
 """
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
     parser = subparsers.add_parser("sandbox", help="make, use and break a small real cluster", epilog=EPILOG)
+    parser.set_defaults(name=None)
+    add_name(parser)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     def action(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         sub = actions.add_parser(name, help=text, description=text)
-        sub.add_argument("--name", default=None, help="name of the sandbox (default: one per checkout)")
+        add_name(sub)
         sub.set_defaults(run=run)
         return sub
 
@@ -68,19 +73,21 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def register_faults(parser: argparse.ArgumentParser) -> None:
     """Add the kinds of faults."""
     kinds = parser.add_subparsers(required=True, metavar="FAULT")
-    throttle = kinds.add_parser("throttle", help="limit a node's link in both directions")
+
+    def kind(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = kinds.add_parser(name, help=text, description=text)
+        add_name(sub)
+        sub.set_defaults(run=run)
+        return sub
+
+    throttle = kind("throttle", run_throttle, "limit a node's link in both directions")
     throttle.add_argument("node")
     throttle.add_argument("rate", help="for instance 1gbit or 100mbit")
-    throttle.set_defaults(run=run_throttle)
-    stop = kinds.add_parser("stop", help="stop a service of a node")
+    stop = kind("stop", run_stop, "stop a service of a node")
     stop.add_argument("node")
     stop.add_argument("service")
-    stop.set_defaults(run=run_stop)
-    pull = kinds.add_parser("pull", help="take a node away as if its power cord were pulled")
-    pull.add_argument("node")
-    pull.set_defaults(run=run_pull)
-    heal = kinds.add_parser("heal", help="undo all faults")
-    heal.set_defaults(run=run_heal)
+    kind("pull", run_pull, "take a node away as if its power cord were pulled").add_argument("node")
+    kind("heal", run_heal, "undo all faults")
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
@@ -173,6 +180,7 @@ def run_status(args: argparse.Namespace) -> int:
 
 def run_ssh(args: argparse.Namespace) -> int:
     """Log in over SSH; the exit code is that of ssh."""
+    words = own_words(args, args.command)
     sandbox = load(args.name)
     user, _, node = args.node.rpartition("@")
     sandbox.container(node)
@@ -180,20 +188,15 @@ def run_ssh(args: argparse.Namespace) -> int:
     trusted = sandbox.path / "secrets" / "known_hosts"
     command = ["ssh", "-i", str(keys / "id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"]
     command += ["-o", f"UserKnownHostsFile={keys / 'known_hosts'} {trusted}", "-l", user or ADMIN]
-    return subprocess.call([*command, sandbox.address(node), *without_dashes(args.command)])
+    return subprocess.call([*command, sandbox.address(node), *words])
 
 
 def run_exec(args: argparse.Namespace) -> int:
     """Run a command as root; the exit code is the command's."""
+    command = own_words(args, args.command) or ["/bin/bash", "-l"]
     container = load(args.name).container(args.node)
-    command = without_dashes(args.command) or ["/bin/bash", "-l"]
     terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
     return subprocess.call(["podman", "exec", "--interactive", *terminal, container, *command], env=os.environ)
-
-
-def without_dashes(command: list[str]) -> list[str]:
-    """The command without the `--` that set it apart."""
-    return command[1:] if command[:1] == ["--"] else command
 
 
 def run_throttle(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from busbar.sandbox.state import default_name, locked
+from busbar.sandbox_option import add_name, own_words
 from busbar.vm import group, qemu
 from busbar.vm.state import MACHINES, load
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+NAME = "name of the pair (default: one per checkout)"
 EPILOG = """\
 Machines: nfs1 (a file server) and client1 (with two empty disks and one that carries data). Provision them like any
 other site: busbar provision storage -i .sandbox/NAME/inventory. Consoles are logged to .sandbox/NAME/MACHINE.console.
@@ -25,11 +27,13 @@ other site: busbar provision storage -i .sandbox/NAME/inventory. Consoles are lo
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
     parser = subparsers.add_parser("vm", help="make and use two small virtual machines", epilog=EPILOG)
+    parser.set_defaults(name=f"{default_name()}-vm")
+    add_name(parser, NAME)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
 
     def action(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
         sub = actions.add_parser(name, help=text, description=text)
-        sub.add_argument("--name", default=f"{default_name()}-vm", help="name of the pair (default: one per checkout)")
+        add_name(sub, NAME)
         sub.set_defaults(run=run)
         return sub
 
@@ -78,9 +82,9 @@ def run_cable(args: argparse.Namespace) -> int:
 
 def run_ssh(args: argparse.Namespace) -> int:
     """Log in over SSH; the exit code is that of ssh."""
+    words = own_words(args, args.command)
     machines = load(args.name)
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
-    words = args.command[1:] if args.command[:1] == ["--"] else args.command
     return subprocess.call(
         ["ssh", "-F", str(machines.ssh_config), *terminal, machines.machine(args.machine).name, *words]
     )

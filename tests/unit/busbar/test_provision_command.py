@@ -45,7 +45,7 @@ def failure(
         (0, [], "PASS", 0),
         (2, [failure("nccl_validation")], "FAIL", 1),
         (2, [failure("nccl_validation")], "INCONCLUSIVE", 3),
-        (2, [failure("nccl_validation")], "PASS", 1),
+        (2, [failure("nccl_validation")], "PASS", 3),
         (2, [failure("nccl_validation")], None, 1),
         (2, [failure("nccl_validation"), failure()], "INCONCLUSIVE", 1),
         (0, [], "INCONCLUSIVE", 3),
@@ -79,7 +79,8 @@ def test_unknown_options_are_refused() -> None:
     [
         ["provision", "-i", "/does/not/exist"],
         ["provision", "--sandbox", "-i", "x"],
-        ["provision", "--name", "x"],
+        ["provision", "--name", "no-such-sandbox"],
+        ["provision", "--name", "x", "-i", "y"],
         ["provision", "no_such_playbook", "-i", "a,"],
         ["provision", "../playbooks/preflight", "-i", "a,"],
     ],

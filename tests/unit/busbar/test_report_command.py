@@ -73,8 +73,29 @@ def test_compare_says_what_has_no_counterpart(reports: Path, capsys: pytest.Capt
     (reports / "20261115" / "report.json").write_text(json.dumps(of_pairs(2)), encoding="utf-8")
     assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == 0
     said = capsys.readouterr().out
-    assert "only in A: node-gpu1, " in said
-    assert "only in B: pair-gpu1-gpu2" in said
+    assert "tests only in A: node-gpu1, " in said
+    assert "tests only in B: pair-gpu1-gpu2" in said
+
+
+def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())
+    (whole,) = [test for test in report["tests"] if test["name"] == "cluster"]
+    before = list(whole["nodes"])
+    whole["nodes"] = [*before, "gpu9"]
+    report |= {"started": "2026-11-15T00:00:00Z", "nodes": [*report["nodes"], "gpu9"], "tests": [whole]}
+    (reports / "20261115").mkdir()
+    (reports / "20261115" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    arguments = ["report", "compare", "20261114", "20261115", "--reports", str(reports)]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == "No test ran on the same nodes in both reports, so no figures are compared."
+    assert said[1] == "The reports are about different nodes: only B has gpu9."
+    assert said[2].startswith("not compared: cluster ran on gpu[1-4] in A (PASS, ")
+    assert " GB/s) and on gpu[1-4,9] in B (PASS, " in said[2]
+    assert not [line for line in said if line.startswith("tests only") and "cluster" in line]
+    assert main([*arguments, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(item["name"], item["nodes"]) for item in found["other_nodes"]] == [("cluster", [before, whole["nodes"]])]
 
 
 def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +119,8 @@ def test_render(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["list", "-i", "PLACE/none"], "no inventory"),
         (["list", "-i", "PLACE/notes"], "no reports yet"),
         (["list", "-i", "PLACE", "--sandbox"], "not with two of them"),
-        (["list", "--name", "x"], "say --sandbox too"),
+        (["list", "--name", "no-such"], "no sandbox"),
+        (["list", "-i", "PLACE", "--name", "x"], "not with two of them"),
         (["list", "--sandbox", "--name", "no-such"], "no sandbox"),
         (["compare", "20261114", "nope", "--reports", "PLACE"], "no reports match"),
     ],

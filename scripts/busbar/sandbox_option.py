@@ -1,0 +1,44 @@
+"""How every command is told which sandbox is meant: `--name NAME`, or `--sandbox` for that of the checkout."""
+
+from __future__ import annotations
+
+import argparse
+
+from busbar.errors import UsageError
+
+__all__ = ["add_name", "add_sandbox", "chosen", "own_words"]
+
+_NAME = "--name"
+
+
+def add_name(parser: argparse.ArgumentParser, text: str = "name of the sandbox (default: one per checkout)") -> None:
+    """Let a command whose subject is a sandbox take its name; on a command and its actions alike."""
+    # Without a default: an action that is not given a name must not hide the one that stands before it.
+    parser.add_argument(_NAME, default=argparse.SUPPRESS, help=text)
+
+
+def add_sandbox(parser: argparse._ActionsContainer) -> None:
+    """Let a command that works on an inventory take a sandbox instead."""
+    parser.add_argument("--sandbox", action="store_true", help="the sandbox of this checkout")
+    parser.add_argument(_NAME, help="the sandbox of that name")
+
+
+def chosen(args: argparse.Namespace) -> bool:
+    """Whether a command that works on an inventory was given a sandbox."""
+    return bool(args.sandbox or args.name is not None)
+
+
+def own_words(args: argparse.Namespace, command: list[str]) -> list[str]:
+    """Return the command to run on a node, less a name of the sandbox that was written before it, which is taken over.
+
+    Raises:
+        UsageError: the name is missing.
+    """
+    while command and command[0].split("=")[0] == _NAME:
+        word, *command = command
+        name = word.removeprefix(f"{_NAME}=") if "=" in word else (command.pop(0) if command else "--")
+        if name.startswith("-"):
+            message = f"{_NAME} wants the name of a sandbox"
+            raise UsageError(message)
+        args.name = name
+    return command[1:] if command[:1] == ["--"] else command

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia_smi import parse_query
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 
 from busbar.errors import UsageError
 
@@ -89,13 +90,14 @@ _COLUMNS: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
 
 def _print_table(data: dict[str, Any]) -> None:
     """The GPUs as a table for people."""
-    print(f"driver {_cell(data['driver_version'])}, CUDA {_cell(data['cuda_version'])}, {data['gpu_count']} GPU(s)")
+    versions = f"driver {_cell(data['driver_version'])}, CUDA {_cell(data['cuda_version'])}"
+    print(printable(f"{versions}, {data['gpu_count']} GPU(s)"))
     rows = [[title for title, _ in _COLUMNS], *([show(gpu) for _, show in _COLUMNS] for gpu in data["gpus"])]
     widths = [max(len(row[number]) for row in rows) for number in range(len(_COLUMNS))]
     for row in rows if data["gpus"] else []:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
     for error in data["errors"]:
-        print(f"  {error}")
+        print(f"  {printable(error)}")
 
 
 def _parse(args: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.module_utils.nvbandwidth import PROGRAM, read_nvbandwidth
 from ansible_collections.busbar.cluster.plugins.module_utils.p2p_matrix import judge_matrices
 from ansible_collections.busbar.cluster.plugins.module_utils.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 
 from busbar.errors import UsageError
 
@@ -39,17 +40,16 @@ def judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, f
 
 def print_matrices(answer: dict[str, Any]) -> None:
     """The verdict and the matrices; a star stands behind the cells that are too slow."""
-    print(f"{answer['verdict']}: {answer['reason']}")
-    for finding in answer["findings"]:
-        print(f"  {finding}")
+    lines = [f"{answer['verdict']}: {answer['reason']}", *(f"  {finding}" for finding in answer["findings"])]
     if answer["source"]:
-        print(f"  floor from: {answer['source']}")
+        lines.append(f"  floor from: {answer['source']}")
     for matrix in answer["matrices"]:
-        print(f"\n{matrix['title']}, {matrix['unit']}")
-        print(" " * 6 + "".join(f"{label:>10} " for label in matrix["columns"]))
+        lines.append(f"\n{matrix['title']}, {matrix['unit']}")
+        lines.append(" " * 6 + "".join(f"{label:>10} " for label in matrix["columns"]))
         for row, (label, line) in enumerate(zip(matrix["rows"], matrix["values"], strict=True)):
             cells = [
                 f"{'-' if value is None else format(value, '.2f'):>10}{'*' if [row, column] in matrix['odd'] else ' '}"
                 for column, value in enumerate(line)
             ]
-            print(f"{label or 'all':>6}{''.join(cells)}")
+            lines.append(f"{label or 'all':>6}{''.join(cells)}")
+    print(printable("\n".join(lines)))

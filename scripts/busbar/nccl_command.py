@@ -11,6 +11,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware import profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.judge import FAIL, INCONCLUSIVE, PASS, Asked, judge
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 
 from busbar.errors import UsageError
 from busbar.matrix_output import judged_matrices, print_matrices
@@ -105,18 +106,18 @@ def _print_run(run: dict[str, Any]) -> None:
     """One run as a table for people."""
     names = f"{run['program'] or 'unknown program'}, nccl-tests {run['nccl_tests_version'] or '?'}"
     where = f"{run['ranks'] or '?'} ranks on {run['nodes'] or '?'} node(s)"
-    print(f"{run['outcome']}: {names}, NCCL {run['nccl_version'] or '?'}, {where}")
+    print(printable(f"{run['outcome']}: {names}, NCCL {run['nccl_version'] or '?'}, {where}"))
     if run["rows"]:
         print(f"{'size (B)':>14} {'type':>10} {'out-of-place':>24} {'in-place':>24}")
         print(f"{'':>14} {'':>10} {'time us':>12} {'busbw':>11} {'time us':>12} {'busbw':>11}")
     for row in run["rows"]:
         cells = [(row[half] or {}) for half in ("out_of_place", "in_place")]
         halves = " ".join(f"{_number(c.get('time_us')):>12} {_number(c.get('busbw')):>11}" for c in cells)
-        print(f"{row['size']:>14} {row['type'] or '-':>10} {halves}")
+        print(printable(f"{row['size']:>14} {row['type'] or '-':>10} {halves}"))
     checked = "" if run["checked"] or not run["rows"] else " (results not checked)"
     print(f"out of bounds: {'-' if run['out_of_bounds'] is None else run['out_of_bounds']}{checked}")
     for error in run["errors"]:
-        print(f"  {error}")
+        print(f"  {printable(error)}")
 
 
 def _parse(args: argparse.Namespace) -> int:
@@ -159,9 +160,9 @@ def _judge(args: argparse.Namespace) -> int:
         json.dump(answer, sys.stdout, indent=1, allow_nan=False)
         print()
     else:
-        print(f"{answer['verdict']}: {answer['reason']}")
+        print(f"{answer['verdict']}: {printable(answer['reason'])}")
         for finding in answer["findings"]:
-            print(f"  {finding}")
+            print(f"  {printable(finding)}")
         if answer["source"]:
             print(f"  floor from: {answer['source']}")
     return EXIT[answer["verdict"]]

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+
 from busbar.errors import UsageError
 
 if TYPE_CHECKING:
@@ -193,4 +195,4 @@ def show(outcomes: list[Outcome], known_hosts: Path) -> None:
         groups.setdefault((outcome.ok, outcome.message, outcome.remedy), []).append(outcome.name)
     for (ok, message, remedy), names in sorted(groups.items(), reverse=True):
         hint = f" ({remedy})" if remedy else ""
-        print(f"{'ok' if ok else 'FAILED'}: {fold(names)}: {message}{hint}")
+        print(printable(f"{'ok' if ok else 'FAILED'}: {fold(names)}: {message}{hint}"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from busbar.cli import main
 from busbar.errors import UsageError
 from busbar.nccl_command import register
 from matrix_samples import nvbandwidth_json, nvbandwidth_text, p2p_text
@@ -145,3 +146,13 @@ def test_the_published_dgx2h_run(
     found = json.loads(capsys.readouterr().out)
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (verdict, 81.53, 8 << 30)
     assert (found["floor"], found["ceiling"]) == (70, 126.0)
+
+
+def test_text_of_a_node_cannot_command_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "output.txt"
+    output.write_text("# nThread 1 nGpus 1\ngpu1: Test NCCL failure common.cu:958 '\x1b[2J\x9b2J\u202egnp'\n")
+    for command in (["parse", str(output)], ["judge", str(output), "--hardware", "dgx_h100", "--nodes", "1"]):
+        main(["nccl", *command])
+        said = capsys.readouterr().out
+        assert "common.cu:958" in said
+        assert not [char for char in said if not char.isprintable() and char != "\n"]

@@ -16,7 +16,7 @@ description:
   - A run with C(--check), and the playbooks C(preflight.yml) and C(describe.yml) of this collection, need no lock.
   - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
     command that clears it.
-version_added: "0.2.0"
+version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 requirements:
   - enable in configuration (C(callbacks_enabled = busbar.cluster.run_guard))

@@ -16,6 +16,7 @@ from busbar.provision_command import (
     ask_passwords,
     choose_inventory,
     prompting_options,
+    refuse_inventory,
     site_folder,
 )
 from busbar.run_display import PlainDisplay, summary
@@ -52,7 +53,9 @@ def _describe(args: argparse.Namespace) -> int:
         raise UsageError(str(exc)) from exc
     inventory, _ = choose_inventory(args)
     options = ["--limit", ",".join(hosts), "--skip-tags", "describe_show", *args.options, *prompting_options(args)]
-    playbook = Playbook(collection() / "playbooks" / "describe.yml", inventory, options, ask_passwords(args))
+    path = collection() / "playbooks" / "describe.yml"
+    refuse_inventory(inventory, path, rehearsal=True)
+    playbook = Playbook(path, inventory, options, ask_passwords(args))
     log = open_log(site_folder(inventory[0]) / "logs", "describe")
     # What can be put into a file goes to standard output, the rest beside it.
     display = PlainDisplay(sys.stderr)

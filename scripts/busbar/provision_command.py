@@ -35,6 +35,7 @@ __all__ = [
     "choose_inventory",
     "exit_code",
     "prompting_options",
+    "refuse_inventory",
     "register",
     "site_folder",
 ]
@@ -134,7 +135,7 @@ def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
     inventory, said = choose_inventory(args)
     path = _playbook_path(args.playbook)
-    _refuse_inventory(inventory, path, rehearsal=not _NO_RUN.isdisjoint(args.options))
+    refuse_inventory(inventory, path, rehearsal=not _NO_RUN.isdisjoint(args.options))
     site = site_folder(inventory[0])
     log = open_log(site / "logs", args.command)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
@@ -165,7 +166,7 @@ def _run(args: argparse.Namespace) -> int:
     return exit_code(returned, run.failures, verdict)
 
 
-def _refuse_inventory(sources: list[str], playbook: Path, *, rehearsal: bool) -> None:
+def refuse_inventory(sources: list[str], playbook: Path, *, rehearsal: bool) -> None:
     """Look at the inventory before a log is opened; the playbook's own process does so again, and takes the lock.
 
     Raises:

@@ -39,7 +39,7 @@ def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str
         if path.is_symlink() or not _untouched(present):
             kept = _free_name(path)
             path.rename(kept)
-            say(f"{path} was changed by hand: that text is kept in {kept.name}; put it into a file of your own")
+            say(f"{path} was not as busbar writes it: kept as {kept.name}; put what is yours into a file of your own")
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)

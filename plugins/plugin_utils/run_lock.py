@@ -127,7 +127,6 @@ class RunLock:
         """Take the path of the file."""
         self._path = path
         self._descriptor: int | None = None
-        self._owner = 0
 
     def probe(self) -> None:
         """See that nobody holds the lock.
@@ -163,19 +162,23 @@ class RunLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._descriptor, self._owner = descriptor, os.getpid()
+        self._descriptor = descriptor
+        # A forked process would hold the lock, too, and for its present task outlive a run that is killed.
+        os.register_at_fork(after_in_child=self._close)
         return left
 
     def release(self) -> None:
-        """Give the lock back, unless this is a process that was forked from the one that took it."""
-        if self._descriptor is None or os.getpid() != self._owner:
-            return
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._descriptor, 0)
-            # Not by closing alone: processes that were forked from this one hold the same lock.
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-        os.close(self._descriptor)
-        self._descriptor = None
+        """Give the lock back; in a process that was forked from the one that took it there is nothing to give."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+        self._close()
+
+    def _close(self) -> None:
+        """Let go of the file, and with it of the lock unless another process has it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
 
     def _claim(self, descriptor: int) -> Holder | None:
         """Lock an open file; returns whoever left a word in it without a lock.
@@ -186,10 +189,8 @@ class RunLock:
         locked = _lock(descriptor)
         left = Holder.read(os.pread(descriptor, _LARGEST, 0).decode(errors="replace"))
         if not locked:
-            gone = left is not None and left.host == socket.gethostname() and not Path(f"/proc/{left.pid}").exists()
             message = (
                 f"another run works on this inventory: {left or 'one that has not said who it is'}. "
-                f"{'That process is gone, but others that it started still run. ' if gone else ''}"
                 f"Wait until it has ended; --check, preflight and describe need not wait. (lock: {self._path})"
             )
             raise LockedError(message)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 import logging
 import shlex
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import paramiko
+from ansible_collections.busbar.cluster.plugins.module_utils.report_data import printable
+
+from busbar.ssh_host_keys import TIMEOUT_S, KnownHosts, RefusedKeyError, Target, fingerprint, read_host_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["Door", "KnownHosts", "Outcome", "Target", "bootstrap", "fingerprint"]
+__all__ = ["Door", "Outcome", "bootstrap"]
 
-TIMEOUT_S = 15
 # The key comes on standard input. A last line without its end would swallow a key that is simply appended.
 INSTALL_KEY = r"""
 umask 077
@@ -42,21 +41,6 @@ new=$(mktemp) && printf '%s\n' "$rule" > "$new" && chmod 0440 "$new" && visudo -
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """A host of the inventory: its name, and where and as whom to log in."""
-
-    name: str
-    address: str
-    port: int
-    user: str
-
-    @property
-    def known_as(self) -> str:
-        """Its name in a known_hosts file."""
-        return self.address if self.port == paramiko.config.SSH_PORT else f"[{self.address}]:{self.port}"
-
-
-@dataclasses.dataclass(frozen=True)
 class Outcome:
     """What became of a host; `ok` tells whether its door is open now."""
 
@@ -64,65 +48,6 @@ class Outcome:
     ok: bool
     message: str
     remedy: str = ""
-    fingerprint: str = ""
-
-
-class UnknownKeyError(Exception):
-    """A host that was never met, where only known ones are allowed."""
-
-
-def fingerprint(key: paramiko.PKey) -> str:
-    """Return type and SHA256 fingerprint of a key, as ssh-keygen writes them."""
-    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
-    return f"{key.get_name()} SHA256:{digest}"
-
-
-class KnownHosts(paramiko.MissingHostKeyPolicy):
-    """The host keys that are trusted: first contact is recorded, a changed key is refused.
-
-    Lines of the file that are not plain keys, such as those of an authority, are left alone.
-    """
-
-    def __init__(self, path: Path, *, accept_new: bool = True) -> None:
-        """Read the file, which need not exist.
-
-        Raises:
-            OSError: when it is there and cannot be read.
-        """
-        self.path = path
-        self.accept_new = accept_new
-        self.keys = paramiko.HostKeys()
-        self.fresh: dict[str, str] = {}
-        self._lock = threading.Lock()
-        if path.exists():
-            lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith(("@", "#"))]
-            for number, line in enumerate(filter(None, lines)):
-                entry = paramiko.hostkeys.HostKeyEntry.from_line(line, number)
-                if entry is not None:
-                    for name in entry.hostnames:
-                        self.keys.add(name, entry.key.get_name(), entry.key)
-
-    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
-        """Record a host's key at first contact, or refuse the host.
-
-        Raises:
-            paramiko.BadHostKeyException: when another host of the same address was quicker and showed another key.
-            UnknownKeyError: when only known hosts are allowed.
-        """
-        with self._lock:
-            known = self.keys.lookup(hostname)
-            expected = known.get(key.get_name()) if known else None
-            if expected == key:
-                return
-            if expected is not None:
-                raise paramiko.BadHostKeyException(hostname, key, expected)
-            if not self.accept_new:
-                raise UnknownKeyError(fingerprint(key))
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self.path.open("a") as stream:
-                stream.write(f"{hostname} {key.get_name()} {key.get_base64()}\n")
-            self.keys.add(hostname, key.get_name(), key)
-            self.fresh[hostname] = fingerprint(key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,26 +90,63 @@ class Door:
         return client
 
 
-def bootstrap(targets: Sequence[Target], door: Door, ask: Callable[[], str], jobs: int) -> list[Outcome]:
+def bootstrap(
+    targets: Sequence[Target],
+    door: Door,
+    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    ask: Callable[[], str],
+    jobs: int,
+) -> list[Outcome]:
     """Open every door with the key, and those that stay shut with a password; return what became of each host.
+
+    Nothing is sent to a host before its key is known or somebody vouches for it.
 
     Args:
         targets: the hosts.
         door: what opens them.
+        vouch: is shown the fingerprints of host keys that were never seen, and returns why a host is refused.
         ask: returns the password; called at most once, and only when some host needs it.
         jobs: how many hosts at once.
     """
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        first = list(pool.map(lambda target: _visit(target, door, None), targets))
-        shut = [target for target, outcome in zip(targets, first, strict=True) if outcome is None]
-        if shut:
-            password = ask()
-            second = dict(zip(shut, pool.map(lambda target: _visit(target, door, password), shut), strict=True))
-    return [
-        outcome or second[target] or Outcome(target.name, ok=False, message="the password is wrong")
-        for target, outcome in zip(targets, first, strict=True)
-    ]
+        outcomes = _meet(targets, door.known_hosts, vouch, pool)
+
+        def visit_all(password: str | None) -> None:
+            left = [target for target in targets if target not in outcomes]
+            answers = pool.map(lambda target: _visit(target, door, password), left)
+            outcomes.update({target: found for target, found in zip(left, answers, strict=True) if found})
+
+        visit_all(None)
+        if len(outcomes) < len(targets):
+            visit_all(ask())
+    wrong = "the password is wrong"
+    return [outcomes.get(target) or Outcome(target.name, ok=False, message=wrong) for target in targets]
+
+
+def _meet(
+    targets: Sequence[Target],
+    known: KnownHosts,
+    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    pool: ThreadPoolExecutor,
+) -> dict[Target, Outcome]:
+    """Look at every host's key and record those that somebody vouches for; return the hosts that are left out."""
+
+    def look(target: Target) -> paramiko.PKey | Outcome | None:
+        try:
+            key = read_host_key(target, known.keys.lookup(target.known_as) or {})
+            return None if known.is_known(target, key) else key
+        except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
+            return _failure(target, exc)
+
+    found = dict(zip(targets, pool.map(look, targets), strict=True))
+    fresh = {target: key for target, key in found.items() if isinstance(key, paramiko.PKey)}
+    refused = vouch({target: fingerprint(key) for target, key in fresh.items()}) if fresh else {}
+    for target, key in fresh.items():
+        if target not in refused:
+            known.record(target, key)
+    left_out = {target: outcome for target, outcome in found.items() if isinstance(outcome, Outcome)}
+    return left_out | {target: Outcome(target.name, ok=False, message=why) for target, why in refused.items()}
 
 
 def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
@@ -194,22 +156,29 @@ def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
             return _open(client, target, door, password)
     except paramiko.AuthenticationException:
         return None
-    except (paramiko.SSHException, UnknownKeyError, OSError, EOFError) as exc:
+    except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
         # Without any key at hand there is nothing to try before the password.
         if password is None and "No authentication methods available" in str(exc):
             return None
-        message, remedy = _explain(exc, target, door.known_hosts.path)
-        return Outcome(target.name, ok=False, message=message, remedy=remedy)
+        return _failure(target, exc)
 
 
-def _explain(exc: Exception, target: Target, known_hosts: Path) -> tuple[str, str]:
+def _failure(target: Target, exc: Exception) -> Outcome:
+    """Return what became of a host that failed."""
+    message, remedy = _explain(exc)
+    return Outcome(target.name, ok=False, message=message, remedy=remedy)
+
+
+def _explain(exc: Exception) -> tuple[str, str]:
     """Return what went wrong and what to do about it."""
-    change = f"ask its owner; when the change is right: ssh-keygen -f {known_hosts} -R {target.known_as}"
+    if isinstance(exc, RefusedKeyError):
+        return exc.message, exc.remedy
     # Since OpenSSH 9.8 a server turns away for a while who failed to log in several times.
     waiting = "after failed logins it turns you away for a while: try again in a minute"
+    other = "shows another host key than a moment ago"
     reasons: list[tuple[type[Exception], str, str]] = [
-        (paramiko.BadHostKeyException, "shows another host key than the one recorded", change),
-        (UnknownKeyError, "is not among the known hosts", "leave out --known-only, or record its key first"),
+        (paramiko.BadHostKeyException, other, "somebody may stand in between: find out who before you try again"),
+        (ConnectionRefusedError, "refuses the connection", "start its SSH server"),
         (paramiko.ssh_exception.NoValidConnectionsError, "refuses the connection", "start its SSH server"),
         (EOFError, "closes the connection", waiting),
         (TimeoutError, "does not answer", "check its address, power and network"),
@@ -220,15 +189,14 @@ def _explain(exc: Exception, target: Target, known_hosts: Path) -> tuple[str, st
     for kind, message, remedy in reasons:
         if isinstance(exc, kind):
             return message, remedy
-    return f"fails: {str(exc) or type(exc).__name__}", ""
+    return f"fails: {printable(exc) or type(exc).__name__}", ""
 
 
 def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str | None) -> Outcome:
     """Return what became of a host that let us in: its key installed, and the rule for sudo where it is wanted."""
-    found = door.known_hosts.fresh.get(target.known_as, "")
 
     def outcome(message: str, *, ok: bool = True) -> Outcome:
-        return Outcome(target.name, ok, message, fingerprint=found)
+        return Outcome(target.name, ok, message)
 
     status, said = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
     if status != 0:
@@ -256,4 +224,4 @@ def _run(client: paramiko.SSHClient, command: str, text: str) -> tuple[int, str]
     stdin.write(text)
     stdin.channel.shutdown_write()
     said = stdout.read().decode(errors="replace") or stderr.read().decode(errors="replace")
-    return stdout.channel.recv_exit_status(), (said.strip().splitlines() or ["no message"])[-1]
+    return stdout.channel.recv_exit_status(), printable((said.strip().splitlines() or ["no message"])[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,13 @@ from ansible_collections.busbar.cluster.plugins.module_utils.printable import pr
 
 from busbar.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
-    from busbar.ssh_bootstrap import Outcome, Target
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from busbar.ssh_bootstrap import Outcome
+    from busbar.ssh_host_keys import Target
 
 __all__ = ["register"]
 
@@ -25,8 +29,8 @@ DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 MAX_JOBS = 512
 DESCRIPTION = """\
 Installs your public key on every host of the inventory where it is missing. Hosts that already know it are left alone;
-for the others the password is asked for once. A host key seen for the first time is recorded and shown; a host that
-shows another key than the recorded one is refused.
+for the others the password is asked for once. A host key that was never seen is shown first: nothing is sent before you
+confirm it, or give its fingerprint. A host that shows another key than the recorded one, or a revoked one, is refused.
 """
 
 
@@ -41,6 +45,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
     action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
     action.add_argument("--known-only", action="store_true", help="refuse hosts whose key is not recorded yet")
+    action.add_argument(
+        "--fingerprint",
+        action="append",
+        type=host_fingerprint,
+        default=[],
+        metavar="HOST=SHA256:…",
+        help="host key that you vouch for, as `ssh-keygen -lf` shows it; may be given several times",
+    )
     action.add_argument("--sudo", action="store_true", help="also let the user become root without a password")
     action.add_argument("--jobs", type=jobs, default=64, metavar="N", help="hosts at once (default: 64)")
     source = action.add_mutually_exclusive_group()
@@ -58,15 +70,26 @@ def jobs(text: str) -> int:
     return value
 
 
+def host_fingerprint(text: str) -> tuple[str, str]:
+    """An argparse type: a host and the fingerprint of its key."""
+    host, _, print_ = text.partition("=")
+    if not host or not _FINGERPRINT.fullmatch(print_):
+        msg = f"{text!r} is not HOST=SHA256:… with a fingerprint as `ssh-keygen -lf` shows it"
+        raise argparse.ArgumentTypeError(msg)
+    return host, print_
+
+
 def run_bootstrap(args: argparse.Namespace) -> int:
     """Install the key everywhere; returns 0 when every host is open now, else 1."""
-    from busbar import ssh_bootstrap  # noqa: PLC0415 - loads cryptography, which no other command needs
+    from busbar import ssh_bootstrap, ssh_host_keys  # noqa: PLC0415 - loads cryptography, which no other command needs
 
     public = public_key_file(args.key)
     private = public.with_suffix("")
     known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
+    targets, clusters = read_targets(args.inventory, args.limit, args.user)
+    check_hosts(args.fingerprint, targets)
     try:
-        known_hosts = ssh_bootstrap.KnownHosts(known.expanduser(), accept_new=not args.known_only)
+        known_hosts = ssh_host_keys.KnownHosts(known.expanduser(), *clusters)
     except (OSError, UnicodeDecodeError) as exc:
         message = f"{known}: cannot be read: {exc}"
         raise UsageError(message) from exc
@@ -76,10 +99,11 @@ def run_bootstrap(args: argparse.Namespace) -> int:
         known_hosts=known_hosts,
         sudo=args.sudo,
     )
-    targets = read_targets(args.inventory, args.limit, args.user)
     print(f"inventory {args.inventory}: {fold(target.name for target in targets)}; key {public}", flush=True)
-    outcomes = ssh_bootstrap.bootstrap(targets, door, lambda: password(args), args.jobs)
-    show(outcomes, known_hosts.path)
+    outcomes = ssh_bootstrap.bootstrap(
+        targets, door, lambda fresh: vouch(fresh, args), lambda: password(args), args.jobs
+    )
+    show(outcomes)
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
 
@@ -115,8 +139,51 @@ def read_public_key(path: Path) -> str:
     return lines[0]
 
 
-def read_targets(inventory: str, limit: str, user: str | None) -> list[Target]:
-    """Return the hosts of an inventory that a pattern names.
+def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
+    """Look whether every fingerprint is of a host of this run.
+
+    Raises:
+        UsageError: when one is not.
+    """
+    names = {name for target in targets for name in (target.name, target.address)}
+    strangers = sorted({host for host, _ in given} - names)
+    if strangers:
+        message = f"--fingerprint {strangers[0]}=…: no such host in this run: give its name or address in the inventory"
+        raise UsageError(message)
+
+
+def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target, str]:
+    """Show host keys that were never seen, before anything is sent; return why hosts are refused."""
+    given: dict[str, set[str]] = {}
+    for host, print_ in args.fingerprint:
+        given.setdefault(host, set()).add(print_)
+    expected = {target: given.get(target.name, set()) | given.get(target.address, set()) for target in fresh}
+    shown = {target: text.split()[-1] for target, text in fresh.items()}
+    wrong = {
+        target: f"shows {fresh[target]}, which is not the fingerprint that was given"
+        for target, prints in expected.items()
+        if prints and shown[target] not in prints
+    }
+    open_ones = [target for target, prints in expected.items() if not prints]
+    if not open_ones or args.known_only:
+        reason = "is not among the known hosts (leave out --known-only, or record its key first)"
+        return wrong | dict.fromkeys(open_ones, reason)
+    print("host keys seen for the first time:")
+    for target in open_ones:
+        print(f"  {target.name} {fresh[target]}")
+    print("compare each with what its own console shows: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
+    if sys.stdin.isatty():
+        if input("Are all of them right? (yes/no) ").strip().lower() == "yes":
+            return wrong
+        return wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
+    return wrong | {
+        target: f"its host key is not known (when it is right: --fingerprint {target.name}={shown[target]})"
+        for target in open_ones
+    }
+
+
+def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Target], list[Path]]:
+    """Return the hosts of an inventory that a pattern names, and the known_hosts files of their clusters.
 
     Raises:
         UsageError: when the inventory cannot be read or the pattern names no host.
@@ -127,32 +194,35 @@ def read_targets(inventory: str, limit: str, user: str | None) -> list[Target]:
     from ansible.template import Templar  # noqa: PLC0415
     from ansible.vars.manager import VariableManager  # noqa: PLC0415
 
-    from busbar.ssh_bootstrap import Target  # noqa: PLC0415
+    from busbar.ssh_host_keys import Target  # noqa: PLC0415
 
     if not Path(inventory).exists():
         message = f"inventory {inventory}: no such file or folder"
         raise UsageError(message)
 
-    def target(name: str, variables: dict[str, Any]) -> Target:
-        def value(key: str, default: object) -> str:
-            return str(Templar(loader=loader, variables=variables).template(variables.get(key, default)))
+    def value(variables: dict[str, Any], key: str, default: object) -> str:
+        return str(Templar(loader=loader, variables=variables).template(variables.get(key, default)))
 
-        login = user or value("ansible_user", getpass.getuser())
-        return Target(name, value("ansible_host", name), int(value("ansible_port", 22)), login)
+    def target(name: str, variables: dict[str, Any]) -> Target:
+        login = user or value(variables, "ansible_user", getpass.getuser())
+        port = int(value(variables, "ansible_port", 22))
+        return Target(name, value(variables, "ansible_host", name), port, login)
 
     loader = DataLoader()
     try:
         manager = InventoryManager(loader=loader, sources=[inventory])
         hosts = manager.get_hosts(limit)
         variables = VariableManager(loader=loader, inventory=manager)
-        targets = [target(host.name, variables.get_vars(host=host)) for host in hosts]
+        known = [variables.get_vars(host=host) for host in hosts]
+        targets = [target(host.name, own) for host, own in zip(hosts, known, strict=True)]
+        folders = sorted({value(own, "cluster_secrets_dir", "") for own in known} - {""})
     except (AnsibleError, ValueError) as exc:
         message = f"inventory {inventory}: {exc}"
         raise UsageError(message) from exc
     if not targets:
         message = f"inventory {inventory}: no host matches {limit!r}"
         raise UsageError(message)
-    return targets
+    return targets, [Path(folder) / "known_hosts" for folder in folders]
 
 
 def password(args: argparse.Namespace) -> str:
@@ -183,13 +253,8 @@ def fold(names: Iterable[str]) -> str:
     return str(NodeSet.fromlist(list(names)))
 
 
-def show(outcomes: list[Outcome], known_hosts: Path) -> None:
-    """Print the host keys that are new, and one line per group of hosts with the same outcome."""
-    fresh = [outcome for outcome in outcomes if outcome.fingerprint]
-    if fresh:
-        print(f"host keys seen for the first time, recorded in {known_hosts}:")
-        for outcome in fresh:
-            print(f"  {outcome.name} {outcome.fingerprint}")
+def show(outcomes: list[Outcome]) -> None:
+    """Print one line per group of hosts with the same outcome."""
     groups: dict[tuple[bool, str, str], list[str]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.ok, outcome.message, outcome.remedy), []).append(outcome.name)

@@ -41,6 +41,11 @@ def submit(sandbox: Cluster, options: str, command: str, user: str = "alice") ->
     return sandbox.exec("login", f"cd /tmp && sbatch --parsable {options} --wrap '{command}'", user=user).stdout.strip()
 
 
+def job_state(sandbox: Cluster, job: str) -> str:
+    """What squeue says of a job; empty when it is gone."""
+    return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()
+
+
 def wait_for_state(sandbox: Cluster, job: str, wanted: str, timeout: float = 60) -> None:
     """Wait until accounting says that the job is in a state."""
     sandbox.wait_until(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from conftest import TOP, plain_environment, recap
+from test_slurm_jobs import job_state, submit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +27,25 @@ def _nodes(sandbox: Cluster) -> list[str]:
     return ["ctl", "login", *sandbox.compute]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _job(sandbox: Cluster) -> Iterator[None]:
+    """A job of alice on all compute nodes, for without one she may not log in there."""
+    sandbox.wait_idle()
+    job = submit(sandbox, f"-N{len(sandbox.compute)} --ntasks-per-node=1 --mem=100 -o /dev/null", "sleep 3600")
+    sandbox.wait_until(lambda: job_state(sandbox, job) == "RUNNING", f"job {job} does not run")
+    yield
+    sandbox.exec("ctl", f"scancel {job}")
+    sandbox.wait_idle()
+
+
 def _address(sandbox: Cluster, node: str) -> str:
     return sandbox.exec("ctl", f"getent ahostsv4 {node} | awk 'NR==1 {{print $1}}'").stdout.strip()
 
 
 def _everybody_reaches_everybody(sandbox: Cluster) -> None:
+    takes_users = ["login", *sandbox.compute]
     for node in _nodes(sandbox):
-        others = [other for other in _nodes(sandbox) if other != node]
+        others = [other for other in takes_users if other != node]
         script = "; ".join(f"{SSH} {other} hostname" for other in others)
         assert sandbox.exec(node, script, user="alice").stdout.split() == others
 
@@ -43,8 +56,8 @@ def test_a_user_goes_from_node_to_node_without_a_question(sandbox: Cluster) -> N
 
 
 def test_it_works_by_address_too(sandbox: Cluster) -> None:
-    address = _address(sandbox, "ctl")
-    assert sandbox.exec("login", f"{SSH} {address} whoami", user="bob").stdout.strip() == "bob"
+    address = _address(sandbox, "login")
+    assert sandbox.exec("ctl", f"{SSH} {address} whoami", user="bob").stdout.strip() == "bob"
 
 
 def test_no_user_has_a_key_or_a_record_of_hosts(sandbox: Cluster) -> None:
@@ -54,14 +67,14 @@ def test_no_user_has_a_key_or_a_record_of_hosts(sandbox: Cluster) -> None:
 
 @pytest.mark.parametrize("user", ["root", "admin"])
 def test_who_may_do_everything_needs_a_key(sandbox: Cluster, user: str) -> None:
-    done = sandbox.exec("login", f"{SSH} ctl true", user=user, check=False)
+    done = sandbox.exec(sandbox.compute[0], f"{SSH} login true", user=user, check=False)
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
 
 
 @pytest.mark.core
 def test_a_user_cannot_become_another_on_the_way(sandbox: Cluster) -> None:
-    done = sandbox.exec("login", f"{SSH} bob@ctl true", user="alice", check=False)
+    done = sandbox.exec(sandbox.compute[0], f"{SSH} bob@login true", user="alice", check=False)
     assert done.returncode == 255
     assert "Permission denied" in done.stderr
 
@@ -70,7 +83,7 @@ def _from_outside(sandbox: Cluster, *options: str) -> subprocess.CompletedProces
     """Try to log in as alice from this machine, which is in no list of the cluster."""
     known = sandbox.state / "secrets" / "known_hosts"
     fixed = ["-F", "none", "-o", "BatchMode=yes", "-o", f"UserKnownHostsFile={known}", "-o", "IdentityAgent=none"]
-    command = ["ssh", *fixed, *options, f"alice@{_address(sandbox, 'ctl')}", "true"]
+    command = ["ssh", *fixed, *options, f"alice@{_address(sandbox, 'login')}", "true"]
     return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
 
 
@@ -211,16 +224,20 @@ def _bootstrap(
 
 
 def test_first_contact(sandbox: Cluster, password_node: str, tmp_path: Path) -> None:
-    nobody = _bootstrap(sandbox, password_node, tmp_path)
+    shown = sandbox.exec(password_node, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout.split()[1]
+    unknown = _bootstrap(sandbox, password_node, tmp_path, password=PASSWORD)
+    assert (unknown.returncode, f"--fingerprint {password_node}={shown}" in unknown.stdout) == (1, True)
+    assert not (tmp_path / "known_hosts").exists()
+    assert sandbox.exec(password_node, "ls /home/newadmin/.ssh", check=False).stdout == ""
+    vouched = f"--fingerprint={password_node}={shown}"
+    nobody = _bootstrap(sandbox, password_node, tmp_path, vouched)
     assert (nobody.returncode, "set BUSBAR_SSH_PASSWORD" in nobody.stderr) == (2, True)
     wrong = _bootstrap(sandbox, password_node, tmp_path, password="wrong")  # noqa: S106 - it is wrong
     assert (wrong.returncode, f"FAILED: {password_node}: the password is wrong" in wrong.stdout) == (1, True)
     (tmp_path / "known_hosts").unlink()
-    first = _bootstrap(sandbox, password_node, tmp_path, "--sudo", password=PASSWORD)
+    first = _bootstrap(sandbox, password_node, tmp_path, "--sudo", vouched, password=PASSWORD)
     assert first.returncode == 0, first.stdout + first.stderr
     assert f"ok: {password_node}: key installed, sudo rule installed" in first.stdout
-    print_of_node = sandbox.exec(password_node, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout.split()[1]
-    assert print_of_node in first.stdout
     second = _bootstrap(sandbox, password_node, tmp_path, "--sudo")
     assert f"ok: {password_node}: key was there, sudo rule was there" in second.stdout
     assert PASSWORD not in first.stdout + first.stderr + second.stdout

@@ -1,0 +1,158 @@
+"""Host keys at first contact: read before anything is sent, and recorded only when somebody vouches for them."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import paramiko
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+__all__ = ["KnownHosts", "RefusedKeyError", "Target", "fingerprint", "read_host_key"]
+
+TIMEOUT_S = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A host of the inventory: its name, and where and as whom to log in."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+
+    @property
+    def known_as(self) -> str:
+        """Its name in a known_hosts file."""
+        return self.address if self.port == paramiko.config.SSH_PORT else f"[{self.address}]:{self.port}"
+
+
+class RefusedKeyError(Exception):
+    """A host key that must not be trusted: what is wrong with it, and what to do."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        """Keep both."""
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+def fingerprint(key: paramiko.PKey) -> str:
+    """Return type and SHA256 fingerprint of a key, as ssh-keygen writes them."""
+    digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+    return f"{key.get_name()} SHA256:{digest}"
+
+
+class KnownHosts(paramiko.MissingHostKeyPolicy):
+    """The host keys that are trusted, and those that are revoked.
+
+    Lines of an authority are left alone: certificates are not read here.
+    """
+
+    def __init__(self, path: Path, *others: Path) -> None:
+        """Read the file, which need not exist, and what further ones revoke.
+
+        Raises:
+            OSError: when one is there and cannot be read.
+        """
+        self.path = path
+        self.keys = paramiko.HostKeys()
+        self.revoked: dict[bytes, str] = {}
+        self._lock = threading.Lock()
+        for file in (path, *others):
+            if file.exists():
+                self._read(file, trusted=file == path)
+
+    def _read(self, file: Path, *, trusted: bool) -> None:
+        for number, line in enumerate(file.read_text().splitlines(), start=1):
+            words = line.split()
+            mark = words[0] if words and words[0].startswith("@") else ""
+            entry = _entry(line.removeprefix(mark).strip(), number)
+            if entry is None or line.lstrip().startswith("#"):
+                continue
+            if mark == "@revoked":
+                self.revoked[entry.key.asbytes()] = f"{file}, line {number}"
+            elif not mark and trusted:
+                for name in entry.hostnames or []:
+                    self.keys.add(name, entry.key.get_name(), entry.key)
+
+    def is_known(self, target: Target, key: paramiko.PKey) -> bool:
+        """Return whether this is the key that is recorded for a host; False when none is.
+
+        Raises:
+            RefusedKeyError: when it is revoked, or another one is recorded.
+        """
+        if key.asbytes() in self.revoked:
+            place = self.revoked[key.asbytes()]
+            message = f"shows a host key that is revoked in {place}: {fingerprint(key)}"
+            remedy = (
+                "whoever has that key can pose as this host: give it new keys (rm /etc/ssh/ssh_host_*, ssh-keygen -A)"
+            )
+            raise RefusedKeyError(message, remedy)
+        entry = self.keys.lookup(target.known_as)
+        recorded = entry.get(key.get_name()) if entry else None
+        if recorded is not None and recorded != key:
+            message = "shows another host key than the one recorded"
+            change = f"ssh-keygen -f {self.path} -R {target.known_as}"
+            raise RefusedKeyError(message, f"ask its owner; when the change is right: {change}")
+        return recorded is not None
+
+    def record(self, target: Target, key: paramiko.PKey) -> None:
+        """Trust a host's key from now on.
+
+        Raises:
+            OSError: when the file cannot be written.
+        """
+        with self._lock:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self.path.open("a") as stream:
+                stream.write(f"{target.known_as} {key.get_name()} {key.get_base64()}\n")
+            self.keys.add(target.known_as, key.get_name(), key)
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:  # noqa: ARG002
+        """Refuse a host that shows another kind of key than the one that was looked at a moment before.
+
+        Raises:
+            RefusedKeyError: always.
+        """
+        message = f"{hostname} shows another host key than a moment ago: {fingerprint(key)}"
+        raise RefusedKeyError(message, "somebody may stand in between: find out who before you try again")
+
+
+def _entry(line: str, number: int) -> paramiko.hostkeys.HostKeyEntry | None:
+    try:
+        return paramiko.hostkeys.HostKeyEntry.from_line(line, number)
+    except (paramiko.hostkeys.InvalidHostKey, paramiko.SSHException):
+        return None
+
+
+def read_host_key(target: Target, known_kinds: Iterable[str] = ()) -> paramiko.PKey:
+    """Return the key that a host shows, without logging in.
+
+    Args:
+        target: the host.
+        known_kinds: types of key to ask for first.
+
+    Raises:
+        OSError: when it does not answer.
+        paramiko.SSHException: when it is no SSH server that we understand.
+    """
+    with socket.create_connection((target.address, target.port), timeout=TIMEOUT_S) as connection:
+        transport = paramiko.Transport(connection)
+        try:
+            transport.banner_timeout = TIMEOUT_S
+            options = transport.get_security_options()
+            wanted = [kind for kind in options.key_types if kind in set(known_kinds)]
+            options.key_types = (*wanted, *(kind for kind in options.key_types if kind not in wanted))
+            transport.start_client(timeout=TIMEOUT_S)
+            return transport.get_remote_server_key()
+        finally:
+            transport.close()

@@ -9,6 +9,7 @@ short_description: A host's public key, its certificate, and how its administrat
 description:
   - Reads the public half of a host key and its certificate. The private half stays where it is.
   - Looks whether the user who is connected could log in with a key, so that nobody is locked out.
+  - Reads for whom the host has sudo rules, wherever they come from.
 attributes:
   check_mode:
     description: Changes nothing in any mode.
@@ -43,6 +44,25 @@ user:
   description: Who is connected.
   returned: always
   type: str
+groups:
+  description: Names of the groups of that user.
+  returned: always
+  type: list
+  elements: str
+sudo_users:
+  description: Users with a sudo rule, by name or as C(#number).
+  returned: always
+  type: list
+  elements: str
+sudo_groups:
+  description: Groups with a sudo rule.
+  returned: always
+  type: list
+  elements: str
+sudo_problem:
+  description: Why the rules of sudo cannot be read; empty when they can, or when there are none.
+  returned: always
+  type: str
 key_login:
   description: Whether there is an authorized key for that user.
   returned: always
@@ -53,12 +73,22 @@ version:
   type: str
 """
 
-import os
+import grp
 import pwd
 import re
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.login_user import groups_of, login_user  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.sudoers import sudo_holders  # noqa: TID252
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SUDOERS = Path("/etc/sudoers")
 
 
 def has_keys(path: Path) -> bool:
@@ -70,10 +100,30 @@ def has_keys(path: Path) -> bool:
     return any(line.strip() and not line.lstrip().startswith("#") for line in lines)
 
 
-def connected_user() -> pwd.struct_passwd:
-    """Return who logged in, also after a change of user by sudo."""
-    name = os.environ.get("SUDO_USER")
-    return pwd.getpwnam(name) if name else pwd.getpwuid(os.getuid())
+def named(entries: list[str], by_number: Callable[[int], str]) -> list[str]:
+    """Return names; a number that nobody has is left out, for nobody can log in with it."""
+    names = set()
+    for entry in entries:
+        with suppress(KeyError, ValueError):
+            names.add(by_number(int(entry[1:])) if entry.startswith("#") else entry)
+    return sorted(names)
+
+
+def sudo_rights(module: AnsibleModule) -> tuple[dict[str, list[str]], str]:
+    """Return users and groups with sudo rules, and why they cannot be told."""
+    nobody: dict[str, list[str]] = {"users": [], "groups": []}
+    if not SUDOERS.exists():
+        return nobody, ""
+    program = module.get_bin_path("cvtsudoers")
+    if program is None:
+        return nobody, "there are sudo rules and no cvtsudoers, which would tell for whom"
+    status, out, err = module.run_command([program, "-e", "-f", "json", str(SUDOERS)])
+    try:
+        found = sudo_holders(out if status == 0 else "")
+    except ValueError:
+        return nobody, f"cvtsudoers cannot read {SUDOERS}: {err.strip() or 'no reason given'}"
+    users = named(found["users"], lambda number: pwd.getpwuid(number).pw_name)
+    return {"users": users, "groups": named(found["groups"], lambda number: grp.getgrgid(number).gr_name)}, ""
 
 
 def openssh_version(text: str) -> str:
@@ -98,7 +148,8 @@ def main() -> None:
         if Path(module.params["key_file"]).exists():
             remedy = f"run `ssh-keygen -y -f {module.params['key_file']} > {public}` there, as root"
         module.fail_json(msg=f"there is no host key {public}: {remedy}")
-    user = connected_user()
+    user = login_user()
+    sudo, problem = sudo_rights(module)
     files = [Path(user.pw_dir, ".ssh", "authorized_keys"), Path(module.params["key_directory"], user.pw_name)]
     _, out, err = module.run_command(["ssh", "-V"])
     module.exit_json(
@@ -107,6 +158,10 @@ def main() -> None:
         public_key=public.read_text().strip(),
         certificate=certificate.read_text().strip() if certificate.exists() else "",
         user=user.pw_name,
+        groups=groups_of(user),
+        sudo_users=sudo["users"],
+        sudo_groups=sudo["groups"],
+        sudo_problem=problem,
         key_login=any(has_keys(path) for path in files),
     )
 

@@ -27,7 +27,7 @@ def test_public_halves_are_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = pwd.struct_passwd(("admin", "x", 1000, 1000, "", str(tmp_path), "/bin/sh"))
-    monkeypatch.setattr(ssh_host_info, "connected_user", lambda: user)
+    monkeypatch.setattr(ssh_host_info, "login_user", lambda: user)
     (tmp_path / "key.pub").write_text("ssh-ed25519 AAAA root@gpu1\n")
     first = _read(tmp_path, capsys)
     assert (first["public_key"], first["certificate"]) == ("ssh-ed25519 AAAA root@gpu1", "")

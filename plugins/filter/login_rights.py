@@ -1,0 +1,50 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: login_rights
+author: busbar contributors
+short_description: Admins and plain users among the declared accounts
+options:
+  _input:
+    description: Items of C(users_accounts).
+    type: list
+    elements: dict
+    required: true
+  groups:
+    description: Items of C(users_groups).
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = r"""
+admins: "{{ (users_accounts | busbar.cluster.login_rights(users_groups)).admin_users }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Names under C(admin_users) and C(admin_groups), which have sudo rules, and C(plain_users), all others.
+  type: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.login_rights import login_rights  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
+    """Return who may do what."""
+    return login_rights(users, groups)
+
+
+class FilterModule:
+    """The filter `busbar.cluster.login_rights`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by its name."""
+        return {"login_rights": rights}

@@ -1,0 +1,96 @@
+"""The PAM configuration of sshd on a compute node: sessions only with a job, and inside of it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["pam_sshd_text", "sessions_without_systemd"]
+
+_BEGIN = "# BEGIN busbar: pam_slurm_adopt"
+_END = "# END busbar: pam_slurm_adopt"
+_SESSION_BEGIN = "# BEGIN busbar: session without pam_systemd"
+_SESSION_END = "# END busbar: session without pam_systemd"
+_REPLACED = "# replaced by busbar: "
+_ACCOUNT = re.compile(r"-?account\s|@include\s+common-account\b")
+_DEBIAN_SESSION = re.compile(r"@include\s+common-session(-noninteractive)?\s*$")
+_REDHAT_SESSION = re.compile(r"session\s+include\s+password-auth\s*$")
+_SYSTEMD = re.compile(r"-?session\s.*\bpam_systemd\.so\b")
+
+
+def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared_session: str, *, enabled: bool) -> str:
+    """Return the configuration with the part that adopts sessions, or without it.
+
+    Only who is exempt gets by when Slurm does not answer; all others are refused then.
+
+    Args:
+        text: the present /etc/pam.d/sshd.
+        users: who may always log in.
+        groups: whose members may.
+        shared_session: text of /etc/pam.d/password-auth, from which sessions are taken where sshd includes it.
+        enabled: whether sessions are adopted.
+
+    Raises:
+        ValueError: when the place for the part cannot be found.
+    """
+    lines = _without_ours(text.splitlines())
+    if enabled:
+        lines = _adopting(lines, users, groups, sessions_without_systemd(shared_session))
+    return "\n".join(lines) + "\n"
+
+
+def sessions_without_systemd(shared: str) -> list[str]:
+    """Return the session lines of a shared PAM file but that of pam_systemd, which takes sessions out of their job."""
+    lines = [line.strip() for line in shared.splitlines()]
+    return [line for line in lines if re.match(r"-?session\s", line) and not _SYSTEMD.match(line)]
+
+
+def _without_ours(lines: list[str]) -> list[str]:
+    """Return the lines as the distribution has them."""
+    kept: list[str] = []
+    inside: str | None = None
+    for line in lines:
+        if line in {_BEGIN, _SESSION_BEGIN}:
+            inside = _END if line == _BEGIN else _SESSION_END
+        elif line == inside:
+            inside = None
+        elif inside is None:
+            plain = line.removeprefix(_REPLACED)
+            kept.append("@include common-session" if _DEBIAN_SESSION.match(plain) else plain)
+    return kept
+
+
+def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], sessions: list[str]) -> list[str]:
+    last = max((number for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=None)
+    if last is None:
+        message = "has no account lines after which sessions could be adopted"
+        raise ValueError(message)
+    done = [*lines[: last + 1], _BEGIN, *_account_part(users, groups), _END]
+    found = False
+    for line in lines[last + 1 :]:
+        if _DEBIAN_SESSION.match(line):
+            found = True
+            done.append("@include common-session-noninteractive")
+        elif _REDHAT_SESSION.match(line):
+            found = True
+            done += [_REPLACED + line, _SESSION_BEGIN, *sessions, _SESSION_END]
+        else:
+            done.append(line)
+    if not found:
+        message = "includes neither common-session nor password-auth for its sessions"
+        raise ValueError(message)
+    return done
+
+
+def _account_part(users: Sequence[str], groups: Sequence[str]) -> list[str]:
+    """Return the lines that decide; without the options pam_slurm_adopt lets in whom it cannot adopt."""
+    tests = [f"user in {':'.join(users)}"] + ([f"user ingroup {':'.join(groups)}"] if groups else [])
+    exempt = [
+        f"account [success={len(tests) - number} default=ignore] pam_succeed_if.so quiet {test}"
+        for number, test in enumerate(tests)
+    ]
+    adopt = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
+    return [*exempt, adopt, "account required pam_permit.so"]

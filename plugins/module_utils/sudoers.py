@@ -1,0 +1,33 @@
+"""Who may do more than others by sudo, in what `cvtsudoers -e -f json` says of a host."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["sudo_holders"]
+
+
+def sudo_holders(text: str) -> dict[str, list[str]]:
+    """Return users and groups for whom there is any rule, by name or as `#number`.
+
+    A rule for everybody gives nobody more than others.
+
+    Raises:
+        ValueError: when the text is no such answer.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        message = "is no answer of cvtsudoers"
+        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text
+    members = [member for spec in found.get("User_Specs") or [] for member in spec.get("User_List") or []]
+    granted = [member for member in members if not member.get("negated")]
+    return {
+        "users": _names(granted, "username", "userid"),
+        "groups": _names(granted, "usergroup", "usergid"),
+    }
+
+
+def _names(members: list[dict[str, Any]], by_name: str, by_number: str) -> list[str]:
+    names = {str(member[by_name]) for member in members if by_name in member} - {"ALL"}
+    return sorted(names | {f"#{member[by_number]}" for member in members if by_number in member})

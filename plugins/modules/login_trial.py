@@ -1,0 +1,95 @@
+"""Module that puts a change of how to log in on trial."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: login_trial
+author: busbar contributors
+short_description: Put a change of how to log in on trial
+description:
+  - With O(state=started) the SSH server takes its new settings, and the host puts the former ones back by itself after
+    O(seconds), unless O(state=kept) comes before, over a new connection. So a wrong setting shuts nobody out for long.
+attributes:
+  check_mode:
+    description: Changes nothing in check mode.
+    support: full
+options:
+  note:
+    description: The note of the module M(busbar.cluster.files), which holds the former texts; gone when all is kept.
+    type: path
+    required: true
+  service:
+    description: systemd's name of the server, which is restarted. Empty where the files are read at each login.
+    type: str
+    default: ''
+  seconds:
+    description: How long a new login is waited for.
+    type: int
+    default: 180
+  state:
+    description: Whether the trial begins, or the change is kept.
+    type: str
+    choices: [started, kept]
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Put the new settings on trial
+  busbar.cluster.login_trial:
+    state: started
+    note: /var/lib/busbar/ssh/sshd
+    service: ssh
+"""
+
+RETURN = r""" # """
+
+import os
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.login_trial import UNIT, read_note, restore_script  # noqa: TID252 - no import has our name
+
+
+def start(module: AnsibleModule, note: Path, script: Path) -> None:
+    """Have the host undo the change in time, then let the server take it."""
+    try:
+        former = read_note(note.read_text())
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{note}: {exc}: run the role again")
+    service = module.params["service"]
+    descriptor = os.open(script, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(restore_script(former, service, [str(note), str(script)]))
+    module.run_command(["systemctl", "stop", f"{UNIT}-{note.name}.timer"])
+    timer = ["systemd-run", f"--unit={UNIT}-{note.name}", f"--on-active={module.params['seconds']}"]
+    module.run_command([*timer, "--timer-property=AccuracySec=1s", "--collect", str(script)], check_rc=True)
+    if service:
+        module.run_command(["systemctl", "restart", service], check_rc=True)
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "note": {"type": "path", "required": True},
+            "service": {"type": "str", "default": ""},
+            "seconds": {"type": "int", "default": 180},
+            "state": {"type": "str", "choices": ["started", "kept"], "required": True},
+        },
+        supports_check_mode=True,
+    )
+    note = Path(module.params["note"])
+    script = note.with_name(f"{note.name}.restore")
+    if not module.check_mode:
+        if module.params["state"] == "started":
+            start(module, note, script)
+        else:
+            module.run_command(["systemctl", "stop", f"{UNIT}-{note.name}.timer"])
+            for path in (script, note):
+                path.unlink(missing_ok=True)
+    module.exit_json(changed=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Module that lets SSH sessions in only with a job, and puts them into it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pam_sshd
+author: busbar contributors
+short_description: SSH sessions only with a job, and inside of it
+description:
+  - Has sshd ask pam_slurm_adopt for everybody who is not exempt, and leaves out pam_systemd, which would take the
+    session out of its job again.
+  - Root is always exempt, and so is who is logged in, unless a group in O(groups) covers them.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  enabled:
+    description: Whether sessions are adopted; otherwise the file is as the distribution has it.
+    type: bool
+    required: true
+  users:
+    description: Further users who may always log in.
+    type: list
+    elements: str
+    default: []
+  groups:
+    description: Groups whose members may.
+    type: list
+    elements: str
+    default: []
+  note:
+    description: Path of a note with the former text, for M(busbar.cluster.login_trial). While it is there, O(path)
+      counts as changed.
+    type: path
+    required: true
+  path:
+    description: The file.
+    type: path
+    default: /etc/pam.d/sshd
+  shared_path:
+    description: What it includes for sessions, where that is not made of several files.
+    type: path
+    default: /etc/pam.d/password-auth
+"""
+
+EXAMPLES = r"""
+- name: Adopt SSH sessions into the job of their user
+  busbar.cluster.pam_sshd:
+    enabled: true
+    groups: [sudo, wheel]
+    note: /var/lib/busbar/slurm/pam_sshd
+"""
+
+RETURN = r"""
+users:
+  description: Who is exempt.
+  returned: always
+  type: list
+  elements: str
+on_trial:
+  description: Whether a new login still has to prove the file.
+  returned: always
+  type: bool
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.login_user import groups_of, login_user  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.pam_sshd import pam_sshd_text  # noqa: TID252
+
+
+def exempt_users(users: list[str], groups: list[str]) -> list[str]:
+    """Return the exempt users; who is logged in is among them, or in one of the groups."""
+    here = login_user()
+    own = [] if set(groups_of(here)) & set(groups) else [here.pw_name]
+    return sorted({"root", *users, *own})
+
+
+def replace(module: AnsibleModule, path: Path, text: str) -> None:
+    """Replace a file whole; it keeps its mode and owner."""
+    descriptor, temporary = tempfile.mkstemp(prefix="busbar-")
+    module.add_cleanup_file(temporary)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    module.atomic_move(temporary, str(path))
+
+
+def note_former(path: Path, name: str, text: str) -> None:
+    """Keep the former text until a new login was seen."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.write_text(json.dumps({name: text}))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "enabled": {"type": "bool", "required": True},
+            "users": {"type": "list", "elements": "str", "default": []},
+            "groups": {"type": "list", "elements": "str", "default": []},
+            "note": {"type": "path", "required": True},
+            "path": {"type": "path", "default": "/etc/pam.d/sshd"},
+            "shared_path": {"type": "path", "default": "/etc/pam.d/password-auth"},
+        },
+        supports_check_mode=True,
+    )
+    path, note, shared = (Path(module.params[name]) for name in ("path", "note", "shared_path"))
+    groups, enabled = module.params["groups"], module.params["enabled"]
+    users = exempt_users(module.params["users"], groups)
+    try:
+        before = path.read_text()
+        sessions = shared.read_text() if shared.exists() else ""
+        after = pam_sshd_text(before, users, groups, sessions, enabled=enabled)
+        if after != before and not module.check_mode:
+            if not note.exists():
+                note_former(note, str(path), before)
+            replace(module, path, after)
+        changed = after != before or note.exists()
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{path}: {exc}")
+    diff = {"before": before, "after": after, "before_header": str(path), "after_header": str(path)}
+    module.exit_json(changed=changed, on_trial=changed, users=users, diff=[diff] if after != before else [])
+
+
+if __name__ == "__main__":
+    main()

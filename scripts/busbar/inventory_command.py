@@ -9,6 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.printable import pr
 from ansible_collections.busbar.cluster.plugins.module_utils.problems import unfold_hosts
 
 from busbar.errors import UsageError
+from busbar.inventory_check import refuse_unreadable
 from busbar.paths import collection
 from busbar.playbook_run import Playbook, hosts_counter, open_log, run_playbook
 from busbar.provision_command import (
@@ -16,7 +17,6 @@ from busbar.provision_command import (
     ask_passwords,
     choose_inventory,
     prompting_options,
-    refuse_inventory,
     site_folder,
 )
 from busbar.run_display import PlainDisplay, summary
@@ -54,7 +54,7 @@ def _describe(args: argparse.Namespace) -> int:
     inventory, _ = choose_inventory(args)
     options = ["--limit", ",".join(hosts), "--skip-tags", "describe_show", *args.options, *prompting_options(args)]
     path = collection() / "playbooks" / "describe.yml"
-    refuse_inventory(inventory, path, rehearsal=True)
+    refuse_unreadable(inventory, path)
     playbook = Playbook(path, inventory, options, ask_passwords(args))
     log = open_log(site_folder(inventory[0]) / "logs", "describe")
     # What can be put into a file goes to standard output, the rest beside it.

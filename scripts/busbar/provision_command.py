@@ -9,15 +9,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
-    LockedError,
-    changes_nothing,
-    refuse_if_locked,
-)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
 
 from busbar.ansible_options import add_ansible_options
 from busbar.errors import UsageError
+from busbar.inventory_check import refuse_busy, refuse_unreadable
 from busbar.paths import collection
 from busbar.playbook_run import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
 from busbar.run_display import make_display, summary
@@ -35,7 +31,6 @@ __all__ = [
     "choose_inventory",
     "exit_code",
     "prompting_options",
-    "refuse_inventory",
     "register",
     "site_folder",
 ]
@@ -135,7 +130,9 @@ def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
     inventory, said = choose_inventory(args)
     path = _playbook_path(args.playbook)
-    refuse_inventory(inventory, path, rehearsal=not _NO_RUN.isdisjoint(args.options))
+    refuse_unreadable(inventory, path)
+    if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
+        refuse_busy(inventory)
     site = site_folder(inventory[0])
     log = open_log(site / "logs", args.command)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
@@ -164,23 +161,6 @@ def _run(args: argparse.Namespace) -> int:
     if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
         return USAGE
     return exit_code(returned, run.failures, verdict)
-
-
-def refuse_inventory(sources: list[str], playbook: Path, *, rehearsal: bool) -> None:
-    """Look at the inventory before a log is opened; the playbook's own process does so again, and takes the lock.
-
-    Raises:
-        UsageError: a file is no valid YAML, or another run works on the hosts.
-    """
-    problems = yaml_problems(sources, playbook)
-    if problems:
-        message = "\n".join(["the inventory cannot be read:", *(f"  {problem}" for problem in problems)])
-        raise UsageError(message)
-    if not rehearsal and not changes_nothing(playbook):
-        try:
-            refuse_if_locked(sources)
-        except LockedError as exc:
-            raise UsageError(str(exc)) from exc
 
 
 def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 
 from busbar.errors import UsageError
+from busbar.inventory_check import refuse_unreadable
+from busbar.sandbox.state import inventory_of
+from busbar.sandbox_option import add_sandbox, chosen
 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
@@ -39,7 +42,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = subparsers.add_parser("ssh", help="first contact with the hosts of an inventory")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
-    action.add_argument("-i", "--inventory", default="inventory", help="inventory (default: inventory)")
+    action.add_argument("-i", "--inventory", help="inventory (default: inventory)")
+    add_sandbox(action)
     action.add_argument("--limit", default="all", metavar="PATTERN", help="hosts, as Ansible's --limit")
     action.add_argument("--user", help="log in as (default: ansible_user, else you)")
     action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
@@ -86,7 +90,8 @@ def run_bootstrap(args: argparse.Namespace) -> int:
     public = public_key_file(args.key)
     private = public.with_suffix("")
     known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
-    targets, clusters = read_targets(args.inventory, args.limit, args.user)
+    inventory = inventory_source(args)
+    targets, clusters = read_targets(inventory, args.limit, args.user)
     check_hosts(args.fingerprint, targets)
     try:
         known_hosts = ssh_host_keys.KnownHosts(known.expanduser(), *clusters)
@@ -99,12 +104,24 @@ def run_bootstrap(args: argparse.Namespace) -> int:
         known_hosts=known_hosts,
         sudo=args.sudo,
     )
-    print(f"inventory {args.inventory}: {fold(target.name for target in targets)}; key {public}", flush=True)
+    print(f"inventory {inventory}: {fold(target.name for target in targets)}; key {public}", flush=True)
     outcomes = ssh_bootstrap.bootstrap(
         targets, door, lambda fresh: vouch(fresh, args), lambda: password(args), args.jobs
     )
     show(outcomes)
     return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def inventory_source(args: argparse.Namespace) -> str:
+    """Return the inventory that was chosen.
+
+    Raises:
+        UsageError: two ways to choose one are mixed, or there is no such sandbox.
+    """
+    if args.inventory and chosen(args):
+        message = "choose the hosts with -i, or a sandbox with --sandbox or --name, not with both"
+        raise UsageError(message)
+    return str(inventory_of(args.name)) if chosen(args) else args.inventory or "inventory"
 
 
 def public_key_file(given: Path | None) -> Path:
@@ -199,6 +216,7 @@ def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Tar
     if not Path(inventory).exists():
         message = f"inventory {inventory}: no such file or folder"
         raise UsageError(message)
+    refuse_unreadable([inventory])
 
     def value(variables: dict[str, Any], key: str, default: object) -> str:
         return str(Templar(loader=loader, variables=variables).template(variables.get(key, default)))

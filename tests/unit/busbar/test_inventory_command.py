@@ -66,3 +66,18 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
 def test_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inventory", "describe", *arguments]) == 2
     assert capsys.readouterr().err.startswith("busbar: ")
+
+
+@pytest.mark.parametrize("command", [["inventory", "describe", "gpu1"], ["ssh", "bootstrap"], ["provision", "--check"]])
+def test_variables_that_are_no_yaml_are_named_by_every_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "inventory" / "group_vars").mkdir(parents=True)
+    (tmp_path / "inventory" / "hosts.yml").write_text("all: {hosts: {gpu1: }}\n")
+    (tmp_path / "inventory" / "group_vars" / "all.yml").write_text("a: 1\nb: [1\n")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_ed25519.pub").write_text("ssh-ed25519 AAAA me\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main([*command, "-i", str(tmp_path / "inventory")]) == 2
+    assert f"{tmp_path}/inventory/group_vars/all.yml:3:1: did not find expected" in capsys.readouterr().err
+    assert not (tmp_path / "logs").exists()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from busbar import cli, provision_command, report_command, sandbox_command, vm_command
+from busbar import cli, provision_command, report_command, sandbox_command, ssh_command, vm_command
 
 if TYPE_CHECKING:
     import argparse
-    from pathlib import Path
 
 
 class Asked(Exception):  # noqa: N818 - it is no error
@@ -28,6 +28,8 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vm_command, "load", ask)
     monkeypatch.setattr(provision_command, "inventory_of", ask)
     monkeypatch.setattr(report_command, "inventory_of", ask)
+    monkeypatch.setattr(ssh_command, "inventory_of", ask)
+    monkeypatch.setattr(ssh_command, "public_key_file", Path)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,7 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
         "report list --sandbox --name adv",
         "report list --name adv",
         "report show --name adv latest",
+        "ssh bootstrap --key key.pub --name adv",
     ],
 )
 def test_one_meaning_in_every_place(line: str) -> None:

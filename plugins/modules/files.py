@@ -91,14 +91,18 @@ changed_paths:
   elements: str
 """
 
+import contextlib
 import json
 import os
 import shlex
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 OPTIONS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
@@ -147,6 +151,16 @@ def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:
     return bool(module.set_group_if_different(item["path"], item["group"] or None, changed))
 
 
+@contextlib.contextmanager
+def new_files_private() -> Iterator[None]:
+    """Have new files belong to their maker alone: Ansible gives a file that was not there the mode of the umask."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
 def keep(module: AnsibleModule, item: dict[str, Any], before: str | None, temporary: str | None) -> bool:
     """Bring one file to its state; return whether that changes something."""
     path = Path(item["path"])
@@ -159,7 +173,10 @@ def keep(module: AnsibleModule, item: dict[str, Any], before: str | None, tempor
     if not module.check_mode:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - a string from Ansible's own helpers
-        module.atomic_move(temporary, item["path"], unsafe_writes=module.params["unsafe_writes"])
+        if before is not None:
+            set_attributes(module, item)  # or the new text would for a moment have the old mode and owner
+        with new_files_private():
+            module.atomic_move(temporary, item["path"], unsafe_writes=module.params["unsafe_writes"])
         set_attributes(module, item)
     return True
 
@@ -197,8 +214,9 @@ def note_pending(module: AnsibleModule, former: dict[str, str | None]) -> None:
     path = Path(module.params["pending"])
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = write_temporary(module, json.dumps(former))
-    module.atomic_move(temporary, str(path))
-    path.chmod(0o600)  # a file that was not there gets the mode of the umask
+    with new_files_private():
+        module.atomic_move(temporary, str(path))
+    path.chmod(0o600)
 
 
 def keep_all(module: AnsibleModule) -> tuple[list[str], list[dict[str, str]]]:

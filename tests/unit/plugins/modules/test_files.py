@@ -150,3 +150,55 @@ def test_a_diff_keeps_silent_where_it_shall(tmp_path: Path, capsys: pytest.Captu
         assert "hidden" not in json.dumps(result["diff"])
         assert result["diff"][0]["before"] == "(not shown)\n"
     assert gone["diff"][0]["after"] == ""
+
+
+@pytest.fixture
+def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """Modes of each path right after each change of it, by name: what somebody who watches could have used."""
+    seen: dict[str, list[int]] = {}
+
+    def watched(name: str) -> None:
+        real = getattr(os, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            done = real(*args, **kwargs)
+            for path in args[:2]:
+                if isinstance(path, (str, bytes)) and os.path.isfile(path):  # noqa: PTH113 - Ansible's own are bytes
+                    mode = stat.S_IMODE(os.stat(path).st_mode)  # noqa: PTH116
+                    seen.setdefault(os.path.basename(os.fsdecode(path)), []).append(mode)  # noqa: PTH119
+            return done
+
+        monkeypatch.setattr(os, name, call)
+
+    for name in ("rename", "chmod", "lchmod") if hasattr(os, "lchmod") else ("rename", "chmod"):
+        watched(name)
+    return seen
+
+
+def test_a_secret_is_readable_by_others_at_no_moment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], moments: dict[str, list[int]]
+) -> None:
+    os.umask(0o022)
+    note = tmp_path / "state" / "web.pending"
+    loose = tmp_path / "loose.key"
+    loose.write_text("old secret")
+    loose.chmod(0o644)
+    items = [
+        {"path": str(tmp_path / "new.key"), "content": "secret", "mode": "0400"},
+        {"path": str(loose), "content": "new secret", "mode": "0600"},
+    ]
+    moments.clear()
+    _, ok = run(capsys, items, pending=note)
+    assert ok
+    assert "old secret" in note.read_text()
+    assert {"new.key", "loose.key", "web.pending"} <= moments.keys()
+    assert {name: [f"{mode:04o}" for mode in modes if mode & 0o077] for name, modes in moments.items()} == {
+        name: [] for name in moments
+    }
+
+
+def test_a_file_for_all_is_readable_by_all_in_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = os.umask(0o022)
+    run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}])
+    assert os.umask(before) == 0o022
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644

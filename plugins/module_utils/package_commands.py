@@ -1,22 +1,62 @@
-"""How apt is called, by every module that installs packages: without questions, patiently, services held if wished."""
+"""How package managers are called by every module: without questions, one at a time, services held if wished."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
+
+from .package_lock import LOCK_PATIENCE_S, first_holder, is_lock_failure, lock_holder, wait_for_lock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["APT", "ENVIRONMENT", "error_text", "lists_are_fresh", "services_held"]
+__all__ = [
+    "APT",
+    "ENVIRONMENT",
+    "POLICY",
+    "clear_policy",
+    "error_text",
+    "lists_are_fresh",
+    "run_manager",
+    "services_held",
+]
 
 LISTS = Path("/var/lib/apt/lists")
 POLICY = Path("/usr/sbin/policy-rc.d")
+POLICY_LOCK = Path("/run/busbar-policy-rc.d.lock")
 FRESH_S = 3600
-APT = ["apt-get", "-y", "-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"]
+# Who comes first in the moment between a look at the lock and apt's own is waited for without a word.
+APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_PATIENCE_S}", "-o", "Dpkg::Options::=--force-confold"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+UNMET = "The following packages have unmet dependencies:"
+MOST_LINES = 30
+# In force only while a process has the lock: what a killed install leaves behind holds nothing back.
+POLICY_MARK = "# Written by busbar while it installs packages"
+POLICY_TEXT = """\
+#!/bin/sh
+{mark}; without effect once that is over.
+flock --nonblock --exclusive {lock} true || exit 101
+exit 0
+"""
+
+
+def run_manager(
+    module: Any,  # noqa: ANN401 - Ansible has no types
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str]:
+    """Return the exit status of a package manager and what it said; end the module while another one is at work."""
+    wait_for_lock(module, lock_holder())
+    words = ["dnf", "--setopt=exit_on_lock=True", *command[1:]] if command[0] == "dnf" else list(command)
+    status, out, err = module.run_command(words, environ_update=environment or ENVIRONMENT)
+    said = f"{out}\n{err}"
+    if is_lock_failure(command, status, said):
+        wait_for_lock(module, first_holder() or {"lock": command[0], "pid": 0, "process": "", "command": ""})
+    return status, said
 
 
 def lists_are_fresh(lists: Path = LISTS) -> bool:
@@ -28,21 +68,70 @@ def lists_are_fresh(lists: Path = LISTS) -> bool:
     )
 
 
-@contextlib.contextmanager
-def services_held(*, held: bool, policy: Path = POLICY) -> Iterator[None]:
-    """Keep Debian's packages from starting services, unless somebody else's policy is there already."""
-    ours = held and not policy.exists()
-    if ours:
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
+def open_policy_lock(lock: Path) -> IO[str]:
+    """Return the lock of the policy, open; nobody else may open it, or he could keep services from starting."""
+    return os.fdopen(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
+
+
+def is_own_policy(policy: Path) -> bool:
+    """Return whether a policy for services is the one that is written here."""
     try:
+        return POLICY_MARK in policy.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+
+
+def clear_policy(policy: Path = POLICY, lock: Path = POLICY_LOCK) -> bool:
+    """Take away the policy that a killed install has left; return whether there was one."""
+    if not is_own_policy(policy):
+        return False
+    with open_policy_lock(lock) as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False  # an install is going on
+        policy.unlink(missing_ok=True)
+    return True
+
+
+@contextlib.contextmanager
+def services_held(*, held: bool, policy: Path = POLICY, lock: Path = POLICY_LOCK) -> Iterator[None]:
+    """Keep Debian's packages from starting services, unless somebody else's policy is there already.
+
+    Several installs may do so at once: each has a share of the lock, and the last one takes the policy away.
+    """
+    if not held or (policy.exists() and not is_own_policy(policy)):
         yield
-    finally:
-        if ours:
-            policy.unlink(missing_ok=True)
+        return
+    with open_policy_lock(lock) as stream:
+        fcntl.flock(stream, fcntl.LOCK_SH)
+        fresh = policy.with_name(f"{policy.name}.busbar-{os.getpid()}")
+        fresh.write_text(POLICY_TEXT.format(mark=POLICY_MARK, lock=lock), encoding="utf-8")
+        fresh.chmod(0o755)
+        fresh.replace(policy)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # another install goes on under it
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                policy.unlink(missing_ok=True)
 
 
 def error_text(said: str) -> str:
-    """Return the errors in what a package manager said, or its last lines."""
-    errors = [line for line in said.splitlines() if line.startswith(("E:", "Error"))]
-    return " ".join(errors or said.splitlines()[-5:])
+    """Return the errors in what a package manager said and its reasons for them, or its last lines.
+
+    apt gives its reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented;
+    dnf indents them after the word Error.
+    """
+    reasons, errors, block = [], [], ""
+    for line in said.splitlines():
+        if line.startswith(("E:", "Error")):
+            block = "error"
+        elif line.startswith(UNMET):
+            block = "unmet"
+            continue
+        elif not line.startswith(" "):
+            block = ""
+        if block:
+            (errors if block == "error" else reasons).append(line.rstrip())
+    return "\n".join((errors + reasons)[:MOST_LINES]) or " ".join(said.splitlines()[-5:])

@@ -64,6 +64,7 @@ from ..module_utils.apt_components import (  # noqa: TID252 - the collection's n
     component_sources,
     parse_targets,
 )
+from ..module_utils.package_commands import run_manager  # noqa: TID252
 
 OPTIONS: dict[str, Any] = {
     "components": {"type": "list", "elements": "str", "required": True},
@@ -85,9 +86,8 @@ def targets_of(module: AnsibleModule) -> list[Target]:
 
 def update(module: AnsibleModule, *options: str) -> str:
     """Fetch package lists; return what went wrong, or ''."""
-    command = ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options]
-    status, out, err = module.run_command(command, environ_update=ENVIRONMENT)
-    return "" if status == 0 else " ".join(line for line in f"{out}\n{err}".splitlines() if line[:2] in {"E:", "W:"})
+    status, said = run_manager(module, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any", *options])
+    return "" if status == 0 else " ".join(line for line in said.splitlines() if line[:2] in {"E:", "W:"})
 
 
 def fetch_index(module: AnsibleModule, text: str) -> None:

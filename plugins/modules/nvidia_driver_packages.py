@@ -73,12 +73,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-APT = [
-    *("apt-get", "-y", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"),
-    *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
-]
+from ..module_utils.package_commands import APT, error_text, run_manager  # noqa: TID252 - the collection's name stands in no import
+
+APT_INSTALL = [*APT, "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install"]
 DNF = ["dnf", "-y", "--setopt=install_weak_deps=False", "--allowerasing"]
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 WORDS = 3
 
 
@@ -100,16 +98,13 @@ class Manager:
         self.module = module
         self.apt = bool(module.get_bin_path("dpkg-query"))
 
-    def run(self, command: list[str]) -> str:
-        """Run a command and return what it prints; fail the module when it fails."""
-        status, out, err = self.module.run_command(command, environ_update=ENVIRONMENT)
+    def run(self, command: list[str]) -> None:
+        """Run a command that changes packages; fail the module when it fails."""
+        status, said = run_manager(self.module, command)
         if status != 0:
-            said = f"{out}\n{err}"
-            errors = [line for line in said.splitlines() if line.startswith(("E:", "Error"))] or said.splitlines()[-5:]
             self.module.fail_json(
-                msg=f"the driver's packages stay as they were: {' '.join(command[:1])}: {' '.join(errors)}", output=said
+                msg=f"the driver's packages stay as they were: {' '.join(command[:1])}: {error_text(said)}", output=said
             )
-        return str(out)
 
     def installed(self) -> dict[str, str]:
         """Return the installed packages of the family and those that are asked for, with versions."""
@@ -125,7 +120,7 @@ class Manager:
     def held(self) -> set[str]:
         """Return the packages that are held."""
         if self.apt:
-            return set(self.run(["apt-mark", "showhold"]).split())
+            return set(self.module.run_command(["apt-mark", "showhold"], check_rc=True)[1].split())
         out = self.module.run_command(["dnf", "-q", "versionlock", "list"])[1]
         return {line.rpartition("-")[0].rpartition("-")[0].rpartition(":")[0] or line for line in out.split()}
 
@@ -159,7 +154,7 @@ class Manager:
         if held:
             self.run(["apt-mark", "unhold", *held])
         try:
-            self.run([*APT, "install", *wanted, *(f"{name}-" for name in remove)])
+            self.run([*APT_INSTALL, *wanted, *(f"{name}-" for name in remove)])
         finally:
             kept = sorted(set(held) & set(self.installed()))
             if kept:

@@ -70,11 +70,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
+from ..module_utils.package_commands import APT, error_text, run_manager  # noqa: TID252 - the collection's name stands in no import
+
 TIMEOUT_S = 60
-APT = ["apt-get", "-y", "--no-install-recommends", "--allow-downgrades", "-o", "DPkg::Lock::Timeout=300"]
-APT += ["-o", "Dpkg::Options::=--force-confold"]  # a file that a role wrote is the role's
-DNF = ["dnf", "-y", "--setopt=install_weak_deps=False", "--nogpgcheck"]
-ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+APT_INSTALL = [*APT, "--no-install-recommends", "--allow-downgrades", "install"]
+# The files are verified by their checksums: dnf asks no signature of local files (localpkg_gpgcheck, off by default,
+# dnf.conf(5)). What comes with them from repositories is checked as each repository says.
+DNF_INSTALL = ["dnf", "-y", "--setopt=install_weak_deps=False", "install"]
 
 
 def installed_version(module: AnsibleModule, name: str) -> str:
@@ -112,17 +114,14 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
         for item, data in fetched:
             (folder / item["file"]).write_bytes(data)
         files = [str(folder / item["file"]) for item, _ in fetched]
-        tool = APT if module.get_bin_path("apt-get") else DNF
-        status, out, err = module.run_command([*tool, "install", *files], environ_update=ENVIRONMENT)
-        if status and tool is APT:
-            module.run_command(["apt-get", "update"], environ_update=ENVIRONMENT)
-            status, out, err = module.run_command([*tool, "install", *files], environ_update=ENVIRONMENT)
+        command = APT_INSTALL if module.get_bin_path("apt-get") else DNF_INSTALL
+        status, said = run_manager(module, [*command, *files])
+        if status and command is APT_INSTALL:
+            run_manager(module, [*APT, "update"])
+            status, said = run_manager(module, [*command, *files])
     if status:
-        lines = (out + err).splitlines()
-        said = [line for line in lines if line.startswith(("E:", "Error"))] or lines[-5:]
-        module.fail_json(
-            msg=f"cannot install {', '.join(item['file'] for item in items)}: {' '.join(said)}", output=out
-        )
+        names = ", ".join(item["file"] for item in items)
+        module.fail_json(msg=f"cannot install {names}: {error_text(said)}", output=said)
 
 
 def main() -> None:

@@ -120,7 +120,6 @@ changed_paths:
 """
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +131,7 @@ from ..module_utils.openpgp_key import (  # noqa: TID252 - the collection's name
     fingerprints,
     normal_fingerprint,
 )
+from ..module_utils.package_commands import run_manager  # noqa: TID252
 from ..module_utils.package_sources import (  # noqa: TID252
     NORMAL_PRIORITY,
     Source,
@@ -174,7 +174,6 @@ OPTIONS: dict[str, Any] = {
 BY_NAME = ("url", "key_url", "fingerprint")
 ROOT = Path("/")
 KEY_TIMEOUT_S = 30
-LOCK_TIMEOUT_S = 120
 
 
 class RefusedError(Exception):
@@ -298,12 +297,7 @@ def run_update(module: AnsibleModule, sources: Path, name: str) -> tuple[int, st
         command = ["apt-get", "update", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
     else:
         command = ["dnf", "-y", f"--setopt=reposdir={sources}", f"--repo=busbar-{name}", "makecache"]
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    while True:
-        status, out, err = module.run_command(command, environ_update={"LC_ALL": "C.UTF-8"})
-        if status == 0 or "/lists/lock" not in err or time.monotonic() > deadline:
-            return status, f"{out}\n{err}"
-        time.sleep(1)  # somebody else's apt is at it, and apt does not wait for this lock
+    return run_manager(module, command, {"LC_ALL": "C.UTF-8"})
 
 
 def check_source(params: dict[str, Any], source: Source) -> None:

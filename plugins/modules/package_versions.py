@@ -94,7 +94,7 @@ from ..module_utils.package_changes import (  # noqa: TID252 - the collection's 
     touched_packages,
     version_fits,
 )
-from ..module_utils.package_commands import APT, ENVIRONMENT, error_text, services_held  # noqa: TID252
+from ..module_utils.package_commands import APT, ENVIRONMENT, error_text, run_manager, services_held  # noqa: TID252
 
 OPTIONS: dict[str, Any] = {
     "packages": {
@@ -116,9 +116,8 @@ LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 
 
 def run(module: AnsibleModule, *command: str) -> tuple[int, str]:
-    """Return the exit status of a command and what it said."""
-    status, out, err = module.run_command(list(command), environ_update=ENVIRONMENT)
-    return status, f"{out}\n{err}"
+    """Return the exit status of a package manager and what it said."""
+    return run_manager(module, command)
 
 
 def present_packages(module: AnsibleModule) -> dict[str, Present]:

@@ -13,6 +13,7 @@ description:
     C(cache_valid_time) takes the date of an empty directory for that of the lists, and fails.
   - In check mode it says what would be installed, without lists and without the network.
   - Works with apt and dnf. What is installed stays at its version.
+  - While another package manager is at work it waits, says who that is, and gives up after five minutes.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -36,6 +37,13 @@ options:
       - Other systems never do.
     type: bool
     default: true
+  files:
+    description:
+      - Files of packages on the host itself, verified by whoever brought them; when a package is missing, these are
+        installed, and repositories give only what they depend on.
+    type: list
+    elements: path
+    default: []
 """
 
 EXAMPLES = r"""
@@ -58,9 +66,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.package_commands import (  # noqa: TID252 - the collection's name stands in no import
     APT,
-    ENVIRONMENT,
+    POLICY,
+    clear_policy,
     error_text,
     lists_are_fresh,
+    run_manager,
     services_held,
 )
 
@@ -77,27 +87,22 @@ def missing_packages(module: AnsibleModule, names: list[str]) -> list[str]:
     return [name for name in names if module.run_command(["rpm", "-q", "--whatprovides", name])[0] != 0]
 
 
-def run(module: AnsibleModule, command: list[str]) -> tuple[int, str]:
-    """Return the exit status and what the command said."""
-    status, out, err = module.run_command(command, environ_update=ENVIRONMENT)
-    return status, f"{out}\n{err}"
-
-
 def install(module: AnsibleModule, names: list[str], params: dict[str, Any]) -> None:
     """Install the packages, or fail the module with what the package manager said."""
+    wanted = params["files"] or names
     if not module.get_bin_path("apt-get"):
         weak = [] if params["recommends"] else ["--setopt=install_weak_deps=False"]
-        status, said = run(module, ["dnf", "-y", *weak, "install", *names])
+        status, said = run_manager(module, ["dnf", "-y", *weak, "install", *wanted])
     else:
         weak = [] if params["recommends"] else ["--no-install-recommends"]
         fresh = lists_are_fresh()
         if not fresh:
-            run(module, [*APT, "update"])
+            run_manager(module, [*APT, "update"])
         with services_held(held=not params["start_services"]):
-            status, said = run(module, [*APT, *weak, "install", *names])
+            status, said = run_manager(module, [*APT, *weak, "install", *wanted])
             if status != 0 and fresh:
-                run(module, [*APT, "update"])
-                status, said = run(module, [*APT, *weak, "install", *names])
+                run_manager(module, [*APT, "update"])
+                status, said = run_manager(module, [*APT, *weak, "install", *wanted])
     if status != 0:
         module.fail_json(msg=f"cannot install {', '.join(names)}: {error_text(said)}", output=said)
 
@@ -109,15 +114,19 @@ def main() -> None:
             "name": {"type": "list", "elements": "str", "required": True},
             "recommends": {"type": "bool", "default": False},
             "start_services": {"type": "bool", "default": True},
+            "files": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,
     )
     missing = missing_packages(module, module.params["name"])
+    left_over = not module.check_mode and clear_policy()
     if missing and not module.check_mode:
         install(module, missing, module.params)
     after = "".join(f"{name}\n" for name in missing)
     diff = [{"before": "", "after": after, "before_header": "packages", "after_header": "packages"}] if missing else []
-    module.exit_json(changed=bool(missing), installed=missing, diff=diff)
+    if left_over:
+        diff.append({"before": "left by an install that was killed\n", "after": "", "before_header": str(POLICY)})
+    module.exit_json(changed=bool(missing) or left_over, installed=missing, diff=diff)
 
 
 if __name__ == "__main__":

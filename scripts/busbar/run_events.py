@@ -23,6 +23,8 @@ _RESULTS = {
 _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
+# How actions of the collection begin a line for which nobody should wait until the task ends.
+_AT_ONCE = "WAITING "
 _MOST_ERRORS = 20
 _MOST_DIFFS = 50
 
@@ -98,6 +100,9 @@ class Display(Protocol):
 
     def finished(self, task: TaskState, seconds: float) -> None:
         """A task has ended."""
+
+    def line(self, text: str) -> None:
+        """Something is said that the reader should know at once."""
 
 
 class Run:
@@ -243,6 +248,8 @@ class Run:
         elif kind == "error":
             self.errors.append(text[:_LONGEST])
             del self.errors[:-_MOST_ERRORS]
+        elif text.startswith(_AT_ONCE):
+            self._display.line(text[:_LONGEST])
         elif not self.tasks:
             self.prelude.append(text[:_LONGEST])
             del self.prelude[:-_MOST_ERRORS]

@@ -180,3 +180,13 @@ def test_failure_message(res: dict[str, Any], expected: str) -> None:
 )
 def test_duration(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
+
+
+def test_a_wait_is_told_at_once_and_not_when_the_task_ends() -> None:
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    run.handle(start())
+    waiting = "WAITING gpu1: /var/lib/dpkg/lock-frontend is held by apt-get (pid 7: apt-get upgrade); 15 of 300 s"
+    run.handle({"event": "verbose", "stdout": f"{waiting}\r\n", "event_data": {}})
+    assert stream.getvalue() == f"{waiting}\n"
+    assert run.prelude == []

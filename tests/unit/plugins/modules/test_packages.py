@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.package_commands import lists_are_fresh, services_held
+from ansible_collections.busbar.cluster.plugins.module_utils.package_commands import lists_are_fresh
 from ansible_collections.busbar.cluster.plugins.modules import packages
 
 if TYPE_CHECKING:
@@ -74,25 +74,9 @@ def test_empty_lists_are_never_fresh(tmp_path: Path, files: list[str], age: floa
     assert lists_are_fresh(tmp_path) is fresh
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_services_are_held_only_meanwhile(tmp_path: Path, *, held: bool) -> None:
-    policy = tmp_path / "policy-rc.d"
-    with services_held(held=held, policy=policy):
-        assert policy.exists() is held
-    assert not policy.exists()
-
-
-def test_a_policy_of_somebody_else_stays(tmp_path: Path) -> None:
-    policy = tmp_path / "policy-rc.d"
-    policy.write_text("mine")
-    with services_held(held=True, policy=policy):
-        pass
-    assert policy.read_text() == "mine"
-
-
 def _install(module: FakeModule, monkeypatch: pytest.MonkeyPatch, *, fresh: bool, **params: Any) -> list[str]:  # noqa: ANN401
     monkeypatch.setattr(packages, "lists_are_fresh", lambda: fresh)
-    packages.install(module, ["chrony"], {"recommends": False, "start_services": True, **params})
+    packages.install(module, ["chrony"], {"recommends": False, "start_services": True, "files": [], **params})
     return [command.split()[-1] if "update" in command else "install" for command in module.commands]
 
 
@@ -112,4 +96,13 @@ def test_failure_with_fresh_lists_is_tried_once_more_and_told(monkeypatch: pytes
 def test_dnf(monkeypatch: pytest.MonkeyPatch) -> None:
     module = FakeModule({}, programs=("rpm", "dnf"))
     _install(module, monkeypatch, fresh=True)
-    assert module.commands == ["dnf -y --setopt=install_weak_deps=False install chrony"]
+    assert module.commands == ["dnf --setopt=exit_on_lock=True -y --setopt=install_weak_deps=False install chrony"]
+
+
+def test_files_are_installed_instead_of_names_and_what_comes_with_them_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = FakeModule({}, programs=("rpm", "dnf"))
+    _install(module, monkeypatch, fresh=True, files=["/var/cache/gdrcopy.rpm"])
+    assert module.commands[-1].endswith("install /var/cache/gdrcopy.rpm")
+    assert "nogpgcheck" not in module.commands[-1]

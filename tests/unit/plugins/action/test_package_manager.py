@@ -1,0 +1,101 @@
+"""The action behind the modules that install packages: what the screen hears of a lock, and when it gives up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.action import package_manager
+from ansible_collections.busbar.cluster.plugins.module_utils.package_lock import LIMIT_S, LOCK_PATIENCE_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HOLDER = {"lock": "/var/lib/dpkg/lock-frontend", "pid": 812, "process": "unattended-upgr", "command": "python3 -m uu"}
+BUSY = {"failed": True, "msg": "the package manager is busy", "waits_for": HOLDER}
+
+
+class Clock:
+    """Goes on when somebody sleeps, and by the module's own patience with each run of it."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by."""
+        self.now += seconds
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    lines: list[str] = []
+    monkeypatch.setattr(package_manager.Display, "display", lambda _, text: lines.append(text))
+    return lines
+
+
+def run(monkeypatch: pytest.MonkeyPatch, answers: Iterator[dict[str, Any]]) -> tuple[dict[str, Any], Clock]:
+    clock = Clock()
+    monkeypatch.setattr(package_manager, "time", clock)
+    action = package_manager.ActionModule.__new__(package_manager.ActionModule)
+    monkeypatch.setattr(package_manager.ActionBase, "run", lambda *_: {})
+
+    def execute(**_: object) -> dict[str, Any]:
+        answer = next(answers)
+        clock.now += LOCK_PATIENCE_S if "waits_for" in answer else 1
+        return answer
+
+    monkeypatch.setattr(action, "_execute_module", execute, raising=False)
+    return action.run(task_vars={"inventory_hostname": "gpu1"}), clock
+
+
+def forever(answer: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    while True:
+        yield answer
+
+
+def test_a_free_manager_costs_nothing(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    result, clock = run(monkeypatch, iter([{"changed": True}]))
+    assert (result, said, clock.now) == ({"changed": True}, [], 1001.0)
+
+
+def test_the_screen_names_host_and_holder_within_30_s_and_the_module_runs_again(
+    monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    result, clock = run(monkeypatch, iter([BUSY, BUSY, {"changed": True, "installed": ["chrony"]}]))
+    assert result == {"changed": True, "installed": ["chrony"]}
+    assert said == [
+        "WAITING gpu1: /var/lib/dpkg/lock-frontend is held by unattended-upgr (pid 812: python3 -m uu); 15 of 300 s"
+    ]
+    assert LOCK_PATIENCE_S < 30
+    assert clock.now - 1000 < 40
+
+
+def test_the_limit_holds_and_the_last_word_names_the_holder(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    result, clock = run(monkeypatch, forever(BUSY))
+    assert result["failed"]
+    assert "unattended-upgr (pid 812: python3 -m uu)" in result["msg"]
+    assert "remedy: let it end" in result["msg"]
+    assert LIMIT_S <= clock.now - 1000 < LIMIT_S + 30
+    assert 3 <= len(said) <= 8
+
+
+def test_another_holder_is_told(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    other = {**BUSY, "waits_for": {**HOLDER, "pid": 9, "process": "apt-get", "command": "apt-get upgrade"}}
+    run(monkeypatch, iter([BUSY, other, {"changed": False}]))
+    assert ["apt-get (pid 9" in line for line in said] == [False, True]
+
+
+def test_a_host_writes_no_commands_on_the_terminal(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    evil = {**BUSY, "waits_for": {"lock": "/x", "pid": "812", "process": "a\x1b[2Jb", "command": "\x1b]52;c;eA==\x07"}}
+    result, _ = run(monkeypatch, forever(evil))
+    assert said
+    assert not any("\x1b" in text or "\x07" in text for text in [*said, result["msg"]])
+
+
+def test_another_failure_is_told_at_once(monkeypatch: pytest.MonkeyPatch, said: list[str]) -> None:
+    failed = {"failed": True, "msg": "cannot install chrony: E: Unable to locate package chrony"}
+    assert run(monkeypatch, iter([failed]))[0] == failed
+    assert said == []

@@ -1,0 +1,47 @@
+"""The module that installs packages from files: what it asks the package manager for."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.modules import package_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = b"a package"
+
+
+class Module:
+    """Records commands; knows the programs of one system."""
+
+    def __init__(self, source: Path, *programs: str) -> None:
+        """Keep where the files are and which programs there are."""
+        self.params, self.programs = {"source": str(source)}, programs
+        self.commands: list[list[str]] = []
+
+    def get_bin_path(self, name: str) -> str | None:
+        """Return where a program is."""
+        return name if name in self.programs else None
+
+    def run_command(self, command: list[str], **_: Any) -> tuple[int, str, str]:  # noqa: ANN401
+        """Succeed."""
+        self.commands.append(command)
+        return 0, "", ""
+
+
+@pytest.mark.parametrize("program", ["dnf", "apt-get"])
+def test_what_a_file_depends_on_is_checked_as_its_repository_says(tmp_path: Path, program: str) -> None:
+    (tmp_path / "enroot.pkg").write_bytes(CONTENT)
+    item = {"name": "enroot", "version": "4", "file": "enroot.pkg", "sha256": hashlib.sha256(CONTENT).hexdigest()}
+    module = Module(tmp_path, program)
+    package_files.install(module, [item])
+    (command,) = module.commands
+    assert command[0] == program
+    assert command[-2] == "install"
+    assert command[-1].endswith("/enroot.pkg")
+    weak = {"--nogpgcheck", "--no-gpgchecks", "--allow-unauthenticated", "--force-yes"}
+    assert not weak & set(command)
+    assert not any("gpgcheck" in word.lower() or "allowunauthenticated" in word.lower() for word in command)

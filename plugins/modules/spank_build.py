@@ -118,13 +118,17 @@ def header_version(include: Path) -> str:
     return release_text(int(found[1], 16)) if found else ""
 
 
-def run(module: AnsibleModule, plugin: dict[str, Any], command: list[str], include: Path) -> None:
-    """Run a command as the builder, or fail the module with the end of what it said."""
+def run(
+    module: AnsibleModule, plugin: dict[str, Any], command: list[str], include: Path, encoding: str | None = "utf-8"
+) -> Any:  # noqa: ANN401 - bytes without an encoding
+    """Run a command as the builder and return what it prints, or fail the module with the end of what it said."""
     environment = {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent"}
     if include != Path("/usr/include"):
         environment["CPPFLAGS"] = f"-I{include}"
-    status, out, err = module.run_command(["runuser", "-u", BUILDER, "--", *command], environ_update=environment)
+    words = ["runuser", "-u", BUILDER, "--", *command]
+    status, out, err = module.run_command(words, environ_update=environment, encoding=encoding)
     if status:
+        out, err = (text if encoding else text.decode(errors="replace") for text in (out, err))
         said = " | ".join((out + err).strip().splitlines()[-6:])
         module.fail_json(
             msg=f"{plugin['name']} {plugin['version']} cannot be built: `{' '.join(command[:1])}` ended with "
@@ -132,6 +136,7 @@ def run(module: AnsibleModule, plugin: dict[str, Any], command: list[str], inclu
             stdout=out,
             stderr=err,
         )
+    return out
 
 
 def produced(module: AnsibleModule, plugin: dict[str, Any], folder: Path) -> Path:
@@ -152,17 +157,19 @@ def build(module: AnsibleModule, state: Path, plugin: dict[str, Any]) -> None:
     info, include = module.params["info"], Path(module.params["include_directory"])
     user = pwd.getpwnam(BUILDER)
     with tempfile.TemporaryDirectory(prefix="busbar-spank-") as name:
-        folder = Path(name)
-        os.chown(folder, user.pw_uid, user.pw_gid)
+        folder, tree = Path(name), Path(name, "tree")
         archive = folder / "archive"
         shutil.copyfile(archive_path(state, plugin), archive)
-        tree = folder / "tree"
+        archive.chmod(0o644)
+        # From here on root opens nothing in there: the builder, or what it builds, could lay links in his way.
+        os.chown(folder, user.pw_uid, user.pw_gid)
         run(module, plugin, ["mkdir", str(tree)], include)
         run(module, plugin, ["tar", "-xf", str(archive), "-C", str(tree)], include)
         inner = list(tree.iterdir())
         top = inner[0] if len(inner) == 1 and inner[0].is_dir() else tree
         run(module, plugin, ["make", "-C", str(top), *map(str, plugin.get("make") or [])], include)
-        data = produced(module, plugin, top).read_bytes()
+        library = produced(module, plugin, top)
+        data = run(module, plugin, ["cat", "--", str(library)], include, encoding=None)
     try:
         made_for = slurm_of_plugin(data)
     except ValueError as exc:

@@ -120,6 +120,7 @@ def store_secret(path: Path, text: str) -> None:
         # A link, unlike a rename, never replaces what another process was quicker to put there.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
+            _keep_entry(path.parent)
     except OSError as exc:
         message = f"secret {path} cannot be written ({exc.strerror}): make {path.parent} a directory that you may write"
         raise SecretError(message) from exc
@@ -128,10 +129,25 @@ def store_secret(path: Path, text: str) -> None:
             temporary.unlink(missing_ok=True)
 
 
+def _keep_entry(directory: Path) -> None:
+    """Have the names in a directory outlast a loss of power: hosts may soon hold what only this file has here."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _refuse_unsafe(status: os.stat_result, path: Path) -> None:
     """Raise SecretError unless the status is that of a regular file which only its owner can use."""
     if not stat.S_ISREG(status.st_mode):
         message = f"secret {path} is not a regular file: move it away, and a new secret is made"
+        raise SecretError(message)
+    if status.st_uid != os.geteuid():
+        message = (
+            f"secret {path} belongs to user {status.st_uid}, who can read and replace it, and this runs as user "
+            f"{os.geteuid()}: run this as him, or chown it when its content is yours"
+        )
         raise SecretError(message)
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)

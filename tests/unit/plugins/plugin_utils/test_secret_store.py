@@ -133,3 +133,25 @@ def test_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "munge.key").symlink_to(tmp_path / "nowhere")
     with pytest.raises(SecretError, match="cannot be"):
         get_secret(tmp_path, "munge.key", 32)
+
+
+def test_a_secret_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    get_secret(tmp_path, "munge.key", 32)
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(SecretError, match=f"munge.key belongs to user {owner}, who can read and replace it"):
+        read_secret(tmp_path / "munge.key", 32)
+
+
+def test_the_name_of_a_new_secret_outlasts_a_loss_of_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    get_secret(tmp_path, "munge.key", 32)
+    assert synced[-1] == str(tmp_path)
+    assert (tmp_path / "munge.key").exists()

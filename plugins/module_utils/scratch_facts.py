@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["DISK_KINDS", "array_of", "block_tree", "mount_at", "pv_group", "signatures"]
+__all__ = ["DEAD", "DISK_KINDS", "array_of", "block_tree", "mount_at", "pv_group", "signatures"]
 
 # Kinds in the words of lsblk that stand for a whole disk; a loop device serves as one in tests.
 DISK_KINDS = ("disk", "loop", "mpath")
+# States of an array, in the words of the kernel, in which nothing can be read from it.
+DEAD = frozenset({"broken", "inactive", "clear", "suspended"})
 
 
 def signatures(text: str) -> list[dict[str, str]]:

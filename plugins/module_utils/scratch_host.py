@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .scratch_facts import array_of, block_tree, mount_at, pv_group, signatures
+from .blank_disk import data_offset
+from .scratch_facts import DEAD, array_of, block_tree, mount_at, pv_group, signatures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +93,21 @@ def read_contents(run: Run, path: str) -> list[dict[str, str]]:
     return [{"device": path, **item} for item in signatures(out)]
 
 
+def read_data(path: str, contents: list[dict[str, str]]) -> int | None:
+    """Return where data is on a device without signatures; None when it is blank, or its contents say enough.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    if contents:
+        return None
+    try:
+        return data_offset(path)
+    except OSError as exc:
+        message = f"{path} cannot be read: {exc.strerror or exc}"
+        raise ValueError(message) from exc
+
+
 def array_state(path: str) -> str:
     """Return the state of a RAID array in the words of the kernel; '' for what is none."""
     try:
@@ -103,7 +119,8 @@ def array_state(path: str) -> str:
 def read_device(run: Run, given: str) -> dict[str, Any]:
     """Return one device of the declaration.
 
-    `path` is the true device, '' when there is none; `above` is what is made of it (arrays, volumes, partitions).
+    `path` is the true device, '' when there is none; `above` is what is made of it (arrays, volumes, partitions);
+    `data` is where there is data although there is no signature.
 
     Raises:
         ValueError: it cannot be read.
@@ -120,6 +137,8 @@ def read_device(run: Run, given: str) -> dict[str, Any]:
     for item in above:
         item["state"] = array_state(item["path"])
         item["contents"] = read_contents(run, item["path"]) if item["size"] else []
+        is_target = item["size"] and item["kind"] != "part" and item["state"] not in DEAD
+        item["data"] = read_data(item["path"], item["contents"]) if is_target else None
     contents += [found for item in above if item["kind"] == "part" for found in item["contents"]]
     return {
         **device,
@@ -127,6 +146,7 @@ def read_device(run: Run, given: str) -> dict[str, Any]:
         "ids": disk_ids(path),
         "busy": is_busy(path),
         "contents": contents,
+        "data": read_data(path, contents),
         "group": read_group(run, path, contents),
         "above": above,
     }

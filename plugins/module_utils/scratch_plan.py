@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .scratch_facts import DISK_KINDS
+from .scratch_facts import DEAD, DISK_KINDS
 from .scratch_steps import array_path, create_steps, format_steps, mapper_path, md_uuid, start_steps, wipe_steps
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ SYSTEM = re.compile(r"/(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|run|sbin|s
 MEBIBYTE = 1 << 20
 GIGABYTE = 1e9
 RAIDS = ("mdadm", "lvm", "none")
-DEAD = frozenset({"broken", "inactive", "clear", "suspended"})
 
 
 def _problem(host: str, key: str, problem: str, remedy: str) -> dict[str, Any]:
@@ -146,12 +145,24 @@ def wipe_line(host: str, names: Sequence[str]) -> str:
     return f"scratch_wipe_devices: {{{host}: [{', '.join(names)}]}}"
 
 
+def by_hand(item: Mapping[str, Any]) -> str:
+    """Return how to empty a device by hand: without signatures it is its data that must go."""
+    command = "wipefs --all" if item["contents"] else "blkdiscard --zeroout"
+    return f"wipe it by hand: {command} {item['path']}"
+
+
+def data_text(item: Mapping[str, Any]) -> str:
+    """Return that a disk without signatures is not blank, and where; '' when it is blank."""
+    offset = item["data"]
+    return "" if offset is None else f"data without a known signature, first at byte {offset}"
+
+
 def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
     """Return why disks that are to become new scratch must not be touched."""
     named, found = list(declared["wipe"].get(host) or []), []
     for item in devices:
         what = f"{item['given']} ({item['path']}, {size_text(item['size'])})"
-        held, use = contents_text(item["contents"]), use_text(item)
+        held, use = contents_text(item["contents"]) or data_text(item), use_text(item)
         if use:
             holds = f"; it holds {held}" if held else ""
             remedy = "take it out of scratch_devices, or end that use first: a disk in use is never wiped"
@@ -160,7 +171,7 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
             line = wipe_line(host, [*named, *item["ids"][:1]])
             remedy = f"to destroy all that is on this disk, say: {line}"
             if not item["ids"]:
-                remedy = f"it has no name under {BY_ID}; wipe it by hand: wipefs --all {item['path']}"
+                remedy = f"it has no name under {BY_ID}; {by_hand(item)}"
             found.append(_problem(host, "scratch_devices", f"{what} holds {held}", remedy))
     return found
 
@@ -205,6 +216,12 @@ def existing_problems(
         remedy = f"look at /proc/mdstat and dmesg; with sound disks: mdadm --stop {target['path']}, and run this again"
         return [*found, _problem(host, "scratch_devices", said, remedy)]
     strange = [item for item in target["contents"] if item["type"] != "xfs"]
+    named = set(declared["wipe"].get(host) or [])
+    if not target["contents"] and target["data"] is not None and not all(named & set(item["ids"]) for item in devices):
+        said = f"{target['path']} holds {data_text(target)}, and not the XFS of scratch"
+        line = wipe_line(host, sorted({*named, *(name for item in devices for name in item["ids"][:1])}))
+        remedy = f"save what is on it; to destroy all that is on these disks, say: {line}"
+        found.append(_problem(host, "scratch_devices", said, remedy))
     if strange:
         said = f"{target['path']} holds {contents_text(strange)}, and not the XFS of scratch"
         remedy = f"save what is on it and wipe it by hand: wipefs --all {target['path']}"

@@ -41,6 +41,7 @@ def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:
         "ids": [given] if "by-id" in given else [],
         "busy": False,
         "contents": [{"device": path, **item} for item in contents],
+        "data": None,
         "group": None,
         "above": [],
     }
@@ -50,7 +51,7 @@ def disk(given: str, *contents: dict[str, str], **other: Any) -> dict[str, Any]:
 def array(*contents: dict[str, str], kind: str = "raid0", state: str = "clean", **other: Any) -> dict[str, Any]:  # noqa: ANN401
     """The array /dev/md127 with what lies on it."""
     facts = {"path": "/dev/md127", "kind": kind, "number": "9:127", "size": 8 << 30, "state": state, "mountpoints": []}
-    return {**facts, "contents": [{"device": "/dev/md127", **item} for item in contents], **other}
+    return {**facts, "contents": [{"device": "/dev/md127", **item} for item in contents], "data": None, **other}
 
 
 def ours(given: str, *above: dict[str, Any], **group: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -287,3 +288,34 @@ def test_declaration(change: dict[str, Any], part: str) -> None:
     problems = declaration_problems(HOST, {**DECLARED, **change})
     assert len(problems) == bool(part)
     assert part in said({"problems": problems})
+
+
+def test_a_disk_without_a_signature_is_not_blank_for_that() -> None:
+    """Plain dm-crypt, a raw device of a database, a damaged header: only its owner can tell."""
+    found = plan(disk(A), disk(B, data=1048577))
+    assert found["steps"] == [] or found["problems"]
+    text = said(found)
+    assert found["problems"][0]["hosts"] == [HOST]
+    assert f"{B} (/dev/vdb, 4.3 GB) holds data without a known signature, first at byte 1048577" in text
+    assert f"to destroy all that is on this disk, say: scratch_wipe_devices: {{gpu1: [{B}]}}" in text
+    allowed = plan(disk(A), disk(B, data=1048577), wipe={HOST: [B]})
+    assert allowed["problems"] == []
+    assert words(allowed) == ["mdadm", "wipefs", "mkfs.xfs"]
+
+
+def test_data_on_a_disk_without_an_id_is_emptied_by_hand() -> None:
+    found = plan(disk("/dev/vda", data=0), raid="none")
+    assert "wipe it by hand: blkdiscard --zeroout /dev/vda" in said(found)
+
+
+def test_an_array_of_our_name_without_a_signature_is_formatted_only_when_blank_or_named() -> None:
+    """A damaged file system may lie on an array that somebody else called scratch."""
+    blank = plan(ours(A, array()), ours(B, array()))
+    assert blank["problems"] == []
+    assert words(blank) == ["mkfs.xfs"]
+    damaged = ours(A, array(data=4096)), ours(B, array(data=4096))
+    text = said(plan(*damaged))
+    assert "/dev/md127 holds data without a known signature, first at byte 4096, and not the XFS of scratch" in text
+    assert f"scratch_wipe_devices: {{gpu1: [{A}, {B}]}}" in text
+    assert said(plan(*damaged, wipe={HOST: [A]})) != ""
+    assert plan(*damaged, wipe={HOST: [A, B]})["problems"] == []

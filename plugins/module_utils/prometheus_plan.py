@@ -34,6 +34,11 @@ _SECRET_KEYS = {
     ("oauth2", "client_secret"): "client_secret_file",
     ("tls_config", "key"): "key_file",
 }
+# Keys of service discovery and the like that have no file beside them; with one, nobody else may read the whole.
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[_-])(?:pass|passwd|password|secrets?|secret_key|token|api_?key|key|credentials?)$"
+)
+_SECRET_URL = re.compile(r"://[^/?#\s@]*:[^/?#\s@]+@")
 _PLACEHOLDER = re.compile(r"(?i)changeme|\bexample\.(com|org|net)\b|<[^>]*>")
 
 
@@ -95,12 +100,20 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return `problems`, `arguments` (flags), `config` (prometheus.yml as data) and `secrets` (text by path).
 
+    `confidential` is whether secrets are left in `config`, which Prometheus takes from no file.
+
     Args:
         settings: the options of the role without its name.
         host: who runs it.
     """
     problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
     remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
+    extra, found_secrets = _without_secrets("scrape_extra", settings["scrape_extra"])
+    secrets |= found_secrets
+    jobs = {}
+    for name, job in settings["jobs"].items():
+        (jobs[name],), found_secrets = _without_secrets(f"job_{name}", [job])
+        secrets |= found_secrets
     access = {}
     for name in ("scrape_access", "alertmanager_access"):
         (access[name],), found_secrets = _without_secrets(name, [settings[name]])
@@ -120,11 +133,17 @@ def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     if found:
         config["alerting"] = {"alertmanagers": [{**access["alertmanager_access"], **found}]}
     config["scrape_configs"] = [
-        _scrape_config(name, job, access["scrape_access"]) for name, job in settings["jobs"].items()
-    ] + [dict(each) for each in settings["scrape_extra"]]
+        _scrape_config(name, job, access["scrape_access"]) for name, job in jobs.items()
+    ] + extra
     if remote:
         config["remote_write"] = remote
-    return {"problems": problems, "arguments": _arguments(settings), "config": config, "secrets": secrets}
+    return {
+        "problems": problems,
+        "arguments": _arguments(settings),
+        "config": config,
+        "secrets": secrets,
+        "confidential": _has_secret(config),
+    }
 
 
 def _scrape_config(name: str, job: Mapping[str, Any], access: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,21 +173,42 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
 def _without_secrets(name: str, entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """Return the entries of an option with their secrets led to files, and the texts of those files."""
     secrets: dict[str, str] = {}
-    written = []
-    for number, entry in enumerate(entries):
-        kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
-        for (part, key), instead in _SECRET_KEYS.items():
-            block = kept.get(part)
-            if isinstance(block, dict) and key in block:
-                path = f"{SECRETS}/{name}_{number}_{key}"
-                secrets[path] = str(block.pop(key))
-                block[instead] = path
-        if "bearer_token" in kept:
-            path = f"{SECRETS}/{name}_{number}_bearer_token"
-            secrets[path] = str(kept.pop("bearer_token"))
-            kept["authorization"] = {"type": "Bearer", "credentials_file": path}
-        written.append(kept)
+    written = [_led_to_files(entry, f"{name}_{number}", secrets) for number, entry in enumerate(entries)]
     return written, secrets
+
+
+def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
+    """Return an entry, and all that is in it, with its secrets led to files whose names begin with `name`."""
+    kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
+    for (part, key), instead in _SECRET_KEYS.items():
+        block = kept.get(part)
+        if isinstance(block, dict) and key in block:
+            path = f"{SECRETS}/{name}_{key}"
+            secrets[path] = str(block.pop(key))
+            block[instead] = path
+    if "bearer_token" in kept:
+        path = f"{SECRETS}/{name}_bearer_token"
+        secrets[path] = str(kept.pop("bearer_token"))
+        kept["authorization"] = {"type": "Bearer", "credentials_file": path}
+    for key, value in kept.items():
+        below = f"{name}_{re.sub(r'[^A-Za-z0-9_]', '_', str(key))}"
+        if isinstance(value, dict):
+            kept[key] = _led_to_files(value, below, secrets)
+        elif isinstance(value, list):
+            kept[key] = [
+                _led_to_files(each, f"{below}_{number}", secrets) if isinstance(each, dict) else each
+                for number, each in enumerate(value)
+            ]
+    return kept
+
+
+def _has_secret(value: object, name: str = "") -> bool:
+    """Return whether something in a configuration is, by its name or form, a secret in clear text."""
+    if isinstance(value, dict):
+        return any(_has_secret(each, str(key)) for key, each in value.items())
+    if isinstance(value, list):
+        return any(_has_secret(each, name) for each in value)
+    return isinstance(value, str) and bool(value and (_SECRET_NAME.search(name) or _SECRET_URL.search(value)))
 
 
 def _remote_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:

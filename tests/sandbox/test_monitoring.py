@@ -11,7 +11,7 @@ from prometheus_api import Prometheus
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from conftest import Cluster
 
@@ -140,3 +140,35 @@ def test_an_exporter_that_stops_is_noticed(sandbox: Cluster, prometheus: Prometh
     finally:
         sandbox.exec(node, "systemctl start prometheus-node-exporter")
     prometheus.wait(lambda: prometheus.value(up) == 1, f"{node} is still down")
+
+
+def test_passwords_of_further_scrapes_are_read_by_no_user_and_shown_in_no_diff(sandbox: Cluster) -> None:
+    """One goes to a file of its own; for the other Prometheus knows no file, so that users do not read the whole."""
+    access = {"basic_auth": {"username": "u", "password": "hush-hush-1"}}
+    found = {"static_configs": [{"targets": ["127.0.0.1:9"]}], "proxy_url": "http://u:hush-hush-2@127.0.0.1:9"}
+    config = "/etc/prometheus/prometheus.yml"
+
+    def run(*entries: Mapping[str, object]) -> str:
+        extra = json.dumps(
+            {"prometheus_scrape_extra": [{"job_name": f"x{n}", **each} for n, each in enumerate(entries)]}
+        )
+        done = sandbox.playbook("monitoring.yml", *ONLY, "--diff", "-vvv", "-e", extra)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    try:
+        said = run(access, found)
+        reachable = "grep -rs hush-hush /etc/prometheus /var/lib/busbar /var/lib/prometheus /proc/*/cmdline"
+        assert sandbox.exec("ctl", reachable, user="alice", check=False).stdout == ""
+        assert "TASK [busbar.cluster.prometheus" in said
+        assert "hush-hush" not in said[said.index("TASK [") :]
+        assert sandbox.exec("ctl", f"stat -c '%a %U %G' {config}").stdout == "640 root prometheus\n"
+        assert "hush-hush-1" not in sandbox.exec("ctl", f"cat {config}").stdout
+        own_file = sandbox.exec(
+            "ctl", "grep -l hush-hush-1 /etc/prometheus/secrets/* | xargs stat -c '%a %U %G'"
+        ).stdout
+        assert own_file == "640 root prometheus\n"
+    finally:
+        run()
+    assert sandbox.exec("ctl", f"stat -c '%a %U %G' {config}").stdout == "644 root root\n"
+    assert sandbox.exec("ctl", "grep -rls hush-hush /etc/prometheus", check=False).stdout == ""

@@ -123,7 +123,9 @@ def error_text(said: str) -> str:
     apt gives its reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented;
     dnf indents them after the word Error.
     """
-    reasons, errors, block = [], [], ""
+    reasons: list[str] = []
+    errors: list[str] = []
+    block = ""
     for line in said.splitlines():
         if line.startswith(("E:", "Error")):
             block = "error"

@@ -99,8 +99,8 @@ def first_holder(root: Path = Path("/")) -> Holder | None:
             pid = find(root / path.lstrip("/"))
             if pid is not None:
                 place = Path("/proc", str(pid))
-                names = {"process": _said(place / "comm"), "command": _said(place / "cmdline")} if pid else {}
-                return {"lock": path, "pid": pid, "process": "", "command": "", **names}  # type: ignore[typeddict-item]
+                process, command = (_said(place / name) if pid else "" for name in ("comm", "cmdline"))
+                return {"lock": path, "pid": pid, "process": process, "command": command}
     return None
 
 

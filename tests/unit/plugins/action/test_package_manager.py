@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.busbar.cluster.plugins.action import package_manager
 from ansible_collections.busbar.cluster.plugins.module_utils.package_lock import LIMIT_S, LOCK_PATIENCE_S
 
@@ -32,7 +34,7 @@ class Clock:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     lines: list[str] = []
-    monkeypatch.setattr(package_manager.Display, "display", lambda _, text: lines.append(text))
+    monkeypatch.setattr(Display, "display", lambda _, text: lines.append(text))
     return lines
 
 
@@ -40,7 +42,7 @@ def run(monkeypatch: pytest.MonkeyPatch, answers: Iterator[dict[str, Any]]) -> t
     clock = Clock()
     monkeypatch.setattr(package_manager, "time", clock)
     action = package_manager.ActionModule.__new__(package_manager.ActionModule)
-    monkeypatch.setattr(package_manager.ActionBase, "run", lambda *_: {})
+    monkeypatch.setattr(ActionBase, "run", lambda *_: {})
 
     def execute(**_: object) -> dict[str, Any]:
         answer = next(answers)

@@ -7,32 +7,67 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Load the collection's filters once, not in every process
+short_description: Load the collection's filters once, and share no SSH connection with other runs
 description:
   - Ansible forks a process for each task on each host. The first of our filters that such a process meets makes it read
     and compile every filter of the collection. This callback has them loaded before the first fork, so that the forked
     processes find them in memory.
   - The forked processes also do without the garbage collector of Python. They live for one task, and looking for
     garbage makes them copy the memory that they share with their parent.
-  - Nothing but the time of a run changes. It is enabled in the C(ansible.cfg) of this collection.
+  - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
+    share, a connection of an earlier run hides for two minutes that a host's key has changed. A directory that the user
+    names, in the environment or in C(ansible.cfg), stays.
+  - It is enabled in the C(ansible.cfg) of this collection.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 requirements:
   - enable in configuration (C(callbacks_enabled = busbar.cluster.preload))
 """
 
+import atexit
 import gc
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
+from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
+CONTROL_PATHS = "ANSIBLE_SSH_CONTROL_PATH_DIR"
+# The path of a socket has at most 107 bytes; ours is followed by ten, and by 17 more until the connection stands.
+LONGEST = 75
+
+
+def own_control_paths() -> None:
+    """Let this run keep its SSH connections to itself, unless the user says where sockets lie."""
+    given, origin = constants.config.get_config_value_and_origin(
+        "control_path_dir", plugin_type="connection", plugin_name="ssh"
+    )
+    if origin != "default":
+        return
+    usual = Path(os.path.expandvars(given)).expanduser()
+    parent = usual if len(str(usual)) < LONGEST - len("/run-12345678") else Path("/tmp")  # noqa: S108 - mkdtemp's own
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = tempfile.mkdtemp(prefix="run-", dir=parent)
+    except OSError:
+        return
+    os.environ[CONTROL_PATHS] = folder
+    atexit.register(_remove, folder, os.getpid())
+
+
+def _remove(folder: str, owner: int) -> None:
+    """Remove the directory at the end of the process that made it, not at that of one forked from it."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
-    """Loads the filters when a playbook starts."""
+    """Prepares for the processes of all tasks when a playbook starts."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -40,6 +75,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     CALLBACK_NEEDS_ENABLED = True
 
     def v2_playbook_on_start(self, playbook: object) -> None:  # noqa: ARG002 - Ansible's signature
-        """Load the filters into this process, which all others are forked from."""
+        """Prepare this process, which all others are forked from."""
+        own_control_paths()
         filter_loader.get(FILTER)
         os.register_at_fork(after_in_child=gc.disable)

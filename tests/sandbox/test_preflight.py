@@ -219,6 +219,26 @@ def test_unreachable_host(site: Site) -> None:
     assert "ghost: ansible_host: cannot be reached: " in site.refusal(ansible_ssh_timeout=3)
 
 
+def test_a_changed_host_key_is_seen_although_a_connection_was_open(site: Site) -> None:
+    key = "/etc/ssh/ssh_host_ed25519_key"
+    files = f"{key} {key}.pub {key}-cert.pub"
+    cluster = site.cluster
+    open_one = cluster.playbook("preflight.yml", "--limit", "gpu2")
+    assert open_one.returncode == 0, open_one.stdout
+    cluster.exec("gpu2", f"for f in {files}; do mv $f $f.kept; done; ssh-keygen -q -t ed25519 -N '' -f {key}")
+    cluster.exec("gpu2", "systemctl restart ssh")
+    try:
+        done = cluster.busbar("provision", "preflight", "-i", str(cluster.inventory))
+        plain = cluster.playbook("preflight.yml", "--limit", "gpu2")
+    finally:
+        cluster.exec("gpu2", f"for f in {files}; do mv $f.kept $f; done; systemctl restart ssh")
+    assert done.returncode == 2, done.stdout
+    assert "gpu2: ansible_host: cannot be reached: " in done.stdout
+    assert "host key verification failed" in done.stdout.lower()
+    assert plain.returncode != 0
+    assert cluster.playbook("preflight.yml", "--limit", "gpu2").returncode == 0
+
+
 def test_unreachable_host_may_be_left_out(site: Site) -> None:
     site.change(_add_ghost)
     done = site.provision("preflight", preflight_allow_unreachable=True, ansible_ssh_timeout=3)

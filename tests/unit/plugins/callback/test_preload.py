@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -51,3 +52,47 @@ def test_a_task_finds_all_filters_and_no_garbage_collector(tmp_path: Path, *, en
     expected = f"found [False, {len(filters)}]" if enabled else "found [True, 0]"
     assert expected in done.stdout, done.stdout
     assert "WARNING" not in done.stderr, done.stderr
+
+
+WHERE = """\
+import os
+from ansible.plugins.loader import connection_loader
+from ansible.playbook.play_context import PlayContext
+from ansible.plugins.lookup import LookupBase
+
+class LookupModule(LookupBase):
+    def run(self, terms, variables=None, **kwargs):
+        ssh = connection_loader.get("ssh", PlayContext())
+        ssh.set_options()
+        folder = ssh.get_option("control_path_dir")
+        return [f"{folder} {oct(os.stat(folder).st_mode)[-4:]}" if os.path.isdir(folder) else folder]
+"""
+
+
+def _control_paths(tmp_path: Path, name: str, **environment: str) -> str:
+    """Where the SSH connections of a run keep their sockets, and the mode of that directory."""
+    folder = tmp_path / name
+    (folder / "lookup_plugins").mkdir(parents=True)
+    (folder / "lookup_plugins/found.py").write_text(WHERE)
+    (folder / "play.yml").write_text(PLAY)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    kept |= {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "HOME": str(tmp_path), **environment}
+    command = ["ansible-playbook", "-i", "localhost,", "-c", "local", str(folder / "play.yml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=TOP, env=kept)
+    found = re.search(r"found \['(/[^']*)'\]", " ".join(done.stdout.split()))
+    assert found, done.stdout + done.stderr
+    return found[1]
+
+
+def test_no_run_uses_an_ssh_connection_of_another(tmp_path: Path) -> None:
+    """A kept connection hides that a host's key has changed."""
+    shown = [_control_paths(tmp_path, name).split() for name in ("a", "b")]
+    assert shown[0][0] != shown[1][0]
+    for folder, mode in shown:
+        assert mode == "0700"
+        assert len(f"{folder}/0123456789.0123456789abcdef") < 108
+        assert not Path(folder).exists()
+
+
+def test_a_directory_that_the_user_names_stays(tmp_path: Path) -> None:
+    assert _control_paths(tmp_path, "a", ANSIBLE_SSH_CONTROL_PATH_DIR="/nowhere/cp") == "/nowhere/cp"

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Certificate of a host's public key
 description:
   - Returns the present certificate when it is good. It is good when the cluster's authority signed this key for these
-    principals and it does not end soon.
+    principals, and it ends neither soon nor later than a new one would.
   - Otherwise signs a new one with the authority's private key, which never leaves the provisioning host.
 options:
   _terms:
@@ -32,11 +32,11 @@ options:
   days:
     description: For how many days a new certificate is valid.
     type: int
-    default: 730
+    default: 90
   renew_days:
     description: How many days before its end a certificate is renewed.
     type: int
-    default: 365
+    default: 30
   directory:
     description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
     type: str
@@ -93,9 +93,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     def _certificate(self, public_key: str, authority: str) -> str:
         """Return the present certificate when it is good, else a new one."""
         now, principals = int(time.time()), self.get_option("principals")
-        current = str(self.get_option("current"))
-        renew_days = self.get_option("renew_days")
-        if not renewal_reason(current, public_key, authority, principals=principals, now=now, renew_days=renew_days):
+        current, days = str(self.get_option("current")), self.get_option("days")
+        lasts = {"now": now, "renew_days": self.get_option("renew_days"), "days": days}
+        if not renewal_reason(current, public_key, authority, principals=principals, **lasts):
             return current.strip()
-        identity, days = self.get_option("identity"), self.get_option("days")
+        identity = self.get_option("identity")
         return sign_host_key(public_key, authority, identity=identity, principals=principals, now=now, days=days)

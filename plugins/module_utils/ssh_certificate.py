@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["make_authority", "public_line", "renewal_reason", "sign_host_key"]
+__all__ = ["certificate_end", "make_authority", "public_line", "renewal_reason", "sign_host_key"]
 
 _DAY_S = 86400
 _OPENSSH = (serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
@@ -69,8 +69,32 @@ def sign_host_key(  # noqa: PLR0913 - each is a field of the certificate
     return builder.sign(_private(authority)).public_bytes().decode()
 
 
+def certificate_end(certificate: str) -> int:
+    """Return when a certificate ends, in seconds since 1970.
+
+    Raises:
+        ValueError: when the text is none.
+    """
+    try:
+        found = serialization.load_ssh_public_identity(certificate.strip().encode())
+    except (ValueError, UnsupportedAlgorithm) as exc:
+        message = "the certificate cannot be read"
+        raise ValueError(message) from exc
+    if not isinstance(found, serialization.SSHCertificate):
+        message = "this is a plain key and no certificate"
+        raise ValueError(message)  # noqa: TRY004 - what is wrong is the text that was given
+    return int(found.valid_before)
+
+
 def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
-    certificate: str, public_key: str, authority: str, *, principals: Sequence[str], now: int, renew_days: int
+    certificate: str,
+    public_key: str,
+    authority: str,
+    *,
+    principals: Sequence[str],
+    now: int,
+    renew_days: int,
+    days: int,
 ) -> str:
     """Return why a certificate must be made anew, or '' when it is good.
 
@@ -81,6 +105,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         principals: names and addresses that it should carry.
         now: seconds since 1970.
         renew_days: how many days before its end it is renewed.
+        days: for how many days a new one would be valid.
     """
     if not certificate.strip():
         return "there is none"
@@ -99,6 +124,7 @@ def renewal_reason(  # noqa: PLR0913 - each is compared with the certificate
         "it is not for a host": found.type is not serialization.SSHCertificateType.HOST,
         "its names differ": sorted(found.valid_principals) != sorted(name.encode() for name in principals),
         "it is not valid yet": found.valid_after > now,
+        "it lasts too long": found.valid_before > now + (days + 1) * _DAY_S,
         "it ends soon": found.valid_before < now + renew_days * _DAY_S,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")

@@ -1,4 +1,4 @@
-"""`busbar ssh`: first contact with the hosts of an inventory."""
+"""`busbar ssh`: first contact with the hosts of an inventory, and the renewal of their certificates."""
 
 from __future__ import annotations
 
@@ -35,12 +35,22 @@ Installs your public key on every host of the inventory where it is missing. Hos
 for the others the password is asked for once. A host key that was never seen is shown first: nothing is sent before you
 confirm it, or give its fingerprint. A host that shows another key than the recorded one, or a revoked one, is refused.
 """
+TIMER = """\
+Has systemd run `busbar provision base --tags ssh` on this machine, where the authority's key is. It must reach the
+hosts without asking: with a key without passphrase and sudo without password. For root it is a timer of the system, for
+others one of their own.
+"""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
-    parser = subparsers.add_parser("ssh", help="first contact with the hosts of an inventory")
+    parser = subparsers.add_parser("ssh", help="first contact with hosts, and renewal of their certificates")
     actions = parser.add_subparsers(required=True, metavar="ACTION")
+    timer = actions.add_parser("timer", help="renew the certificates of host keys every week", description=TIMER)
+    timer.add_argument("-i", "--inventory", type=Path, default=Path("inventory"), help="inventory (default: inventory)")
+    timer.add_argument("--calendar", default="weekly", metavar="TIME", help="OnCalendar of systemd (default: weekly)")
+    timer.add_argument("--remove", action="store_true", help="remove the timer")
+    timer.set_defaults(run=run_timer)
     action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
     action.add_argument("-i", "--inventory", help="inventory (default: inventory)")
     add_sandbox(action)
@@ -72,6 +82,23 @@ def jobs(text: str) -> int:
         msg = f"{text!r} is not a number from 1 to {MAX_JOBS}"
         raise argparse.ArgumentTypeError(msg)
     return value
+
+
+def run_timer(args: argparse.Namespace) -> int:
+    """Install or remove the timer; returns 0."""
+    from busbar import ssh_timer  # noqa: PLC0415 - the other action does without it
+
+    inventory = args.inventory.expanduser().resolve()
+    if not args.remove and not inventory.exists():
+        message = f"inventory {args.inventory}: no such file or folder"
+        raise UsageError(message)
+    timer = ssh_timer.Timer(inventory, args.calendar)
+    if args.remove:
+        print(f"{timer.name}.timer: {'removed' if ssh_timer.remove(timer) else 'was not there'}")
+        return 0
+    for line in ssh_timer.install(timer):
+        print(line)
+    return 0
 
 
 def host_fingerprint(text: str) -> tuple[str, str]:

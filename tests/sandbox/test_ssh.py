@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import os
+import re
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.ssh_certificate import sign_host_key
 from conftest import TOP, plain_environment, recap
 from test_slurm_jobs import job_state, submit
 
@@ -29,7 +34,10 @@ def _nodes(sandbox: Cluster) -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _job(sandbox: Cluster) -> Iterator[None]:
-    """A job of alice on all compute nodes, for without one she may not log in there."""
+    """A job of alice on all compute nodes, for where Slurm is she may not log in there without one."""
+    if sandbox.exec("ctl", "command -v scontrol", check=False).returncode != 0:
+        yield
+        return
     sandbox.wait_idle()
     job = submit(sandbox, f"-N{len(sandbox.compute)} --ntasks-per-node=1 --mem=100 -o /dev/null", "sleep 3600")
     sandbox.wait_until(lambda: job_state(sandbox, job) == "RUNNING", f"job {job} does not run")
@@ -140,10 +148,70 @@ def test_a_second_run_keeps_the_certificates(sandbox: Cluster) -> None:
 def test_a_certificate_that_ends_soon_is_renewed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     before = sandbox.exec(node, f"cat {CERTIFICATE}").stdout
-    days = "{ssh_certificate_days: 900, ssh_certificate_renew_days: 800}"
+    days = "{ssh_certificate_renew_days: 91}"
     done = sandbox.playbook("base.yml", "--limit", node, "--tags", "ssh", "-e", days)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sandbox.exec(node, f"cat {CERTIFICATE}").stdout != before
+    _everybody_reaches_everybody(sandbox)
+
+
+def test_certificates_last_three_months_and_their_end_is_watched(sandbox: Cluster) -> None:
+    for node in _nodes(sandbox):
+        shown = sandbox.exec(node, f"ssh-keygen -Lf {CERTIFICATE}").stdout
+        end = re.search(r"Valid: from \S+ to (\S+)", shown)
+        assert end
+        left = dt.datetime.fromisoformat(end[1]) - dt.datetime.now()  # noqa: DTZ005 - as the node says it
+        assert 29 < left.days <= 90
+        metric = sandbox.exec(node, "cat /var/lib/prometheus/node-exporter/busbar_ssh.prom").stdout.splitlines()[-1]
+        assert metric.startswith(f'busbar_certificate_not_after_timestamp_seconds{{path="{CERTIFICATE}"}} ')
+        assert metric.split()[-1] == sandbox.exec(node, f"date -d '{end[1]}' +%s").stdout.strip()
+
+
+def test_a_certificate_that_has_ended_does_not_shut_out_who_renews_it(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    secrets = sandbox.state / "secrets"
+    public = sandbox.exec(node, "cut -d' ' -f1,2 /etc/ssh/ssh_host_ed25519_key.pub").stdout.strip()
+    yesterday = int(time.time()) - 86400
+    authority = (secrets / "ssh_ca").read_text()
+    ended = sign_host_key(public, authority, identity="x", principals=[node], now=yesterday, days=0)
+    sandbox.exec(node, f"echo '{ended}' >{CERTIFICATE} && systemctl restart ssh")
+    refused = sandbox.exec("login", f"{SSH} {node} true", user="alice", check=False)
+    # Without the record of the sandbox, which a real cluster does not have.
+    known = f"-o IdentitiesOnly=yes -o UserKnownHostsFile={secrets / 'known_hosts'}"
+    done = sandbox.playbook(
+        "base.yml", "--limit", node, "--tags", "ssh", "-e", json.dumps({"ansible_ssh_common_args": known})
+    )
+    assert (refused.returncode, "Host key verification failed" in refused.stderr) == (255, True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    _everybody_reaches_everybody(sandbox)
+
+
+def test_a_former_key_of_a_host_is_revoked(sandbox: Cluster) -> None:
+    """Whoever keeps a stolen key with its certificate is no host of the cluster any more."""
+    node, key = sandbox.compute[0], "/etc/ssh/ssh_host_ed25519_key"
+    files = f"{key} {key}.pub {key}-cert.pub"
+    restart = "systemctl restart ssh"
+    sandbox.exec(node, f"for f in {files}; do cp -p $f $f.stolen; done; rm {files}")
+    sandbox.exec(node, f"ssh-keygen -q -t ed25519 -N '' -f {key} && {restart}")
+    try:
+        # A new key is met for the first time.
+        trusting = {"ansible_ssh_common_args": "-o IdentitiesOnly=yes -o StrictHostKeyChecking=no"}
+        done = sandbox.playbook("base.yml", "--tags", "ssh", "-e", json.dumps(trusting))
+        assert done.returncode == 0, done.stdout + done.stderr
+        _everybody_reaches_everybody(sandbox)
+        sandbox.exec(node, f"for f in {files}; do mv $f $f.new; mv $f.stolen $f; done; {restart}")
+        out = [sandbox.exec(other, f"{SSH} {node} true", user="alice", check=False) for other in ("login", "ctl")]
+        into = sandbox.exec(node, f"{SSH} login true", user="alice", check=False)
+        sandbox.exec(node, f"for f in {files}; do mv $f.new $f; done; {restart}")
+        for refused in out:
+            assert (refused.returncode, "REVOKED HOST KEY DETECTED" in refused.stderr) == (255, True)
+        assert (into.returncode, "Permission denied" in into.stderr) == (255, True)
+    finally:
+        # The record of the sandbox's own keys is made anew.
+        up = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
+    assert up.returncode == 0, up.stderr
+    again = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert all(counts["changed"] == 0 for counts in recap(again.stdout).values()), again.stdout
     _everybody_reaches_everybody(sandbox)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.ssh_certificate import (
+    certificate_end,
     make_authority,
     public_line,
     renewal_reason,
@@ -38,7 +39,7 @@ def _sign(**changes: Any) -> str:  # noqa: ANN401 - fields of several types
 
 
 def _reason(certificate: str, **changes: Any) -> str:  # noqa: ANN401 - fields of several types
-    fields: dict[str, Any] = {"principals": NAMES, "now": NOW, "renew_days": 365, **changes}
+    fields: dict[str, Any] = {"principals": NAMES, "now": NOW, "renew_days": 365, "days": 730, **changes}
     return renewal_reason(certificate, HOST, AUTHORITY, **fields)
 
 
@@ -52,6 +53,9 @@ def _reason(certificate: str, **changes: Any) -> str:  # noqa: ANN401 - fields o
         (_sign(), {"now": NOW + 366 * DAY}, "it ends soon"),
         (_sign(), {"now": NOW + 3 * 365 * DAY}, "it ends soon"),
         (_sign(), {"now": NOW - 2 * DAY}, "it is not valid yet"),
+        (_sign(), {"days": 90, "renew_days": 30}, "it lasts too long"),
+        (_sign(days=90), {"days": 90, "renew_days": 30, "now": NOW + 59 * DAY}, ""),
+        (_sign(days=90), {"days": 90, "renew_days": 30, "now": NOW + 61 * DAY}, "it ends soon"),
         (_sign(), {"principals": NAMES[:1]}, "its names differ"),
         (_sign(key=OTHER_HOST), {}, "it is for another key"),
         (_sign(authority=OTHER), {}, "another authority signed it"),
@@ -99,3 +103,10 @@ def test_openssh_reads_what_we_make(tmp_path: Path) -> None:
     ).stdout
     assert "host certificate" in shown
     assert all(name in shown for name in NAMES)
+
+
+def test_the_end_of_a_certificate() -> None:
+    assert certificate_end(_sign(days=90)) == NOW + 90 * DAY
+    for text, reason in (("nonsense", "cannot be read"), (HOST, "is a plain key")):
+        with pytest.raises(ValueError, match=reason):
+            certificate_end(text)

@@ -1,0 +1,54 @@
+"""Filter over the pure function of the same name."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_certificate_end
+author: busbar contributors
+short_description: When a certificate of SSH ends
+options:
+  _input:
+    description: The certificate as one line.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+end: "{{ certificate | busbar.cluster.ssh_certificate_end }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Seconds since 1970.
+  type: int
+"""
+
+from typing import TYPE_CHECKING
+
+from ansible.errors import AnsibleFilterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def end(certificate: str) -> int:
+    """Return when a certificate ends.
+
+    Raises:
+        AnsibleFilterError: when the text is none.
+    """
+    # All filters are loaded for each run, and this takes a while.
+    from ..module_utils.ssh_certificate import certificate_end  # noqa: PLC0415, TID252
+
+    try:
+        return certificate_end(certificate)
+    except ValueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
+
+
+class FilterModule:
+    """The filter `busbar.cluster.ssh_certificate_end`."""
+
+    def filters(self) -> dict[str, Callable[..., object]]:
+        """Return the filter by its name."""
+        return {"ssh_certificate_end": end}

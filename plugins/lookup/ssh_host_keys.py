@@ -1,0 +1,92 @@
+"""Lookup that keeps and reads the ledger of certified host keys."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: ssh_host_keys
+author: busbar contributors
+short_description: Present and former host keys of the cluster
+description:
+  - Notes which key each host of a run shows, in C(ssh_host_keys.json) in O(directory); returns what follows for all.
+  - A key is former when its host shows another one or has left the inventory. It is forgotten when no certificate of it
+    can be valid any more.
+options:
+  _terms:
+    description: None.
+  present:
+    description: The public key that each host of this run shows.
+    type: dict
+    required: true
+  hosts:
+    description: The hosts of the inventory.
+    type: list
+    elements: str
+    required: true
+  days:
+    description: For how many days certificates are valid.
+    type: int
+    required: true
+  note:
+    description: Whether the keys are noted; not in check mode, nor while keys are being replaced.
+    type: bool
+    default: true
+  directory:
+    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    type: str
+"""
+
+EXAMPLES = r"""
+keys: "{{ lookup('busbar.cluster.ssh_host_keys', present={'gpu1': public_key}, hosts=groups['all'], days=90) }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One dictionary with C(current), the key by host, and C(former), a list of keys.
+  type: list
+  elements: dict
+"""
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ..module_utils.ssh_key_ledger import (  # noqa: TID252 - the collection's name stands in no import
+    current_keys,
+    former_keys,
+    updated_ledger,
+)
+from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+    check_mode,
+    secrets_directory,
+)
+from ..plugin_utils.ssh_authority import trusted_lines  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.ssh_ledger import read_ledger, write_ledger  # noqa: TID252 - the collection's name stands in no import
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.ssh_host_keys`."""
+
+    def run(self, _terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
+        """Return the present and the former keys.
+
+        Raises:
+            AnsibleLookupError: when the ledger or the authority cannot be used.
+        """
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        may_write = not check_mode(self._templar, known)
+        present, hosts = self.get_option("present"), self.get_option("hosts")
+        try:
+            before = ledger = read_ledger(directory)
+            if self.get_option("note"):
+                trusted = trusted_lines(directory, create=may_write)
+                days, now = self.get_option("days"), int(time.time())
+                ledger = updated_ledger(before, present, hosts, trusted, now=now, days=days)
+                if may_write and ledger != before:
+                    write_ledger(directory, ledger)
+        except ValueError as exc:
+            raise AnsibleLookupError(str(exc)) from exc
+        return [{"current": current_keys(ledger), "former": former_keys(ledger)}]

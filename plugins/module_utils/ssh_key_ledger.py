@@ -1,0 +1,84 @@
+"""Which host keys the cluster certified: the present ones, and the former ones, which nobody may use any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["current_keys", "former_keys", "updated_ledger"]
+
+_DAY_S = 86400
+Entry = dict[str, Any]
+
+
+def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
+    ledger: Sequence[Mapping[str, Any]],
+    present: Mapping[str, str],
+    hosts: Collection[str],
+    trusted: Sequence[str],
+    *,
+    now: int,
+    days: int,
+) -> list[Entry]:
+    """Return the ledger with what is known now.
+
+    A key is retired when its host shows another one or leaves the inventory. It is forgotten when no certificate of it
+    can be valid any more, because all have ended or their authority is not trusted.
+
+    Args:
+        ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).
+        present: the key that each host of this run shows.
+        hosts: the hosts of the inventory.
+        trusted: public keys of the authorities, that of the signing one first.
+        now: seconds since 1970.
+        days: for how many days certificates are valid.
+    """
+    shown = {host: _plain(key) for host, key in present.items()}
+    kept = [_judged(dict(entry), shown, hosts, now) for entry in ledger if entry["authority"] in trusted]
+    for host in hosts:
+        _restore(kept, host, shown)
+    for host, key in shown.items():
+        entry = next((entry for entry in kept if (entry["host"], entry["key"]) == (host, key)), None)
+        if entry is None:
+            kept.append({"host": host, "key": key, "authority": trusted[0], "days": days, "retired": None})
+        else:
+            entry |= {"authority": trusted[0], "days": max(days, int(entry["days"])), "retired": None}
+    living = [entry for entry in kept if entry["retired"] is None or now <= _last_end(entry)]
+    return sorted(living, key=lambda entry: (entry["host"], entry["key"]))
+
+
+def former_keys(ledger: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the retired keys; one that some host has now is none of them."""
+    present = set(current_keys(ledger).values())
+    return sorted({str(entry["key"]) for entry in ledger if entry["retired"] is not None} - present)
+
+
+def current_keys(ledger: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the present key of each host."""
+    return {str(entry["host"]): str(entry["key"]) for entry in ledger if entry["retired"] is None}
+
+
+def _judged(entry: Entry, shown: Mapping[str, str], hosts: Collection[str], now: int) -> Entry:
+    """Return an entry, retired when its host has another key or is gone."""
+    gone = entry["host"] not in hosts or shown.get(entry["host"], entry["key"]) != entry["key"]
+    if gone and entry["retired"] is None:
+        entry["retired"] = now
+    return entry
+
+
+def _restore(entries: list[Entry], host: str, shown: Mapping[str, str]) -> None:
+    """Take back the last key of a host that was out of the inventory and cannot be asked now."""
+    own = [entry for entry in entries if entry["host"] == host]
+    if own and host not in shown and all(entry["retired"] is not None for entry in own):
+        max(own, key=lambda entry: int(entry["retired"]))["retired"] = None
+
+
+def _last_end(entry: Entry) -> int:
+    """Return when the last certificate of a retired key ends."""
+    return int(entry["retired"]) + (int(entry["days"]) + 1) * _DAY_S
+
+
+def _plain(key: str) -> str:
+    return " ".join(key.split()[:2])

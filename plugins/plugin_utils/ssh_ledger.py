@@ -1,0 +1,56 @@
+"""The ledger of certified host keys, a file beside the secrets on the provisioning host."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+__all__ = ["NAME", "read_ledger", "write_ledger"]
+
+NAME = "ssh_host_keys.json"
+_FIELDS = {"host", "key", "authority", "days", "retired"}
+
+
+def read_ledger(directory: Path) -> list[dict[str, Any]]:
+    """Return the entries; none when there is no ledger yet.
+
+    Raises:
+        ValueError: when the file is damaged; the message names it and the remedy.
+    """
+    path = directory / NAME
+    try:
+        entries = json.loads(path.read_text())
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as exc:
+        raise _damaged(path, str(exc)) from exc
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and entry.keys() >= _FIELDS for entry in entries
+    ):
+        raise _damaged(path, "it holds no list of keys")
+    return entries
+
+
+def write_ledger(directory: Path, entries: list[dict[str, Any]]) -> None:
+    """Replace the ledger whole, mode 0600.
+
+    Raises:
+        ValueError: when it cannot be written.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(prefix=f".{NAME}.", dir=directory)
+        with os.fdopen(descriptor, "w") as stream:
+            json.dump(entries, stream, indent=1)
+            stream.write("\n")
+        Path(name).replace(directory / NAME)
+    except OSError as exc:
+        message = f"{directory / NAME} cannot be written: {exc.strerror}"
+        raise ValueError(message) from exc
+
+
+def _damaged(path: Path, reason: str) -> ValueError:
+    return ValueError(f"{path}: {reason}: restore it from a backup, or remove it, and former host keys are not revoked")

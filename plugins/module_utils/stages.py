@@ -26,6 +26,8 @@ FIRST: dict[str, Any] = {
     "tests": [],
     "files": [],
     "left_out": {},
+    "busy": {},
+    "not_started": [],
     "node_reasons": [],
     "search_rounds": 0,
     "problem": "",
@@ -239,10 +241,17 @@ def with_results(
         "tests": state["tests"] + fresh,
         "files": state["files"] + files,
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
+        "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
+        "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
         "node_reasons": result.get("node_reasons") or [],
         "search_rounds": state["search_rounds"] + bool(step["search"]),
         "problem": "",
     }
+
+
+def _kept_waiting(entry: dict[str, Any]) -> bool:
+    """Return whether a test did not begin because the jobs of others had its nodes."""
+    return bool(entry.get("busy")) and bool(entry["problem"]) and entry["state"] in {"", "PENDING"}
 
 
 def _judged(

@@ -61,6 +61,10 @@ options:
     description: How many seconds to wait for nodes that are not idle yet, and for a job to start.
     type: int
     default: 60
+  wait_for_jobs:
+    description: Wait for nodes on which jobs run, too; else only for those that are not idle for other reasons.
+    type: bool
+    default: true
   share:
     description: Test nodes on which other jobs run, beside them. Else a test has its nodes for itself.
     type: bool
@@ -126,6 +130,9 @@ from ..module_utils.slurm_jobs import (  # noqa: TID252 - the collection's name 
 )
 
 _ANSWER_S = 20
+# A job of the test before may just be ending.
+_JOBS_END_S = 3
+_JOBS_RUN = ("not idle: allocated", "not idle: mixed")
 
 
 class Runner:
@@ -145,12 +152,16 @@ class Runner:
     def wait_for_nodes(self) -> dict[str, tuple[str, str]]:
         """Return the states of all nodes once those of the tests are idle, or when the time is over."""
         wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
-        until = time.monotonic() + self.params["wait"]
+        begun = time.monotonic()
+        until = begun + self.params["wait"]
         while True:
             code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E")
             nodes = parse_nodes(out) if code == 0 else {}
             missing = choose_nodes(wanted, [], 0, nodes, share=self.params["share"])[2]
-            hopeless = all(word.startswith("drain") for word in missing.values())
+            given_up = ["drain"]
+            if not self.params["wait_for_jobs"] and time.monotonic() >= begun + _JOBS_END_S:
+                given_up += _JOBS_RUN
+            hopeless = all(word.startswith(tuple(given_up)) for word in missing.values())
             if hopeless or time.monotonic() >= until:
                 return nodes
             time.sleep(max(1.0, self.params["poll"]))
@@ -160,23 +171,22 @@ class Runner:
         code, out, _err = self.ask("squeue", "-h", "-a", "-w", node, "-t", "R,CG,S,CF,SI,ST", "-o", "%i|%u")
         return occupied_words(out) if code == 0 else ""
 
-    def named(self, node: str, reason: str) -> str:
-        """Return why a node is left out, with the jobs that run on it."""
-        jobs = self.who_is_on(node) if reason.startswith("not idle") else ""
-        return f"{reason}, {jobs}" if jobs else reason
-
     def submit(self, test: dict[str, Any], nodes: dict[str, tuple[str, str]]) -> dict[str, Any]:
         """Submit one test; returns its entry of the result."""
         share = self.params["share"]
         usable, partners, left_out = choose_nodes(
             test["nodes"], test["candidates"], test["partners"], nodes, share=share
         )
-        left_out = {node: self.named(node, reason) for node, reason in left_out.items()}
+        jobs = {node: self.who_is_on(node) for node, reason in left_out.items() if reason.startswith("not idle")}
+        # A node that is completing has no job that goes on.
+        busy = {node: words for node, words in jobs.items() if words and left_out[node].startswith(_JOBS_RUN)}
+        left_out = {node: f"{why}, {jobs[node]}" if jobs.get(node) else why for node, why in left_out.items()}
         entry = {
             "name": test["name"],
             "nodes": usable,
             "partners": partners,
             "left_out": left_out,
+            "busy": busy,
             "job_id": "",
             "state": "",
             "reason": "",
@@ -227,8 +237,9 @@ class Runner:
         """Return whether a job may go on; if not, cancel it and say why."""
         if started is None and waited > self.params["wait"]:
             why = entry["reason"] or "no answer of slurmctld"
-            taken = [f"{node}: {jobs}" for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))]
-            why += f" ({'; '.join(taken)})" if taken else ""
+            taken = {node: jobs for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))}
+            entry["busy"] |= taken
+            why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
             entry["problem"] = f"did not start within {self.params['wait']} s: {why}"
         elif started is not None and now - started > self.params["time_limit"]:
             entry["problem"] = f"did not end within {self.params['time_limit']} s and was cancelled"
@@ -268,6 +279,7 @@ def main() -> None:
         argument_spec={
             "tests": {"type": "list", "elements": "dict", "required": True, "options": test},
             "wait": {"type": "int", "default": 60},
+            "wait_for_jobs": {"type": "bool", "default": True},
             "share": {"type": "bool", "default": False},
             "time_limit": {"type": "int", "default": 600},
             "poll": {"type": "float", "default": 0.5},

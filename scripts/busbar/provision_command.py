@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
 
 from busbar.ansible_options import add_ansible_options
@@ -36,7 +37,9 @@ __all__ = [
 ]
 
 OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
-_VERDICTS = {"PASS": OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
+# Nodes with jobs of users were left out, the play allows that, and nothing else was wrong.
+_LEFT_OUT = "left out"
+_VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
 # Ansible's own codes for a command line, playbook or inventory that it cannot use.
 _ANSIBLE_USAGE = frozenset({1, 5})
 # The same, and what it returns when it or its callback run_guard ends a run before the first task.
@@ -56,7 +59,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     provision = subparsers.add_parser(
         "provision",
         help="make the cluster what the inventory says",
-        description="Runs playbooks/site.yml, or the playbook named, on the hosts of an inventory.",
+        description="Runs playbooks/site.yml, or the playbook named, on the hosts of an inventory. "
+        "Nodes on which jobs run are not validated, but named; -e validation_allow_busy=false makes that an error.",
     )
     provision.add_argument(
         "playbook",
@@ -239,8 +243,8 @@ def ask_passwords(args: argparse.Namespace) -> dict[str, str]:
     return passwords
 
 
-def _report(run: Run, folder: Path, began: float) -> tuple[str, Path] | None:
-    """Return verdict and path of the newest report that this very run wrote, None when it wrote none.
+def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | None:
+    """Return verdict, path and reason of the newest report that this very run wrote, None when it wrote none.
 
     Args:
         run: may name the report among the play's statistics, as `busbar_report`.
@@ -259,9 +263,13 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path] | None:
     newest = max(written, key=lambda path: path.stat().st_mtime)
     try:
         found: Any = json.loads(newest.read_text(encoding="utf-8"))
-        return str(found["verdict"]), newest.resolve()
-    except (OSError, ValueError, KeyError, TypeError):
-        return "INCONCLUSIVE", newest
+        said, allowed = str(found["verdict"]), found.get("busy_allowed") is True
+        verdict = said if said in _VERDICTS.keys() - {_LEFT_OUT} else "INCONCLUSIVE"
+        if allowed and verdict == "INCONCLUSIVE":
+            verdict = _LEFT_OUT
+        return verdict, newest.resolve(), str(found.get("reason", ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "INCONCLUSIVE", newest, ""
 
 
 def _made_tests(args: argparse.Namespace, run: Run, returned: int) -> bool:
@@ -269,13 +277,13 @@ def _made_tests(args: argparse.Namespace, run: Run, returned: int) -> bool:
     return returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
 
 
-def _tell_verdict(report: tuple[str, Path] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
+def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
     """Say what the validation found, and return its verdict, None when there was no validation."""
     if report is None:
         if missing:
             say("\nVerdict: INCONCLUSIVE, the validation left no report")
         return "INCONCLUSIVE" if missing else None
-    verdict, path = report
-    verdict = verdict if verdict in _VERDICTS else "INCONCLUSIVE"
-    say(f"\nVerdict: {verdict}\nreport: {path.parent}")
+    verdict, path, reason = report
+    said = f"validation {printable(reason)}" if verdict == _LEFT_OUT else f"Verdict: {verdict}"
+    say(f"\n{said}\nreport: {path.parent}")
     return verdict

@@ -41,10 +41,13 @@ def states(sandbox: Cluster, job: str) -> str:
 
 
 @contextlib.contextmanager
-def job_of_alice(sandbox: Cluster, node: str, seconds: int = 900) -> Iterator[str]:
-    """A job of one task that runs on a node."""
+def job_of_alice(sandbox: Cluster, nodes: str, seconds: int = 900) -> Iterator[str]:
+    """A job of one task on each of some nodes that runs there."""
     sandbox.wait_idle()
-    submit = f"sbatch --parsable -w {node} -n1 --mem=64M --chdir=/ -o /dev/null --wrap 'sleep {seconds}'"
+    number = nodes.count(",") + 1
+    submit = (
+        f"sbatch --parsable -w {nodes} -N{number} -n{number} --mem=64M --chdir=/ -o /dev/null --wrap 'sleep {seconds}'"
+    )
     job = sandbox.exec("login", submit, user="alice").stdout.strip()
     try:
         sandbox.wait_until(lambda: states(sandbox, job).startswith("RUNNING"), f"job {job} does not start", 90)
@@ -105,3 +108,41 @@ def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:
         assert states(sandbox, job) == before
     assert done.returncode == PASS, done.stdout
     assert taken in report["tests"][0]["nodes"]
+
+
+def provision(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """Provision the whole site, of which only the validation is run; returns what it said and the report it left."""
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    only = ("-t", "nccl_validation_run", *SMALL, "-e", "nccl_validation_floor_gbs=0.0001")
+    done = sandbox.busbar("provision", "--sandbox", "--name", sandbox.name, *only, *arguments, timeout=600)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
+
+
+def test_provisioning_a_cluster_in_use_names_what_it_left_out_and_is_no_error(sandbox: Cluster) -> None:
+    taken, *free = sorted(sandbox.compute)
+    with job_of_alice(sandbox, taken) as job:
+        before = states(sandbox, job)
+        done, report = provision(sandbox)
+        assert states(sandbox, job) == before
+    assert done.returncode == PASS, done.stdout
+    assert (
+        f"validation left out {taken} (job {job} of alice); all tests that ran on {','.join(free)} passed"
+        in done.stdout
+    )
+    assert "Verdict: " not in done.stdout
+    assert (report["verdict"], report["busy"]) == ("INCONCLUSIVE", {taken: f"job {job} of alice"})
+
+
+def test_provisioning_a_cluster_that_is_busy_as_a_whole_tests_nothing_and_says_so(sandbox: Cluster) -> None:
+    nodes = sorted(sandbox.compute)
+    with job_of_alice(sandbox, ",".join(nodes)):
+        done, report = provision(sandbox)
+        assert done.returncode == PASS, done.stdout
+        assert "; no node was tested" in done.stdout
+        assert "PASS" not in done.stdout
+        assert sorted(report["busy"]) == nodes
+        done, _report = provision(sandbox, "-e", "validation_allow_busy=false", "-e", "nccl_validation_wait=2")
+        assert done.returncode == INCONCLUSIVE, done.stdout
+        assert "Verdict: INCONCLUSIVE" in done.stdout

@@ -50,6 +50,8 @@ def failure(
         (2, [failure("nccl_validation"), failure()], "INCONCLUSIVE", 1),
         (0, [], "INCONCLUSIVE", 3),
         (0, [], "nonsense", 3),
+        (0, [], "left out", 0),
+        (2, [failure()], "left out", 1),
     ],
 )
 def test_exit_code(returned: int, failures: list[Failure], verdict: str | None, expected: int) -> None:

@@ -146,6 +146,79 @@ def test_a_job_that_never_started_calls_for_no_search() -> None:
     assert (found["verdict"], stages) == ("INCONCLUSIVE", ["cluster"])
 
 
+ALL_PASSED = "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed"
+REST_PASSED = "left out gpu1 (job 11 of alice); all tests that ran on gpu[2-4] passed"
+
+
+@dataclass(frozen=True)
+class Used:
+    """A cluster on whose nodes others' jobs run; a node that is `taken` is so from the cluster's test on."""
+
+    busy: tuple[str, ...]
+    taken: str = ""
+    fabric: Fabric = field(default_factory=Fabric)
+    jobs: str = "job 11 of alice"
+    drained: str = ""
+
+    def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Return the job's entry and the output of a test of those that are free."""
+        nodes = test["job"]["nodes"]
+        left_out = {node: f"not idle: mixed, {self.jobs}" for node in nodes if node in self.busy}
+        busy = dict.fromkeys(left_out, self.jobs)
+        left_out |= {node: "drained (fan broken)" for node in nodes if node == self.drained}
+        free = [node for node in nodes if node not in left_out]
+        out = {"nodes": free, "left_out": left_out, "busy": busy}
+        if not free:
+            return {**entry(test, job_id="", state="", problem="0 usable node(s), 1 needed"), **out}, None
+        if self.taken in free and len(nodes) > 1:
+            problem = f"did not start within 60 s: Resources ({self.taken}: {self.jobs})"
+            return {**entry(test, state="PENDING", problem=problem), **out, "busy": {self.taken: self.jobs}}, None
+        made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
+        return {**made, **out}, text
+
+
+@pytest.mark.parametrize(
+    ("used", "stages", "words"),
+    [
+        (Used(("gpu1",)), ["node", "cluster"], REST_PASSED),
+        (Used(("gpu1",)), ["node", "pair", "cluster"], REST_PASSED),
+        (Used(tuple(NAMES)), ["node", "pair", "cluster"], "left out gpu[1-4] (job 11 of alice); no node was tested"),
+        (
+            Used((), taken="gpu2"),
+            ["node", "cluster"],
+            "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
+        ),
+    ],
+    ids=["some", "some, pairs", "all", "between"],
+)
+def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: list[str], words: str) -> None:
+    found, _steps = drive(used, allow_busy=True, stages=stages)
+    assert (found["busy_allowed"], found["reason"]) == (True, words)
+    assert found["verdict"] == "INCONCLUSIVE"
+    said = summary_lines(found)
+    assert said[-1] == f"validation {words}"
+    assert not any(line.startswith("INCONCLUSIVE") for line in said)
+    if len(used.busy) == len(NAMES):
+        assert not any("PASS" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "verdict"),
+    [
+        (Used(("gpu1",)), {}, "INCONCLUSIVE"),
+        (Used(("gpu1",)), {"allow_busy": False}, "INCONCLUSIVE"),
+        (Used(("gpu1",), fabric=Fabric(slow="gpu3")), {"allow_busy": True}, "FAIL"),
+        (Used(("gpu1",), fabric=Fabric(broken="gpu3", weak="gpu3")), {"allow_busy": True}, "INCONCLUSIVE"),
+        (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE"),
+    ],
+    ids=["not said", "not allowed", "slow", "broken", "another node is not idle"],
+)
+def test_jobs_of_others_hide_nothing_else(used: Used, changes: dict[str, Any], verdict: str) -> None:
+    found, _steps = drive(used, **changes)
+    assert (found["verdict"], found["busy_allowed"]) == (verdict, False)
+    assert summary_lines(found)[-1].startswith(f"{verdict}  validation of ")
+
+
 def test_a_lone_node_is_not_tested_twice() -> None:
     found, stages = drive(Fabric(), nodes=["gpu1"])
     assert (found["verdict"], stages, found["skipped"]) == ("PASS", ["node"], {})

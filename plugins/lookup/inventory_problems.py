@@ -16,7 +16,7 @@ options:
     elements: str
   catalogue:
     description: The known hardware by name.
-    type: dict
+    type: raw
     default: {}
   controllers:
     description: Hosts that run slurmctld.
@@ -40,8 +40,7 @@ options:
     default: []
   partitions:
     description: Slurm's partitions as declared.
-    type: list
-    elements: dict
+    type: raw
     default: []
   slurm:
     description:
@@ -55,13 +54,11 @@ options:
     default: true
   users:
     description: User accounts as declared.
-    type: list
-    elements: dict
+    type: raw
     default: []
   groups:
     description: User groups as declared.
-    type: list
-    elements: dict
+    type: raw
     default: []
   nfs_servers:
     description: Hosts that export directories. What they declare is read from the variables of every host.
@@ -86,6 +83,16 @@ options:
     description: Random bytes of each secret by name.
     type: dict
     default: {}
+  allowed_variables:
+    description: The site's own variables whose names begin like those of a role.
+    type: list
+    elements: str
+    default: []
+  rotated_secrets:
+    description: Names of the secrets that shall be made anew.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -101,15 +108,16 @@ _raw:
   elements: dict
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
-from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils.alert_routes import site_routing_problems  # noqa: TID252 - the collection's name stands in no import
 from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252
+from ..module_utils.held_secrets import rotation_problems  # noqa: TID252
 from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252
 from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252
 from ..module_utils.preflight_inventory import (  # noqa: TID252
@@ -120,15 +128,23 @@ from ..module_utils.preflight_inventory import (  # noqa: TID252
     role_problems,
 )
 from ..module_utils.preflight_monitoring import site_monitoring_problems  # noqa: TID252
+from ..module_utils.preflight_options import Setting, type_problem, type_problems, unknown_problems  # noqa: TID252
 from ..module_utils.preflight_software import site_software_problems  # noqa: TID252
 from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
 from ..module_utils.problems import Problem, make_problem  # noqa: TID252
 from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
 from ..module_utils.slurm_problems import gpu_problems, slurm_problems  # noqa: TID252
 from ..plugin_utils.secret_files import secret_problems  # noqa: TID252
+from ..plugin_utils.site_variables import (  # noqa: TID252
+    SITE_VARIABLES,
+    declared_options,
+    family_names,
+    own_variables,
+    site_settings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 VARIABLE = "hardware"
 
@@ -143,8 +159,17 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         self.set_options(var_options=known, direct=kwargs)
         groups = {name: list(hosts) for name, hosts in known["groups"].items()}
         compute = self.get_option("compute")
-        hosts, problems = self._hosts(known["hostvars"], groups)
-        values, own = self._sources(known["ansible_inventory_sources"])
+        sources = known["ansible_inventory_sources"]
+        # The variables of a host hold one value only, that of the place which won; so the inventory is read once more.
+        inventory = InventoryManager(loader=self._loader, sources=list(sources))
+        settings = site_settings(inventory, self._loader, sources)
+        problems = unknown_option_problems(settings, self.get_option("allowed_variables"))
+        wrong_types = self._types(settings)
+        if wrong_types:
+            return problems + wrong_types  # what such a value means cannot be judged
+        hosts, wrong = self._hosts(known["hostvars"], groups)
+        problems += wrong
+        values, own = hardware_settings(inventory, settings)
         problems += host_problems(hosts)
         problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
         problems += self._slurm(known["hostvars"], groups)
@@ -155,7 +180,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._monitoring(known["hostvars"])
         problems += self._alerting(known["hostvars"])
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
-        problems += secret_problems(self.get_option("secrets_dir"), self.get_option("secrets"))
+        folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
+        problems += secret_problems(folder, secrets)
+        present = [name for name in secrets if Path(folder, name).exists()]
+        problems += rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
         return problems
 
     def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
@@ -262,20 +290,46 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             keys = "alertmanager_receivers, alertmanager_routes"
             return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
-    def _sources(self, sources: list[str]) -> tuple[list[GroupValue], list[str]]:
-        """Return the groups that set the hardware, and the hosts that set it themselves.
+    def _types(self, settings: Sequence[Setting]) -> list[Problem]:
+        """Return the options of a wrong type; of those that this plugin judges, their templates are worked out."""
+        options = declared_options()
+        problems = type_problems(settings, options)
+        told = {each["key"] for each in problems}
+        places = {each.name: each for each in settings}
+        for name, (preflight, value) in self._given().items():
+            # As the user wrote it: the option of the preflight takes its value from another role's by default.
+            key = preflight if preflight in places else name
+            if key not in told:
+                problems += type_problem(
+                    places.get(key, Setting(key, None, "all"))._replace(value=value), options[name]
+                )
+        return problems
 
-        The variables of a host hold one value only, that of the group which won; so the inventory is read once more.
-        """
-        inventory = InventoryManager(loader=self._loader, sources=list(sources))
-        values, own = [], []
-        for group in inventory.groups.values():
-            found = {**group.get_vars(), **get_vars_from_inventory_sources(self._loader, sources, [group], "all")}
-            if VARIABLE in found:
-                ancestors = [ancestor.name for ancestor in group.get_ancestors()]
-                values.append(GroupValue(group=group.name, value=str(found[VARIABLE]), ancestors=ancestors))
-        for host in inventory.get_hosts():
-            found = {**host.vars, **get_vars_from_inventory_sources(self._loader, sources, [host], "all")}
-            if VARIABLE in found:
-                own.append(host.name)
-        return values, own
+    def _given(self) -> dict[str, tuple[str, Any]]:
+        """Return the values that this plugin judges by their options, each with the option of the preflight."""
+        given = {
+            "slurm_partitions": ("preflight_partitions", self.get_option("partitions")),
+            "users_accounts": ("preflight_accounts", self.get_option("users")),
+            "users_groups": ("preflight_groups", self.get_option("groups")),
+        }
+        slurm = self.get_option("slurm")
+        return given | {f"slurm_{name}": ("preflight_slurm", value) for name, value in slurm.items()}
+
+
+def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
+    """Return the variables that begin like an option of a role and are none."""
+    known = {*declared_options(), *own_variables(), *SITE_VARIABLES}
+    return unknown_problems(settings, known, family_names(), allowed)
+
+
+def hardware_settings(inventory: InventoryManager, settings: Sequence[Setting]) -> tuple[list[GroupValue], list[str]]:
+    """Return the groups that set the hardware, and the hosts that set it themselves."""
+    values, own = [], []
+    for each in settings:
+        if each.name == VARIABLE and each.host:
+            own.append(each.host)
+        elif each.name == VARIABLE and each.scope.startswith("group "):
+            group = inventory.groups[each.scope.removeprefix("group ")]
+            ancestors = [ancestor.name for ancestor in group.get_ancestors()]
+            values.append(GroupValue(group=group.name, value=str(each.value), ancestors=ancestors))
+    return values, own

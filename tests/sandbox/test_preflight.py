@@ -43,7 +43,7 @@ class Site:
     def secret(self, name: str, content: str | None, mode: int) -> Path:
         """Put a secret in its place; a directory when there is no content."""
         path = self.folder / "secrets" / name
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        path.unlink()
         if content is None:
             path.mkdir()
         else:
@@ -74,6 +74,7 @@ class Site:
 def site(sandbox: Cluster, tmp_path: Path) -> Site:
     """The sandbox with an inventory and secrets of its own."""
     shutil.copytree(sandbox.inventory, tmp_path / "inventory", symlinks=True)
+    shutil.copytree(sandbox.state / "secrets", tmp_path / "secrets")
     return Site(sandbox, tmp_path)
 
 
@@ -132,6 +133,29 @@ def _without_controller(groups: dict[str, Any]) -> None:
 def test_partition_that_names_no_node(site: Site) -> None:
     text = site.refusal(slurm_partitions=[{"name": "big", "groups": ["slurm_login"]}])
     assert "slurm_partitions[big]: names no compute node" in text
+
+
+def test_options_that_are_none_and_values_of_a_wrong_type(site: Site) -> None:
+    """Told under the name that the user wrote, with place and remedy; the preflight's own options are not his."""
+    own = site.folder / "inventory" / "group_vars" / "all" / "zzz_site.yml"
+    lines = ["slurm_partition: [{name: big}]", "users_accounts: alice", "site_parts: {a: 1}"]
+    own.write_text("\n".join(["---", *lines, "slurm_qos: '{{ site_parts }}'\n"]))
+    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware_room="B12"))
+    text = site.refusal(munge_keys="x")
+    assert f"slurm_partition: is no option of any role (set for group all in {own}:2)" in text
+    assert "remedy: did you mean slurm_partitions?" in text
+    assert "munge_keys: is no option of any role (given by -e)" in text
+    assert "hardware_room: is no option of any role (set for group sandbox_gpu in " in text
+    assert f"users_accounts: is text, and must be a list of mappings (set for group all in {own}:3)" in text
+    assert f"slurm_qos: is a mapping, and must be a list of mappings (set for group all in {own}:5)" in text
+    assert "remedy: correct it as roles/users/README.md says" in text
+    assert "preflight_accounts" not in text
+
+
+def test_a_site_may_have_variables_of_its_own(site: Site) -> None:
+    site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware_room="B12", slurm_of_the_site="x"))
+    done = site.provision("preflight", preflight_allowed_variables=["hardware_room", "slurm_of_the_site"])
+    assert done.returncode == 0, done.stdout
 
 
 def test_duplicate_uid(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 TOP = Path(__file__).resolve().parents[2]
@@ -18,3 +19,29 @@ def test_all_secrets_are_known() -> None:
     used = {name: int(size or 32) for path in files for name, size in LOOKUP.findall(path.read_text())}
     declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
     assert declared == used | AUTHORITIES
+
+
+def test_each_secret_is_known_by_what_the_roles_write() -> None:
+    """The file by which a host that has the secret is known, and the option, stand in a role or in group_vars."""
+    variables = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())
+    known = variables["__preflight_secrets_known"]
+    declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
+    assert known.keys() == declared.keys()
+    roles = [path for path in TOP.glob("roles/*/*/*.yml") if "preflight" not in path.parts]
+    written = "".join(path.read_text() for path in [*roles, *TOP.glob("roles/*/templates/*")])
+    options = "".join(path.read_text() for path in [*TOP.glob("roles/*/defaults/*"), *TOP.glob("group_vars/all/*")])
+    for name, each in known.items():
+        path = Path(each["file"]["path"])
+        assert str(path) in written or (str(path.parent) in written and f"'/{path.name}'" in written), name
+        assert name in AUTHORITIES or re.search(rf"^{each['option']}: .*'{name}'", options, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("path", sorted(TOP.glob("playbooks/*.yml")), ids=lambda path: path.stem)
+def test_no_playbook_makes_a_secret_before_the_hosts_were_asked(path: Path) -> None:
+    """Roles that take a secret come after playbooks/secrets.yml."""
+    text = path.read_text()
+    users = [f"busbar.cluster.{name}" for name in ("ssh", "munge", "mariadb", "node_exporter", "grafana", "tls")]
+    first = min((text.find(f"{name}\n") for name in users if f"{name}\n" in text), default=None)
+    if first is None:
+        return
+    assert 0 <= text.find("import_playbook: busbar.cluster.secrets") < first

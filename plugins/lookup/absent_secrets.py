@@ -1,0 +1,77 @@
+"""Lookup of the secrets that a run would make because the provisioning host lacks them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: absent_secrets
+author: busbar contributors
+short_description: Secrets that the provisioning host would make anew
+description:
+  - Returns the names of O(secrets) without a file in O(directory), except those that the site does without.
+  - Makes no secret, and contacts no host.
+options:
+  _terms:
+    description: Not used.
+    type: list
+    elements: str
+  secrets:
+    description:
+      - For each name C(used), whether the site uses it, and C(option), the variable that takes it.
+      - One whose variable is set to anything but that secret needs no file.
+      - Where the file C(previous) is, the secret is being replaced, and its absence is meant.
+    type: dict
+    default: {}
+  directory:
+    description: Where the secrets are kept; by default the value of the variable C(cluster_secrets_dir).
+    type: str
+"""
+
+EXAMPLES = r"""
+absent: "{{ query('busbar.cluster.absent_secrets', secrets={'munge.key': {'used': true, 'option': 'munge_key'}}) }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The names.
+  type: list
+  elements: str
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.plugins.lookup import LookupBase
+
+from ..plugin_utils.lookup_values import secrets_directory  # noqa: TID252 - the collection's name stands in no import
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.absent_secrets`."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
+        """Return the names of the secrets that would be made; `terms` say nothing.
+
+        Raises:
+            AnsibleLookupError: when there is no absolute path of the secrets.
+        """
+        del terms
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        # A link that leads nowhere is left to the check of the files, which tells what is wrong with it.
+        present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+        return [
+            name
+            for name, each in self.get_option("secrets").items()
+            if each["used"]
+            and not present & {name, each.get("previous", name)}
+            and is_taken(name, each.get("option"), known)
+        ]
+
+
+def is_taken(name: str, option: str | None, variables: Mapping[str, Any]) -> bool:
+    """Return whether a variable takes the secret: it is left to the role, or its template names the secret."""
+    # As it is written: to work the template out would make the secret.
+    return not option or option not in variables or name in str(variables[option])

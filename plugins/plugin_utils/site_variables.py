@@ -1,0 +1,114 @@
+"""What a site sets, place by place, and which options the roles of this collection have."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from ansible.utils.vars import load_extra_vars
+from ansible.vars.plugins import get_vars_from_inventory_sources
+
+from ..module_utils.preflight_options import Option, Setting  # noqa: TID252 - the collection's name stands in no import
+
+try:
+    from ansible._internal._datatag._tags import Origin
+except ImportError:  # where Ansible moves it, places are told without their files
+    Origin = None
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "own_variables", "site_settings"]
+
+# What roles and playbooks read of a site, or of a host, without it being an option of one role.
+SITE_VARIABLES = frozenset(
+    {
+        "hardware_profiles_extra",
+        "hosts_address",
+        "hosts_aliases",
+        "slurm_node_features",
+        "slurm_node_params",
+        "slurm_node_weight",
+        "storage_backend",
+        "validation_allow_busy",
+        "validation_drain_failed",
+        "validation_drain_limit",
+        "validation_nodes",
+        "validation_time_limit",
+    }
+)
+
+_COLLECTION = Path(__file__).resolve().parents[2]
+_KEY = re.compile(r"^([A-Za-z]\w*):", re.MULTILINE)
+# Variables that belong to several roles or to none begin with these.
+_FAMILIES = ("hardware", "storage", "validation")
+
+
+@cache
+def declared_options() -> Mapping[str, Option]:
+    """Return the options of all roles by name."""
+    # libyaml where there is one: it reads the files in a tenth of the time.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    options = {}
+    for path in sorted(_COLLECTION.glob("roles/*/meta/argument_specs.yml")):
+        entries = yaml.load(path.read_bytes(), Loader=loader)["argument_specs"]  # noqa: S506 - it is a safe one
+        for entry in entries.values():
+            for name, spec in (entry.get("options") or {}).items():
+                options[name] = Option(path.parts[-3], spec)
+    return options
+
+
+def own_variables() -> set[str]:
+    """Return the variables that the collection's own group_vars set."""
+    return {name for path in _COLLECTION.glob("group_vars/all/*.yml") for name in _KEY.findall(path.read_text())}
+
+
+def family_names() -> list[str]:
+    """Return what the names of options begin with: the names of the roles, and of what belongs to several."""
+    return sorted({path.parents[1].name for path in _COLLECTION.glob("roles/*/meta/argument_specs.yml")} | {*_FAMILIES})
+
+
+def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequence[str]) -> list[Setting]:
+    """Return each variable that groups, hosts and the command line set, as it is written.
+
+    Args:
+        inventory: of the site.
+        loader: reads files.
+        sources: of the inventory.
+    """
+    settings = []
+    for group in inventory.groups.values():
+        found = {**group.get_vars(), **get_vars_from_inventory_sources(loader, sources, [group], "all")}
+        settings += _settings(found, f"group {group.name}")
+    for host in inventory.get_hosts():
+        found = {**host.vars, **get_vars_from_inventory_sources(loader, sources, [host], "all")}
+        settings += _settings(found, f"host {host.name}", host.name)
+    return settings + _settings(load_extra_vars(loader), "-e")
+
+
+def _settings(found: Mapping[str, Any], scope: str, host: str = "") -> list[Setting]:
+    return [Setting(str(name), value, scope, host, _place(name, value)) for name, value in found.items()]
+
+
+def _place(name: object, value: object) -> str:
+    """Return file and line where a variable is set, '' when unknown."""
+    origin, key = _origin(value), _origin(name)
+    # A name keeps the place where it was first met, which an overriding value does not have.
+    if key is not None and (origin is None or origin.path == key.path):
+        origin = key
+    if origin is None:
+        return ""
+    path = Path(origin.path)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return f"{shown}:{origin.line_num}" if origin.line_num else str(shown)
+
+
+def _origin(value: object) -> Any:  # noqa: ANN401 - Ansible's own
+    origin = Origin.get_tag(value) if Origin is not None else None
+    return origin if origin is not None and origin.path else None

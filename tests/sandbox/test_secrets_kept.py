@@ -1,0 +1,125 @@
+"""Secrets that the hosts hold are not made anew because one provisioning host lacks them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("preflight", "munge")
+
+KEY = "/etc/munge/munge.key"
+AWAY = "/root/munge.key.away"
+ASKED = "Find the hosts that hold the missing secrets"
+
+
+def provision(sandbox: Cluster, site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.busbar("provision", *arguments, "-i", str(site / "inventory"))
+
+
+def keys(sandbox: Cluster) -> set[str]:
+    """What every node has as its key."""
+    return {sandbox.exec(node, f"sha256sum < {KEY}").stdout for node in ["ctl", "login", *sandbox.compute]}
+
+
+def refusal(done: subprocess.CompletedProcess[str]) -> str:
+    """The text of the one error of a run that was refused and changed nothing."""
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+    assert done.stdout.count("FAILED ") == 1
+    return done.stdout[done.stdout.index("FAILED ") : done.stdout.index("Slowest tasks:")]
+
+
+@pytest.fixture
+def other(sandbox: Cluster, tmp_path: Path) -> Path:
+    """A second provisioning host: the same inventory, and no secrets."""
+    shutil.copytree(sandbox.inventory, tmp_path / "inventory", symlinks=True)
+    return tmp_path
+
+
+@pytest.fixture
+def lacking(sandbox: Cluster, other: Path) -> Path:
+    """A provisioning host that has every secret but the munge key."""
+    shutil.copytree(sandbox.state / "secrets", other / "secrets")
+    (other / "secrets" / "munge.key").unlink()
+    return other
+
+
+@pytest.mark.core
+def test_a_second_provisioning_host_cannot_cut_a_node_off(sandbox: Cluster, lacking: Path) -> None:
+    before = keys(sandbox)
+    text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge"))
+    folder = lacking / "secrets"
+    assert f"ctl,gpu1: munge.key: the cluster has a munge key that {folder} lacks" in text
+    assert f"remedy: restore {folder}/munge.key " in text
+    assert "-e preflight_rotate_secrets=munge.key" in text
+    assert not (folder / "munge.key").exists()
+    assert keys(sandbox) == before
+    assert len(before) == 1
+
+
+@pytest.mark.parametrize("playbook", ["site", "base"])
+def test_a_folder_without_any_secret_is_refused_before_anything_changes(
+    sandbox: Cluster, other: Path, playbook: str
+) -> None:
+    before = keys(sandbox)
+    text = refusal(provision(sandbox, other, playbook))
+    for name in ("munge.key", "slurm_database.password", "ssh_ca"):
+        assert re.search(rf": {name}: the cluster has an? .* that {other}/secrets lacks", text), text
+    assert not (other / "secrets").exists()
+    assert keys(sandbox) == before
+
+
+@pytest.fixture
+def new_node(sandbox: Cluster) -> Iterator[str]:
+    """A node without a key, as a new one is; at the end it has its own again."""
+    sandbox.exec("gpu2", f"mv {KEY} {AWAY}")
+    yield "gpu2"
+    sandbox.exec("gpu2", f"mv {AWAY} {KEY} && systemctl restart munge")
+
+
+def test_a_new_node_does_not_get_a_key_of_its_own(sandbox: Cluster, lacking: Path, new_node: str) -> None:
+    text = refusal(provision(sandbox, lacking, "slurm", "--limit", new_node, "-t", "munge"))
+    assert "ctl: munge.key: the cluster has a munge key" in text
+    assert sandbox.exec(new_node, f"test -e {KEY}", check=False).returncode != 0
+
+
+def test_a_node_without_a_key_or_with_another_is_healed_where_the_secret_is(sandbox: Cluster, new_node: str) -> None:
+    sandbox.exec("gpu1", f"head -c 40 /dev/urandom | base64 -w0 > {KEY}")
+    assert len({sandbox.exec(node, f"cat {KEY}", check=False).stdout for node in ("ctl", "gpu1", new_node)}) == 3
+    done = provision(sandbox, sandbox.state, "slurm", "--limit", f"gpu1,{new_node}", "-t", "munge")
+    assert done.returncode == 0, done.stdout
+    assert len(keys(sandbox)) == 1
+    assert ASKED not in done.stdout, "the hosts are asked only when a secret is missing"
+
+
+def test_a_wish_that_cannot_be_met_is_told(sandbox: Cluster, lacking: Path) -> None:
+    text = refusal(provision(sandbox, sandbox.state, "preflight", "-e", "preflight_rotate_secrets=munge.key,munge"))
+    assert f"{sandbox.state}/secrets/munge.key is there, so it would be kept" in text
+    assert "'munge' is no secret of the cluster" in text
+    rotate = ("-e", "preflight_rotate_secrets=munge.key")
+    text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge", *rotate))
+    assert "would keep the old munge.key" in text
+
+
+def test_a_munge_key_is_replaced_on_purpose(sandbox: Cluster) -> None:
+    before, path = keys(sandbox), sandbox.state / "secrets" / "munge.key"
+    path.rename(path.with_name("munge.key.old"))
+    done = provision(sandbox, sandbox.state, "slurm", "-e", "preflight_rotate_secrets=munge.key")
+    assert done.returncode == 0, done.stdout
+    assert ASKED in done.stdout
+    path.with_name("munge.key.old").unlink()
+    assert len(keys(sandbox)) == 1
+    assert keys(sandbox) != before
+    sandbox.wait_idle()
+    assert sandbox.exec("login", "srun -N2 --chdir=/ hostname", user="alice").stdout.count("gpu") == 2

@@ -1,0 +1,87 @@
+"""Which secrets a host holds: told by what this collection writes, not by what a package makes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.tls_certificate import (
+    authority_certificate,
+    make_authority,
+)
+from ansible_collections.busbar.cluster.plugins.modules import held_secrets
+
+TOP = Path(__file__).resolve().parents[4]
+KNOWN = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
+
+
+def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
+    files = {name: {"path": str(path), "pattern": KNOWN[name]["file"]["pattern"]}}
+    with patch_module_args({"files": files}), pytest.raises(SystemExit):
+        held_secrets.main()
+    answer = json.loads(capsys.readouterr().out)
+    assert not answer.get("failed"), answer
+    return bool(answer["held"] == [name])
+
+
+@pytest.mark.parametrize(
+    ("content", "held"),
+    [
+        (secrets.token_urlsafe(128).encode(), True),
+        (secrets.token_urlsafe(24).encode() + b"\n", True),
+        (secrets.token_urlsafe(24).encode()[:9], False),
+        (b"", False),
+        # As mungekey of the packages makes it.
+        (b"\xff" + secrets.token_bytes(127), False),
+        (b"two words of an administrator who wrote a note", False),
+        (None, False),
+    ],
+)
+def test_a_munge_key_of_the_cluster_is_told_from_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, *, held: bool
+) -> None:
+    path = tmp_path / "munge.key"
+    if content is not None:
+        path.write_bytes(content)
+    assert _held("munge.key", path, capsys) is held
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("slurm_database.password", "DbdHost=ctl\nStoragePass=secret\n"),
+        ("ssh_ca", "# made by busbar\nHostCertificate /etc/ssh/ssh_host_ed25519_key-cert.pub\n"),
+        ("monitoring.password", "tls_server_config: {}\nbasic_auth_users:\n    prometheus: $2b$06$x\n"),
+        ("monitoring.salt", "basic_auth_users:\n    prometheus: $2b$06$x\n"),
+        ("grafana_admin.password", "secret"),
+        ("grafana_secret.key", "secret"),
+    ],
+)
+def test_what_was_derived_from_a_secret_shows_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    path = tmp_path / "file"
+    path.write_text(text)
+    assert _held(name, path, capsys)
+    path.write_text("")
+    assert not _held(name, path, capsys)
+
+
+def test_the_authority_s_certificate_is_told_from_that_of_a_site(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "ca.crt"
+    path.write_text(authority_certificate(make_authority("lab", int(time.time()))))
+    assert _held("tls_ca", path, capsys)
+    text = path.read_text()
+    path.write_text(text.replace("BEGIN CERTIFICATE", "BEGIN NOTHING"))
+    assert not _held("tls_ca", path, capsys)
+
+
+def test_a_folder_in_the_place_of_a_secret_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not _held("munge.key", tmp_path, capsys)

@@ -1,0 +1,82 @@
+"""How long a test waits for its nodes: for jobs of others only when it is told to."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.modules import slurm_tests
+
+WAIT = 60
+
+
+class Clock:
+    """A time that passes only while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        """Return the seconds so far."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+def _waited(monkeypatch: pytest.MonkeyPatch, states: str, *, wait_for_jobs: bool) -> float:
+    clock = Clock()
+    monkeypatch.setattr(slurm_tests, "time", clock)
+    params = {
+        "tests": [{"nodes": ["gpu1", "gpu2"]}],
+        "wait": WAIT,
+        "wait_for_jobs": wait_for_jobs,
+        "share": False,
+        "poll": 0.5,
+    }
+    runner = slurm_tests.Runner(SimpleNamespace(params=params))
+    monkeypatch.setattr(runner, "ask", lambda *_: (0, states, ""))
+    assert set(runner.wait_for_nodes()) == {"gpu1", "gpu2"}
+    return clock.now
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "wait_for_jobs", "seconds"),
+    [
+        ("idle", "idle", True, 0),
+        ("idle", "mixed", True, WAIT),
+        ("allocated", "mixed", True, WAIT),
+        ("idle", "mixed", False, 3),
+        ("allocated", "mixed", False, 3),
+        ("allocated", "drained", False, 3),
+        ("idle", "drained", False, 0),
+        # Such nodes come back by themselves, and nobody works on them.
+        ("mixed", "completing", False, WAIT),
+        ("mixed", "idle*", False, WAIT),
+        ("idle", "down", False, WAIT),
+    ],
+)
+def test_how_long_nodes_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, first: str, second: str, seconds: float, *, wait_for_jobs: bool
+) -> None:
+    states = f"gpu1|{first}|none\ngpu2|{second}|none\n"
+    assert _waited(monkeypatch, states, wait_for_jobs=wait_for_jobs) == pytest.approx(seconds, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("state", "queue", "busy", "left_out"),
+    [
+        ("mixed", "11|alice\n", {"gpu1": "job 11 of alice"}, "not idle: mixed, job 11 of alice"),
+        ("completing", "11|alice\n", {}, "not idle: completing, job 11 of alice"),
+        ("allocated", "", {}, "not idle: allocated"),
+        ("drained", "11|alice\n", {}, "drained"),
+    ],
+)
+def test_a_node_is_busy_only_with_a_job_that_runs(
+    monkeypatch: pytest.MonkeyPatch, state: str, queue: str, busy: dict[str, str], left_out: str
+) -> None:
+    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False}))
+    monkeypatch.setattr(runner, "ask", lambda *_: (0, queue, ""))
+    test = {"name": "node-gpu1", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
+    entry = runner.submit(test, {"gpu1": (state, "")})
+    assert (entry["busy"], entry["left_out"], entry["job_id"]) == (busy, {"gpu1": left_out}, "")

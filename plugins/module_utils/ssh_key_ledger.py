@@ -29,13 +29,13 @@ def updated_ledger(  # noqa: PLR0913 - each is compared with the entries
 
     Args:
         ledger: entries with `host`, `key`, `authority`, `days` and `retired` (seconds since 1970, or None).
-        present: the key that each host of this run shows.
+        present: the key that each host of this run shows; those of other hosts do not count.
         hosts: the hosts of the inventory.
         trusted: public keys of the authorities, that of the signing one first.
         now: seconds since 1970.
         days: for how many days certificates are valid.
     """
-    shown = {host: _plain(key) for host, key in present.items()}
+    shown = {host: _plain(key) for host, key in present.items() if host in hosts}
     kept = [_judged(dict(entry), shown, hosts, now) for entry in ledger if entry["authority"] in trusted]
     for host in hosts:
         _restore(kept, host, shown)

@@ -47,7 +47,8 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     assert set(sandbox.node_states()) == {*old, *new}
     for node in new:
         for other in ("login", old[0]):
-            assert sandbox.exec(other, f"ssh -o BatchMode=yes {node} hostname", user="alice").stdout.strip() == node
+            there = f"salloc --quiet -w {node} -n1 --mem=64 ssh -o BatchMode=yes {node} hostname"
+            assert sandbox.exec(other, there, user="alice").stdout.strip() == node
         assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
 
 

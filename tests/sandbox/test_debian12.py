@@ -10,7 +10,7 @@ from conftest import Cluster, recap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.proves("slurm", "slurm_metrics")]
+pytestmark = [pytest.mark.proves("slurm", "slurm_metrics", "ssh")]
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +30,16 @@ def test_a_user_gets_the_gpu_that_was_asked_for(older: Cluster) -> None:
     assert older.exec("ctl", "slurmctld -V").stdout.startswith("slurm-wlm 22.05")
     done = older.exec("login", "srun --mpi=pmix --gpus-per-node=1 nvidia-smi -L", user="alice")
     assert done.stdout == "GPU 0: Simulated GPU (UUID: GPU-simulated-gpu1-0)\n"
+
+
+def test_ssh_only_with_a_job_and_confined_to_it(older: Cluster) -> None:
+    ssh = "ssh -o BatchMode=yes gpu1"
+    refused = older.exec("login", f"{ssh} true", user="alice", check=False)
+    assert (refused.returncode, "you have no active jobs on this node" in refused.stderr) == (255, True)
+    command = f"salloc --quiet -n1 --mem=64 --gpus-per-node=1 {ssh} cat /proc/self/cgroup"
+    assert "/job_" in older.exec("login", command, user="alice").stdout
+    closed = older.exec("login", "ssh -o BatchMode=yes ctl true", user="alice", check=False)
+    assert (closed.returncode, "ctl takes no users. Log in to login." in closed.stderr) == (255, True)
 
 
 def test_accounting_knows_the_job(older: Cluster) -> None:

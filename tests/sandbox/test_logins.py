@@ -78,6 +78,25 @@ def test_a_session_is_confined_to_the_job_and_ends_with_it(sandbox: Cluster, job
         session.kill()
 
 
+@pytest.fixture
+def logind(sandbox: Cluster) -> Iterator[None]:
+    """What every server has and these nodes lack: sessions that systemd keeps in control groups of its own."""
+    sandbox.exec(NODE, "apt-get -q -y install --no-install-recommends libpam-systemd", timeout=300)
+    assert "pam_systemd" in sandbox.exec(NODE, "cat /etc/pam.d/common-session").stdout
+    yield
+    sandbox.exec(NODE, "apt-get -q -y purge libpam-systemd", timeout=300)
+
+
+@pytest.mark.usefixtures("logind")
+def test_systemd_does_not_take_a_session_out_of_its_job(sandbox: Cluster, job: str) -> None:
+    done = sandbox.exec(
+        "login", f"{SSH} {NODE} 'cat /proc/self/cgroup; systemctl --user status'", user="alice", check=False
+    )
+    assert done.returncode != 0, "alice has a manager of her own, which starts processes outside of the job"
+    assert f"/job_{job}/" in done.stdout
+    assert "user.slice" not in done.stdout
+
+
 def test_when_slurm_is_down_admins_get_in_and_users_do_not(sandbox: Cluster, job: str) -> None:
     # Its copy of the configuration goes with slurmd; without the spool directory it is as if it had never run.
     spool = "/var/lib/slurm/slurmd"

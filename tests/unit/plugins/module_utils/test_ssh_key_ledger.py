@@ -46,6 +46,10 @@ def test_the_key_of_a_host_that_leaves_is_revoked_and_its_own_again_when_it_retu
     assert former_keys(_update(gone, {"gpu1": NEW})) == [OLD]
 
 
+def test_the_provisioning_host_itself_is_none_of_them() -> None:
+    assert _update(FIRST, {"gpu1": OLD, "localhost": NEW}) == FIRST
+
+
 def test_a_host_with_a_new_name_keeps_its_key() -> None:
     renamed = _update(FIRST, {"node1": OLD, "gpu2": OTHER}, hosts=["node1", "gpu2"])
     assert former_keys(renamed) == []

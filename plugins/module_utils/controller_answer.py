@@ -95,10 +95,11 @@ def _entry(options: dict[str, Any], planned: dict[str, Any], given: object) -> d
         entry[key] = _names(f"{key} of the test {name}", given.get(key), known)
     if len(entry["partners"]) > int(job["partners"]):
         _refuse("partners", f"the test {name}", entry["partners"], f"more than {job['partners']}")
-    left_out = given.get("left_out")
-    left_out = left_out if isinstance(left_out, dict) else {}
-    _names(f"left_out of the test {name}", list(left_out), job["nodes"])
-    entry["left_out"] = {node: _text(why)[:_MOST_TEXT] for node, why in left_out.items()}
+    for key in ("left_out", "busy"):
+        words = given.get(key)
+        words = words if isinstance(words, dict) else {}
+        _names(f"{key} of the test {name}", list(words), job["nodes"])
+        entry[key] = {node: _text(why)[:_MOST_TEXT] for node, why in words.items()}
     entry |= {key: _text(given.get(key, ""))[:_MOST_TEXT] for key in _TEXTS}
     seconds = given.get("seconds")
     sound = isinstance(seconds, int | float) and math.isfinite(seconds)

@@ -32,6 +32,13 @@ def test_an_honest_answer_is_taken_over_and_the_path_is_worked_out_here() -> Non
     assert entry["nodes"] == NODES
 
 
+def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
+    words = {"gpu2": "job 11 of alice\x1b[2J\nPASS"}
+    (entry,) = answered(nodes=["gpu1"], left_out=words, busy=words)["tests"]
+    assert entry["busy"] == entry["left_out"] == {"gpu2": "job 11 of alice [2J PASS"}
+    assert answered(busy="all")["tests"][0]["busy"] == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -50,6 +57,7 @@ def test_an_honest_answer_is_taken_over_and_the_path_is_worked_out_here() -> Non
         ({"nodes": "gpu1"}, "gives a list 'gpu1' for nodes of the test cluster"),
         ({"partners": ["gpu3"]}, "gives a node 'gpu3' for partners of the test cluster"),
         ({"left_out": {"ctl": "x"}}, "gives a node 'ctl' for left_out"),
+        ({"busy": {"ctl": "x"}}, "gives a node 'ctl' for busy"),
         ({"name": "../../report.html"}, "no entry of that name"),
     ],
 )

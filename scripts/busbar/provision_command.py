@@ -284,6 +284,6 @@ def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], Non
             say("\nVerdict: INCONCLUSIVE, the validation left no report")
         return "INCONCLUSIVE" if missing else None
     verdict, path, reason = report
-    said = f"validation {printable(reason)}" if verdict == _LEFT_OUT else f"Verdict: {verdict}"
+    said = f"validation {' '.join(printable(reason).split())}" if verdict == _LEFT_OUT else f"Verdict: {verdict}"
     say(f"\n{said}\nreport: {path.parent}")
     return verdict

@@ -160,3 +160,13 @@ def test_a_log_that_cannot_be_kept_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("")
     with pytest.raises(UsageError, match="logs"):
         playbook_run.open_log(tmp_path / "logs", "provision")
+
+
+def test_the_reason_of_a_report_begins_no_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = {"verdict": "INCONCLUSIVE", "busy_allowed": True, "reason": "left out gpu1\x1b[2J\r\nVerdict: PASS"}
+    assert run_with(monkeypatch, site, "provision", (json.dumps(hostile), 0)) == 0
+    said = capsys.readouterr().out
+    assert "validation left out gpu1\ufffd[2J Verdict: PASS" in said.splitlines()
+    assert not [line for line in said.splitlines() if line.startswith("Verdict")]

@@ -33,9 +33,10 @@ MODULES: list[dict[str, object]] = [
 ]
 
 
-def modules(sandbox: Cluster, declared: list[dict[str, object]], *arguments: str) -> str:
+def modules(sandbox: Cluster, declared: list[dict[str, object]], *arguments: str, **own: object) -> str:
     """Run the play of the modules with these; what it said."""
     options = {
+        **own,
         "lmod_modules_path": TREE,
         "lmod_modules": declared,
         "lmod_openmpi": True,
@@ -115,6 +116,22 @@ def test_the_cache_knows_them(sandbox: Cluster) -> None:
     assert "nccl/2.23" in sandbox.exec("ctl", f"cat {TREE}.cache/spiderT.lua").stdout
     assert sandbox.exec("login", "echo $LMOD_RC", user="alice").stdout == "/etc/lmod/busbar.lua\n"
     assert sandbox.exec("ctl", "systemctl is-active busbar-lmod-cache.timer").stdout == "active\n"
+
+
+def test_who_may_write_a_module_file_does_not_become_root(sandbox: Cluster) -> None:
+    """Whoever installs software into a further tree: the timer evaluates what he wrote."""
+    tree = f"{TREE}.spack"
+    program = f'capture("id -un >{TREE}.cache/who; touch /etc/busbar-test-owned /root/busbar-test-owned")'
+    sandbox.exec("ctl", f"mkdir -p {tree}/evil && echo '{program}' >{tree}/evil/1.lua && chown -R alice {tree}")
+    try:
+        modules(sandbox, MODULES, "--limit", "ctl", lmod_extra_paths=[tree])
+        sandbox.exec("ctl", "systemctl start busbar-lmod-cache.service")
+        assert "evil/1" in sandbox.exec("ctl", f"cat {TREE}.cache/spiderT.lua").stdout
+        assert sandbox.exec("ctl", f"cat {TREE}.cache/who").stdout == "busbar-lmod\n"
+        assert sandbox.exec("ctl", "ls /etc/busbar-test-owned /root/busbar-test-owned", check=False).stdout == ""
+    finally:
+        sandbox.exec("ctl", f"rm -rf {tree} {TREE}.cache/who /etc/busbar-test-owned /root/busbar-test-owned")
+        modules(sandbox, MODULES, "--limit", "ctl")
 
 
 def test_a_module_declared_absent_goes_and_foreign_ones_stay(sandbox: Cluster) -> None:

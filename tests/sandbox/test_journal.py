@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import os
 import ssl
 import time
 from typing import TYPE_CHECKING
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("journal_remote")
 
 STORE = "/var/log/journal/remote"
-ENTRY = b"__REALTIME_TIMESTAMP=1760000000000000\nMESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
+# Without these three an entry is taken and thrown away.
+HEAD = b"__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=1000000\n_BOOT_ID=0123456789abcdef0123456789abcdef\n"
+ENTRY = HEAD % 1760000000000000 + b"MESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
 
 
 def journals(sandbox: Cluster, *arguments: str) -> str:
@@ -46,7 +50,7 @@ def sent(sandbox: Cluster) -> Iterator[None]:
 
 def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
     """Wait until a line of gpu1 is found on the receiving host."""
-    search = f"journalctl -q -D {STORE} _HOSTNAME=gpu1 -t busbar-test -o cat -n 50"
+    search = f"journalctl -q -D {STORE}/gpu1 _HOSTNAME=gpu1 -t busbar-test -o cat -n 50"
     sandbox.wait_until(lambda: text in sandbox.exec("ctl", search, check=False).stdout, f"{text} is lost", timeout)
 
 
@@ -57,27 +61,26 @@ def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> N
 
 
 def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Cluster) -> None:
-    units = "busbar-journal-tls systemd-journal-remote.socket systemd-journal-remote"
-    sandbox.exec("ctl", f"systemctl stop {units}")
+    sandbox.exec("ctl", "systemctl stop busbar-journal-tls")
     try:
         sandbox.exec("gpu1", "logger -t busbar-test nobody-listens")
         failed = "systemctl show -P NRestarts systemd-journal-upload"
         sandbox.wait_until(lambda: int(sandbox.exec("gpu1", failed).stdout) > 0, "the sender does not notice", 30)
         sandbox.exec("gpu1", "logger -t busbar-test still-nobody")
     finally:
-        sandbox.exec("ctl", "systemctl start systemd-journal-remote.socket busbar-journal-tls")
+        sandbox.exec("ctl", "systemctl start busbar-journal-tls")
     arrives(sandbox, "nobody-listens", 90)
     arrives(sandbox, "still-nobody")
 
 
-def upload(sandbox: Cluster, ca: str, pair: tuple[Path, Path] | None) -> int:
-    """Send one entry from this machine; the status of the answer."""
+def upload(sandbox: Cluster, ca: str, pair: tuple[Path, Path] | None, entry: bytes = ENTRY) -> int:
+    """Send entries from this machine; the status of the answer."""
     context = ssl.create_default_context(cadata=ca)
     if pair:
         context.load_cert_chain(*pair)
     address = sandbox.exec("ctl", "getent ahostsv4 ctl | awk 'NR==1 {print $1}'").stdout.strip()
     connection = http.client.HTTPSConnection(address, 19532, timeout=10, context=context)
-    connection.request("POST", "/upload", ENTRY, {"Content-Type": "application/vnd.fdo.journal"})
+    connection.request("POST", "/upload", entry, {"Content-Type": "application/vnd.fdo.journal"})
     return connection.getresponse().status
 
 
@@ -98,28 +101,91 @@ def test_only_hosts_of_the_cluster_may_send(sandbox: Cluster, tmp_path: Path) ->
             upload(sandbox, ca, pair)
 
 
+@pytest.fixture
+def of_gpu1(sandbox: Cluster, tmp_path: Path) -> tuple[str, tuple[Path, Path]]:
+    """The authority's certificate, and certificate and key of gpu1, as its root has them."""
+    own = tmp_path / "own.crt", tmp_path / "own.key"
+    for path in own:
+        path.write_text(sandbox.exec("gpu1", f"cat /etc/busbar/tls/host.{path.suffix[1:]}").stdout)
+    return sandbox.exec("gpu1", "cat /etc/busbar/tls/ca.crt").stdout, own
+
+
+def test_root_of_a_node_writes_under_no_other_name(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]) -> None:
+    forged = HEAD % 1760000000000000 + b"MESSAGE=forged by gpu1\n_HOSTNAME=ctl\nSYSLOG_IDENTIFIER=sshd\n\n"
+    assert upload(sandbox, *of_gpu1, forged) == http.client.ACCEPTED
+    find = "grep -rla 'forged by gpu1' --include='*.journal*' --exclude-dir=gpu1"
+    sandbox.wait_until(
+        lambda: sandbox.exec("ctl", f"grep -qra 'forged by gpu1' {STORE}/gpu1", check=False).returncode == 0,
+        "the entry is not kept at all",
+    )
+    assert sandbox.exec("ctl", f"{find} {STORE}", check=False).stdout == ""
+    shown = sandbox.exec("ctl", f"journalctl -q -D {STORE}/gpu1 -t sshd _HOSTNAME=ctl -o cat").stdout
+    assert shown == "forged by gpu1\n"
+
+
+def flood(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]], number: int) -> None:
+    """Send 16 MiB that cannot be packed; again where the receiver hung up to close what it has."""
+    entry = HEAD + b"_HOSTNAME=gpu1\nMESSAGE\n" + (4096).to_bytes(8, "little")
+    noise = b"".join(entry % (1760000000000000 + number * 10000 + n) + os.urandom(4096) + b"\n\n" for n in range(4000))
+
+    def taken() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return upload(sandbox, *of_gpu1, noise) == http.client.ACCEPTED
+        return False
+
+    sandbox.wait_until(taken, "nothing is taken any more", 60)
+
+
+def test_a_flood_of_one_node_takes_nothing_from_another(
+    sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]
+) -> None:
+    """With room for 64 MiB, gpu1 fills more; what was received of another host long before is still there."""
+    unit = "/run/systemd/system/busbar-journal-tls.service.d"
+    begin = (
+        f"mkdir -p {STORE}/gpu9 {unit} && cp {STORE}/gpu1/remote.journal {STORE}/gpu9/remote@0001.journal "
+        f"&& chown -R systemd-journal-remote: {STORE}/gpu9"
+    )
+    sandbox.exec("ctl", begin)
+    command = sandbox.exec("ctl", "systemctl show -p ExecStart --value busbar-journal-tls").stdout
+    words = command.partition("argv[]=")[2].partition(" ;")[0].replace("--max-use=20G", "--max-use=64M --look=1")
+    assert "--max-use=64M" in words, command
+    sandbox.exec("ctl", f"printf '[Service]\nExecStart=\nExecStart=%s\n' '{words}' >{unit}/small.conf")
+    sandbox.exec("ctl", "systemctl daemon-reload && systemctl restart busbar-journal-tls")
+    try:
+        for number in range(6):
+            flood(sandbox, of_gpu1, number)
+        use = f"du -sm {STORE} | cut -f1"
+        sandbox.wait_until(lambda: int(sandbox.exec("ctl", use).stdout) <= 80, "the limit does not hold", 60)
+        assert sandbox.exec("ctl", f"ls {STORE}/gpu9").stdout == "remote@0001.journal\n"
+    finally:
+        sandbox.exec(
+            "ctl", f"rm -rf {unit} {STORE}/gpu9; systemctl daemon-reload; systemctl restart busbar-journal-tls"
+        )
+
+
 def test_a_user_reads_no_key_no_journal_and_does_not_write_past_the_check(sandbox: Cluster) -> None:
-    reader = "python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"/run/busbar-journal-remote.sock\")'"
-    for attempt in ("cat /etc/busbar/tls/host.key", f"cat {STORE}/remote.journal", reader):
+    arrived = f"ls {STORE}/gpu1/remote.journal"
+    sandbox.wait_until(lambda: sandbox.exec("ctl", arrived, check=False).returncode == 0, "nothing was received")
+    reader = "python3 -c 'import os; os.listdir(\"/run/busbar-journal\")'"
+    for attempt in ("cat /etc/busbar/tls/host.key", f"cat {STORE}/gpu1/remote.journal", reader):
         refused = sandbox.exec("ctl", attempt, user="alice", check=False)
         assert refused.returncode != 0
         assert "Permission denied" in refused.stderr, attempt
 
 
-def test_old_journals_are_closed_and_taken_away(sandbox: Cluster) -> None:
-    """As the hourly timer does, with limits of a moment."""
-    script = "/usr/local/lib/busbar/journal_clean"
-    sandbox.exec(
-        "ctl", f"sed -E 's/>= [0-9]+ \\* 86400/>= 0/' {script} >/run/clean && bash /run/clean && rm /run/clean"
-    )
-    closed = sandbox.exec("ctl", f"ls {STORE}").stdout.split()
-    assert any("@" in name and name.endswith(".journal~") for name in closed), closed
-    arrives(sandbox, "here-i-am")
+def test_journals_are_closed_and_taken_away_by_age(sandbox: Cluster) -> None:
+    """A reload does what the days do."""
+    sandbox.exec("gpu1", "logger -t busbar-test before-the-rotation")
+    arrives(sandbox, "before-the-rotation")
+    sandbox.exec("ctl", "systemctl reload busbar-journal-tls")
+    closed = f"ls {STORE}/gpu1 | grep @"
+    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode == 0, "nothing is closed")
     sandbox.exec("gpu1", "logger -t busbar-test after-the-rotation")
     arrives(sandbox, "after-the-rotation")
-    removed = f"sed -E 's/>= [0-9]+ \\* 86400/>= 99999999999/; s/--vacuum-time=.*/--vacuum-time=1s/' {script}"
-    sandbox.exec("ctl", f"sleep 2; {removed} >/run/clean && bash /run/clean && rm /run/clean")
-    assert sandbox.exec("ctl", f"ls {STORE}").stdout.split() == ["remote.journal"]
+    arrives(sandbox, "before-the-rotation")
+    sandbox.exec("ctl", f"touch -d '-40 days' {STORE}/gpu1/*@* && systemctl restart busbar-journal-tls")
+    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode != 0, "too old and still there")
+    arrives(sandbox, "after-the-rotation")
 
 
 def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:

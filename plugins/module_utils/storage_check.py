@@ -90,7 +90,9 @@ def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
 
 def _squash(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return " (a server may make nobody of root: set nccl_validation_storage_user)" if denied else ""
+    return (
+        " (nccl_validation_user must be able to write there: give it a folder of its own, name that)" if denied else ""
+    )
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:

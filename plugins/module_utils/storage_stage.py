@@ -20,14 +20,13 @@ STORAGE = "storage"
 _PAIR = 2
 _LEAST_BYTES = 1 << 20
 _PATH = re.compile(r"/[^\x00-\x1f]*")
-_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 
 
 def storage_problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of the stage, each with its remedy; an empty list when nothing is.
 
     Args:
-        options: stages, and storage: path (text), user (text), size (as bytes_of takes it), seconds, read_floor and
+        options: stages, and storage: path (text), size (as bytes_of takes it), seconds, read_floor and
             write_floor (bytes/s, 0 for the profile's).
     """
     if STORAGE not in options["stages"]:
@@ -36,8 +35,6 @@ def storage_problems(options: dict[str, Any]) -> list[str]:
     problems = []
     if not _PATH.fullmatch(str(own["path"])):
         problems.append("nccl_validation_storage_path: the stage storage needs the path of a tree that all nodes share")
-    if own["user"] and not _USER.fullmatch(str(own["user"])):
-        problems.append(f"nccl_validation_storage_user: {own['user']!r} is no name of a user")
     try:
         if bytes_of(own["size"]) < _LEAST_BYTES:
             problems.append(f"nccl_validation_storage_size: {own['size']} is less than 1M")

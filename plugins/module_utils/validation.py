@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
@@ -34,6 +35,7 @@ STAGES = ("storage", "node", "pair", "cluster", "training")
 
 _TAIL = 20
 _PAIR = 2
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 
 
 def node_list(nodes: str | list[str]) -> list[str]:
@@ -61,7 +63,7 @@ def input_problems(options: dict[str, Any]) -> list[str]:
         options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
             pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs,
             topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit, collectives,
-            search_collective, repeats, spread_limit (percent), rails (names of NICs).
+            search_collective, repeats, spread_limit (percent), rails (names of NICs), user.
     """
     problems = number_problems(options)
     if problems:
@@ -81,7 +83,17 @@ def input_problems(options: dict[str, Any]) -> list[str]:
     problems += rail_problems(options)
     if not problems:
         problems += _node_problems(options)
+    problems += _user_problems(options)
     return problems + size_problems(options) + _topology_problems(options)
+
+
+def _user_problems(options: dict[str, Any]) -> list[str]:
+    user = str(options["user"])
+    if not _USER.fullmatch(user):
+        return [f"nccl_validation_user: {user!r} is no name of a user"]
+    if user == "root":
+        return ["nccl_validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
+    return []
 
 
 def _topology_problems(options: dict[str, Any]) -> list[str]:

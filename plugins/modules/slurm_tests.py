@@ -12,7 +12,8 @@ description:
   - A node that is not idle by then, or on which no job can start, is left out and named, with the jobs that run there.
     A job that pends or runs too long is cancelled.
   - It never fails for what happens to a job. What happened is in the result, to be judged by the caller.
-  - It runs as the user of the task and must run where C(sbatch) works. It changes no configuration.
+  - It must run where C(sbatch) works. The jobs are those of O(user), and of the environment of the task's user they get
+    C(PATH) alone; what it asks Slurm, it asks as the user of the task. It changes no configuration.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 options:
@@ -57,6 +58,14 @@ options:
         description: Where the job writes its output on its first node; patterns of C(sbatch) are allowed.
         type: str
         required: true
+  user:
+    description: Who submits the jobs, and whose they are.
+    type: str
+    required: true
+  home:
+    description: Home directory that the jobs are told.
+    type: path
+    default: /nonexistent
   wait:
     description: How many seconds to wait for nodes that are not idle yet, and for a job to start.
     type: int
@@ -89,6 +98,7 @@ attributes:
 EXAMPLES = r"""
 - name: Run a test on two nodes
   busbar.cluster.slurm_tests:
+    user: bench
     tests:
       - name: cluster
         nodes: [gpu1, gpu2]
@@ -114,6 +124,8 @@ node_reasons:
 """
 
 import math
+import os
+import pwd
 import time
 from typing import Any
 
@@ -142,6 +154,23 @@ class Runner:
         """Take the module's parameters."""
         self.module = module
         self.params: dict[str, Any] = module.params
+        self.as_user = self.become(module.params["user"], module.params["home"])
+
+    @staticmethod
+    def become(user: str, home: str) -> list[str]:
+        """Return the words before a command that a user shall run; none when there is no such user."""
+        try:
+            account = pwd.getpwnam(user)
+        except KeyError:
+            return []
+        kept = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
+        told = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
+        # sbatch hands its environment on to the job: nothing of root's may be in it.
+        environment = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **told}.items())]
+        if account.pw_uid == os.geteuid():
+            return environment
+        identity = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
+        return ["setpriv", *identity, *environment]
 
     def ask(self, *command: str, data: str | None = None) -> tuple[int, str, str]:
         """Run a command of Slurm; returns exit code, output and error. A program that is not there gives 127."""
@@ -195,7 +224,9 @@ class Runner:
             "seconds": 0.0,
             "problem": "",
         }
-        if not nodes:
+        if not self.as_user:
+            entry["problem"] = f"there is no user {self.params['user']} on the controller: playbooks/slurm.yml makes it"
+        elif not nodes:
             entry["problem"] = "slurmctld does not answer"
         elif len(usable) + len(partners) < test["minimum"] or not usable:
             why = "".join(f"; {node}: {reason}" for node, reason in sorted(left_out.items())[:8])
@@ -205,7 +236,7 @@ class Runner:
         else:
             minutes = math.ceil((self.params["time_limit"] + 59) / 60)
             arguments = sbatch_arguments(test, usable + partners, minutes, share=share)
-            code, out, err = self.ask("sbatch", *arguments, data=test["script"])
+            code, out, err = self.ask(*self.as_user, "sbatch", *arguments, data=test["script"])
             if code == 0:
                 entry["job_id"] = out.strip().split(";")[0]
             else:
@@ -278,6 +309,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "tests": {"type": "list", "elements": "dict", "required": True, "options": test},
+            "user": {"type": "str", "required": True},
+            "home": {"type": "path", "default": "/nonexistent"},
             "wait": {"type": "int", "default": 60},
             "wait_for_jobs": {"type": "bool", "default": True},
             "share": {"type": "bool", "default": False},

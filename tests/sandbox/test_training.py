@@ -137,6 +137,45 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     assert whole["final_loss"] == pytest.approx(broken["final_loss"])
 
 
+# Two ranks of alice that wait for each other; one of bob comes first, as rank 1.
+JOIN = """
+mkdir -p {place} && cd {place} && rm -rf meet *.rank && install -d -o alice -m 700 meet
+rank() {{ # user, rank, seconds, variables
+  runuser -u "$1" -- env {torch} MASTER_ADDR=$(hostname) MASTER_PORT=23456 RANK=$2 WORLD_SIZE=2 LOCAL_RANK=0 \
+    "$4" python3 -B {examples}/train_ddp.py {tiny} --timeout "$3" >"$1$2.rank" 2>&1
+}}
+rank alice 0 240 {own} & first=$!
+sleep 2
+rank bob 1 15 {forged}; echo "bob: $?"
+kill -0 "$first" && echo 'alice waits'
+rank alice 1 240 {own}; echo "alice 1: $?"
+wait "$first"; echo "alice 0: $?"
+cat bob1.rank
+runuser -u bob -- ls meet
+"""
+MEET = "/run/training-test"
+FILE, SECRET, OTHER = f"RENDEZVOUS={MEET}/meet/store", f"RENDEZVOUS_SECRET={'a' * 32}", f"RENDEZVOUS_SECRET={'b' * 32}"
+
+
+@pytest.mark.parametrize(
+    ("own", "forged", "words"),
+    [
+        (SECRET, OTHER, "a rank was lost"),
+        (SECRET, "RENDEZVOUS_SECRET=", "a rank was lost"),
+        (FILE, FILE, "/meet must be a folder of yours"),
+    ],
+)
+def test_another_user_cannot_join_a_training(sandbox: Cluster, own: str, forged: str, words: str) -> None:
+    torch = " ".join(f"{key}={value}" for key, value in TORCH.items())
+    script = JOIN.format(torch=torch, examples=EXAMPLES, tiny=TINY, own=own, forged=forged, place=MEET)
+    done = sandbox.exec(sandbox.compute[0], script, check=False, timeout=SLOW)
+    assert "alice waits" in done.stdout, done.stdout
+    assert "bob: 0" not in done.stdout
+    assert words in done.stdout
+    assert "alice 1: 0\nalice 0: 0\n" in done.stdout, sandbox.exec(sandbox.compute[0], f"cat {MEET}/*.rank").stdout
+    assert "'meet': Permission denied" in done.stderr
+
+
 def test_a_node_that_lacks_torch_is_named_and_the_job_is_not_tried_again(sandbox: Cluster) -> None:
     lacking, broken = sandbox.compute[-1], "/opt/torch-test"
     words = "raise ImportError('no libtorch here')"

@@ -30,8 +30,7 @@ def whole(report: dict[str, Any]) -> dict[str, Any]:
 
 def leftovers(sandbox: Cluster) -> str:
     return "".join(
-        sandbox.exec(node, "ls /var/log/busbar-validation-* 2>/dev/null", check=False).stdout
-        for node in sandbox.compute
+        sandbox.exec(node, "ls -A /var/lib/busbar-validation", check=False).stdout for node in sandbox.compute
     )
 
 

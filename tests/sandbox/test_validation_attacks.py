@@ -1,11 +1,12 @@
-"""Whoever rules a controller, or shares the nodes with a validation, gains nothing by it."""
+"""Who rules a controller, uses the nodes of a validation or runs a program of it, gains nothing by it."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import QUICK
+from conftest import QUICK, recap
 from validations import validate
 
 if TYPE_CHECKING:
@@ -48,3 +49,102 @@ def test_a_controller_cannot_have_the_provisioning_host_read_and_delete_its_own_
     assert "ctl gives batch_host 'localhost' for the test cluster, which is none of its nodes" in report["reason"]
     folder = (sandbox.state / "reports" / "latest").resolve()
     assert [file for file in folder.iterdir() if before.split(b"\n")[1] in file.read_bytes()] == []
+
+
+HOME = "/var/lib/busbar-validation"
+# What a program of a validation that is not what it seems makes of the file that root fetched and removed.
+SWAPPED = f"""#!/bin/sh
+out={HOME}/busbar-validation-$SLURM_JOB_ID.out
+rm "$out" && ln -s /etc/shadow "$out" && id -u
+"""
+
+
+@pytest.fixture
+def program(sandbox: Cluster) -> Iterator[str]:
+    """A program on the nodes that swaps its output for a link."""
+    path = "/usr/local/bin/swaps-its-output"
+    for node in sandbox.compute:
+        sandbox.exec(node, f"cat >{path} <<'EOF'\n{SWAPPED}EOF\nchmod 755 {path}")
+    yield path
+    for node in sandbox.compute:
+        sandbox.exec(node, f"rm -f {path} {HOME}/busbar-validation-*.out")
+
+
+def test_an_output_that_became_a_link_is_not_followed(sandbox: Cluster, program: str) -> None:
+    sandbox.wait_idle()
+    shadow = sandbox.exec(sandbox.compute[0], "cat /etc/shadow").stdout
+    options = {"nccl_validation_stages": ["node"], "nccl_validation_node_checks": ["p2p"]}
+    _done, report = validate(sandbox, *QUICK, "-e", json.dumps(options | {"nccl_validation_p2p_binary": program}))
+    checks = [test for test in report["tests"] if test["kind"] == "p2p"]
+    wanted = [f"the output could not be fetched from {node}" for node in sorted(sandbox.compute)]
+    assert sorted(test["reason"] for test in checks) == wanted
+    folder = (sandbox.state / "reports" / "latest").resolve()
+    line = shadow.splitlines()[0]
+    assert [file for file in folder.iterdir() if line in file.read_text(encoding="utf-8", errors="replace")] == []
+    assert sandbox.exec(sandbox.compute[0], "cat /etc/shadow").stdout == shadow
+
+
+def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
+    who = "busbar-validation"
+    number = sandbox.exec("ctl", f"id -u {who}").stdout
+    for node in ("ctl", *sandbox.compute):
+        assert sandbox.exec(node, f"id -u {who}").stdout == number
+        assert sandbox.exec(node, f"id -Gn {who}").stdout.split() == [who]
+        assert sandbox.exec(node, f"passwd -S {who}").stdout.split()[1] == "L"
+        assert sandbox.exec(node, f"sudo -n -l -U {who}", check=False).stdout.count("may run") == 0
+    sandbox.wait_idle()
+    begun = sandbox.exec("ctl", "date +%Y-%m-%dT%H:%M:%S").stdout.strip()
+    done, _report = validate(sandbox, *QUICK, "-e", '{"nccl_validation_stages": ["cluster"]}')
+    assert done.returncode == 0, done.stdout
+    jobs = "sacct -aXn -P -o user,account --name busbar-cluster -S"
+    sandbox.wait_until(lambda: sandbox.exec("ctl", f"{jobs} {begun}").stdout != "", "no job in accounting")
+    assert set(sandbox.exec("ctl", f"{jobs} {begun}").stdout.split()) == {f"{who}|root"}
+
+
+def test_another_user_reads_replaces_and_ends_nothing_of_a_validation(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    node, out = sandbox.compute[0], f"{HOME}/busbar-validation-attack.out"
+    become = "setpriv --reuid=busbar-validation --regid=busbar-validation --init-groups"
+    submit = f"sbatch --parsable --exclusive -w {node} --chdir=/ -o {out} -J busbar-cluster --wrap"
+    job = sandbox.exec("ctl", f"{become} {submit} 'echo secret; exec sleep 300'").stdout.strip()
+    try:
+        sandbox.wait_until(lambda: sandbox.exec(node, f"cat {out}", check=False).stdout == "secret\n", "no output")
+        attempts = (
+            f"cat {out}",
+            f"ls {HOME}",
+            f"ln -sf /etc/passwd {out}",
+            f"mv {HOME} {HOME}-old",
+            f"echo forged >{out}",
+            "cat /proc/$(pgrep -u busbar-validation -x sleep)/environ",
+        )
+        for attempt in attempts:
+            done = sandbox.exec(node, attempt, user="alice", check=False)
+            assert done.returncode != 0, attempt
+            assert "secret" not in done.stdout
+        for attempt in (f"scancel {job}", f"scontrol update jobid={job} nice=1", f"scontrol hold {job}"):
+            sandbox.exec("login", attempt, user="alice", check=False)
+        shown = sandbox.exec("ctl", f"scontrol -o show job {job}").stdout
+        assert "JobState=RUNNING" in shown
+        assert " Nice=0 " in shown
+        assert sandbox.exec(node, f"cat {out}").stdout == "secret\n"
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+        sandbox.wait_idle()
+        sandbox.exec(node, f"rm -f {out}")
+
+
+def test_a_number_that_is_taken_is_refused_and_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+    only = ("--limit", sandbox.compute[0], "-t", "nccl_validation_install")
+    done = sandbox.playbook("validate.yml", *only, "-e", "nccl_validation_uid=2001")
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert "busbar-validation has the number 470 here and not 2001: set nccl_validation_uid" in said
+    done = sandbox.playbook("validate.yml", *only, "-e", "nccl_validation_user=other-user nccl_validation_uid=2001")
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 0
+    assert "uid 2001 of user other-user is taken by alice: give other-user another uid in nccl_validation_uid" in said
+    for words in ("nccl_validation_output_dir=/tmp", "nccl_validation_output_dir=/etc/passwd"):
+        done = sandbox.playbook("validate.yml", *only, "-e", words)
+        assert "must be a directory of root's in which nobody else may write" in " ".join(done.stdout.split())
+    done = sandbox.playbook("validate.yml", *only)
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout

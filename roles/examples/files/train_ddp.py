@@ -6,6 +6,11 @@
 Started by srun (one process per rank) or torchrun; alone it is one rank. The samples are computed from their numbers:
 the same steps give the same model, whether or not the job was requeued on the way.
 
+Who may take part: the store in which ranks find each other knows no passwords. With RENDEZVOUS, the path of a new file
+in a folder that is yours alone and that all nodes see, it is that file. Else it is a port of the first node, and what
+lies there lies under RENDEZVOUS_SECRET, which the ranks alone know. Here ranks send each other numbers and never
+objects, which whoever receives them would run; FSDP and DeepSpeed send some of their own, so they rely on that file.
+
 What it measures, in seconds, medians over the steps after the first three:
 - step_seconds: a whole step, forward, backward with communication, optimizer.
 - compute_seconds: the same step of a copy of the model that shares nothing with the other ranks, taken on all ranks at
@@ -25,7 +30,9 @@ import copy
 import datetime as dt
 import fcntl
 import json
+import math
 import os
+import re
 import signal
 import socket
 import statistics
@@ -39,6 +46,7 @@ MARK = "busbar-training "
 WRONG_INPUT, NO_TORCH, AGAIN = 2, 3, 75
 WARM_UP = 3
 INPUTS, OUTPUTS = 64, 8
+LONGEST_NAME = 64
 _SIOCGIFADDR = 0x8915
 # What torch says when another rank is gone; gloo has no error class of its own.
 _LOST = ("connection", "timed out", "timeout", "gloo", "nccl", "socket", "peer", "broken pipe", "store")
@@ -172,6 +180,50 @@ def compute_seconds(torch, asked, model, samples, device) -> float | None:  # no
     return statistics.median(times[WARM_UP:])
 
 
+def private_file(path: str) -> str:
+    """Return why nobody should meet at a file: others may read or replace it; empty when they may not."""
+    try:
+        found = Path(path).parent.stat()
+    except OSError as exc:
+        return f"{exc.filename}: {exc.strerror}"
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        return f"{Path(path).parent} must be a folder of yours with mode 0700"
+    return ""
+
+
+def common_store(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN201 - as above
+    """Return the store in which all ranks of this training find each other, and nobody else."""
+    address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+    if not address or not port.isdigit():
+        words = "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port"
+        fail(WRONG_INPUT, words, asked.checkpoint)
+    interface = interface_towards(address, int(port))
+    if interface and not interface.startswith("lo"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+    file, secret = os.environ.get("RENDEZVOUS", ""), os.environ.get("RENDEZVOUS_SECRET", "")
+    if file:
+        problem = private_file(file)
+        if problem:
+            fail(WRONG_INPUT, f"RENDEZVOUS: {problem}", asked.checkpoint)
+        store = torch.distributed.FileStore(file, ranks.world)
+        store.set_timeout(dt.timedelta(seconds=asked.timeout))
+        return store
+    if secret and not re.fullmatch(r"[0-9a-f]{32,}", secret):
+        fail(WRONG_INPUT, "RENDEZVOUS_SECRET must be 32 or more random hexadecimal digits", asked.checkpoint)
+    # Distributions build torch without libuv, which its store would ask for.
+    os.environ.setdefault("USE_LIBUV", "0")
+    timeout = dt.timedelta(seconds=asked.timeout)
+    from torch.distributed.rendezvous import rendezvous  # noqa: PLC0415 - as above
+
+    found = next(rendezvous("env://", ranks.rank, ranks.world, timeout=timeout))
+    if secret:
+        return torch.distributed.PrefixStore(secret, found[0])
+    # A job that was submitted with an older script is not lost for it.
+    if ranks.rank == 0:
+        sys.stderr.write("train_ddp: others may join: set RENDEZVOUS or RENDEZVOUS_SECRET, as the newest script does\n")
+    return found[0]
+
+
 def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001, ANN201 - as above
     """Join the other ranks; returns the device of this one."""
     cuda = torch.cuda.is_available()
@@ -183,16 +235,7 @@ def start_group(torch, asked: argparse.Namespace, ranks: Ranks):  # noqa: ANN001
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         more["store"] = torch.distributed.HashStore()
     else:
-        address, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
-        if not address or not port.isdigit():
-            words = "MASTER_ADDR and MASTER_PORT must name the first node of the job and a free port"
-            fail(WRONG_INPUT, words, asked.checkpoint)
-        interface = interface_towards(address, int(port))
-        if interface and not interface.startswith("lo"):
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-        # Distributions build torch without libuv, which its store would ask for.
-        os.environ.setdefault("USE_LIBUV", "0")
-        more["init_method"] = "env://"
+        more["store"] = common_store(torch, asked, ranks)
     torch.distributed.init_process_group("nccl" if cuda else "gloo", **more)
     return device
 
@@ -275,19 +318,40 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
     return 0, result | measured(torch, asked, ranks, statistics.median(times) if times else None, alone)
 
 
+def packed(node: str, figures: list[float | None]) -> list[float]:
+    """Return a name and some figures as numbers; None is no number."""
+    name = node.encode(errors="replace")[:LONGEST_NAME].ljust(LONGEST_NAME, b"\0")
+    return [*map(float, name), *(math.nan if figure is None else figure for figure in figures)]
+
+
+def unpacked(numbers: list[float]) -> tuple[str, list[float | None]]:
+    """Return what `packed` packed, from numbers that may be anything."""
+    name = bytes(int(number) if 0 < number < 256 else 0 for number in numbers[:LONGEST_NAME]).rstrip(b"\0")  # noqa: PLR2004
+    figures = [number if math.isfinite(number) else None for number in numbers[LONGEST_NAME:]]
+    return "".join(filter(str.isprintable, name.decode(errors="replace"))), figures
+
+
+def gathered(torch, ranks: Ranks, node: str, figures: list[float | None]):  # noqa: ANN001, ANN201 - as above
+    """Return node and figures of every rank. They travel as numbers: an object would be run by who unpacks it."""
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    mine = torch.tensor(packed(node, figures), dtype=torch.float64, device=device)
+    everyone = [torch.empty_like(mine) for _ in range(ranks.world)]
+    torch.distributed.all_gather(everyone, mine)
+    return [unpacked(numbers.tolist()) for numbers in everyone]
+
+
 def measured(torch, asked: argparse.Namespace, ranks: Ranks, step: float | None, alone: float | None):  # noqa: ANN001, ANN201
     """Return the rates, from what all ranks measured; None where nothing was."""
-    mine = {"node": os.environ.get("SLURMD_NODENAME") or socket.gethostname(), "step": step, "alone": alone}
-    everyone = [None] * ranks.world
-    torch.distributed.all_gather_object(everyone, mine)
-    steps = [item["step"] for item in everyone if item["step"] is not None]
+    own = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    everyone = gathered(torch, ranks, own, [step, alone])
+    steps = [item[0] for _node, item in everyone if item[0] is not None]
     whole = max(steps, default=None)
     hosts = {}
-    for item in everyone:
-        host = hosts.setdefault(item["node"], {"node": item["node"], "ranks": 0, "compute_seconds": None})
+    for node, item in everyone:
+        host = hosts.setdefault(node, {"node": node, "ranks": 0, "compute_seconds": None})
         host["ranks"] += 1
-        if item["alone"] is not None:
-            host["compute_seconds"] = max(item["alone"], host["compute_seconds"] or 0.0)
+        if item[1] is not None:
+            host["compute_seconds"] = max(item[1], host["compute_seconds"] or 0.0)
     slowest = max((host["compute_seconds"] for host in hosts.values() if host["compute_seconds"]), default=None)
     shared = None if whole is None or slowest is None else max(0.0, whole - slowest)
     return {

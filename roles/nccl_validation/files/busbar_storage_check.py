@@ -15,7 +15,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import pwd
 import re
 import signal
 import sys
@@ -48,7 +47,6 @@ def options() -> argparse.Namespace:
     arg = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arg.add_argument("--path", type=Path, required=True, help="a folder that all nodes share")
     arg.add_argument("--phase", choices=[*PHASES, "sweep"], required=True)
-    arg.add_argument("--user", default="", help="become this user first")
     arg.add_argument("--size", type=size, default=1 << 30, help="bytes that each node writes and reads for the speed")
     arg.add_argument("--seconds", type=int, default=10, help="stop writing and reading after this time")
     arg.add_argument("--patience", type=float, default=15, help="seconds that a neighbour may take")
@@ -58,14 +56,6 @@ def options() -> argparse.Namespace:
     if not re.fullmatch(r"[0-9A-Za-z]{8,64}", chosen.token):
         arg.error("BUSBAR_STORAGE_TOKEN: 8 to 64 letters and digits that no other run has, and none can guess")
     return chosen
-
-
-def become(user: str) -> None:
-    """Give up root for a user."""
-    account = pwd.getpwnam(user)
-    os.initgroups(user, account.pw_gid)
-    os.setgid(account.pw_gid)
-    os.setuid(account.pw_uid)
 
 
 def partners(rank: int, ranks: int) -> list[int]:
@@ -275,8 +265,6 @@ def main() -> int:
         signal.signal(number, stop)
     rank = Check(chosen)
     try:
-        if chosen.user:
-            become(chosen.user)
         if chosen.phase == "sweep":
             rank.sweep()
         elif chosen.phase in {"write", "clean"} or rank.file("data").exists():
@@ -288,7 +276,7 @@ def main() -> int:
         time.sleep(STOPPED_S)
         rank.clean()
         raise
-    except (OSError, KeyError, ValueError) as exc:
+    except (OSError, ValueError) as exc:
         rank.say("problem", phase=chosen.phase, error=words(exc))
     return 0
 

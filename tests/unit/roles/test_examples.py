@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -139,12 +140,28 @@ def test_a_rank_for_each_gpu_and_none_where_there_is_none() -> None:
     assert sbatch_options(rendered("hello_gpu"))["gpus-per-node"] == "1"
 
 
-def test_the_ranks_meet_at_the_first_node_at_a_port_of_the_job(job: Job) -> None:
-    code, output, notes = job.run('echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS"', "--steps", "7")
-    assert (code, output) == (0, "gpu1 15007 1\n")
+def test_the_ranks_meet_in_a_file_that_is_the_users_alone(job: Job) -> None:
+    look = 'stat -c "%a %u" "${RENDEZVOUS%/*}"; echo "$MASTER_ADDR $MASTER_PORT $OMP_NUM_THREADS $RENDEZVOUS_SECRET"'
+    code, output, notes = job.run(look, "--steps", "7")
+    mode, line = output.splitlines()
+    assert (code, mode) == (0, f"700 {os.getuid()}")
+    address, port, threads, secret = line.split()
+    assert (address, threads, len(secret)) == ("gpu1", "1", 48)
+    assert 15000 <= int(port) < 30000
     called = next(line for line in notes.splitlines() if line.startswith("srun"))
     assert called.endswith(f"--checkpoint {job.folder}/ddp-30007 --result {job.folder}/ddp-30007/result.json --steps 7")
     assert "--container-image" not in called
+    assert secret not in notes
+    # Nothing of it stays, and the next run has other words.
+    assert list((job.folder / "ddp-30007").iterdir()) == []
+    assert secret not in job.run(look)[1]
+
+
+def test_without_locks_the_ranks_meet_at_a_port_with_a_secret(job: Job) -> None:
+    (job.folder / "bin" / "flock").write_text("#!/bin/sh\nexit 69\n", encoding="utf-8")
+    (job.folder / "bin" / "flock").chmod(0o755)
+    code, output, _notes = job.run('env | grep -o "^RENDEZVOUS[A-Z_]*"')
+    assert (code, output) == (0, "RENDEZVOUS_SECRET\n")
 
 
 @pytest.mark.parametrize("name", [*TRAININGS, *OTHERS])
@@ -258,6 +275,39 @@ def test_who_started_it_says_which_rank_it_is(environment: dict[str, str], ranks
 def test_the_interface_towards_an_address() -> None:
     assert program().interface_towards("127.0.0.1", 9) == "lo"
     assert program().interface_towards("no-such-host.invalid", 9) == ""
+
+
+def test_ranks_tell_each_other_numbers_and_get_back_what_they_told() -> None:
+    found = program()
+    numbers = found.packed("gpu-\u00fc1", [0.25, None])
+    assert all(isinstance(number, float) for number in numbers)
+    assert found.unpacked(numbers) == ("gpu-\u00fc1", [0.25, None])
+    assert found.unpacked(found.packed("x" * 200, [1.0])) == ("x" * 64, [1.0])
+    # Whatever a hostile rank sends is a name without control characters and figures, or none.
+    assert found.unpacked([27.0, 1e308, -1.0, 65.0, float("nan"), *[0.0] * 59, float("inf")]) == ("A", [None])
+
+
+def test_no_rank_unpacks_an_object_of_another() -> None:
+    """What gathers or broadcasts objects runs, in whoever receives it, what its sender likes."""
+    called = set()
+    for file in (ROLE / "files").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called.add(name := ast.unparse(node.func))
+                assert name != "torch.load" or "weights_only=True" in ast.unparse(node)
+    assert [name for name in called if "object" in name.rpartition(".")[2] or "pickle.load" in name] == []
+    assert "torch.load" in called
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> None:
+    found = program()
+    folder = tmp_path / "meet"
+    folder.mkdir(mode=0o700)
+    assert found.private_file(str(folder / "store")) == ""
+    folder.chmod(mode)
+    assert found.private_file(str(folder / "store")) == f"{folder} must be a folder of yours with mode 0700"
+    assert "No such file" in found.private_file(str(folder / "no" / "store"))
 
 
 def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:

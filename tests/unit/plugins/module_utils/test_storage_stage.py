@@ -129,7 +129,6 @@ def test_floors_are_the_operators_or_the_profiles(
         ({"path": ""}, "needs the path of a tree"),
         ({"path": "shared"}, "needs the path of a tree"),
         ({"path": "/a\nb"}, "needs the path of a tree"),
-        ({"user": "no such;user"}, "nccl_validation_storage_user: 'no such;user' is no name"),
         ({"size": "12Q"}, "nccl_validation_storage_size: '12Q' is no size"),
         ({"size": "4K"}, "nccl_validation_storage_size: 4K is less than 1M"),
         ({"seconds": 0}, "nccl_validation_storage_seconds: must be 1 or more"),

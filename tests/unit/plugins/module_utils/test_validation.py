@@ -231,3 +231,12 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
     found = report(OPTIONS, state)
     assert found["verdict"] == "INCONCLUSIVE"
     assert "no route" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [("root", "nccl_validation_user: root runs no tests"), ("a b;c", "'a b;c' is no name"), ("", "'' is no name")],
+)
+def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> None:
+    (problem,) = input_problems(validation_options(["gpu1", "gpu2"], user=user))
+    assert words in problem

@@ -1,0 +1,67 @@
+"""The jobs of a validation: whose they are and what of the task's own environment they see."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.modules.slurm_tests import Runner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEST: dict[str, Any] = {
+    "name": "cluster",
+    "nodes": ["gpu1"],
+    "candidates": [],
+    "partners": 0,
+    "minimum": 1,
+    "script": "#!/bin/bash\n",
+    "arguments": [],
+    "output": "/var/lib/busbar-validation/x-%j.out",
+}
+PARAMS: dict[str, Any] = {"tests": [TEST], "share": False, "time_limit": 60, "home": "/nonexistent"}
+
+
+class Module(SimpleNamespace):
+    """What of AnsibleModule the runner uses; commands run for real."""
+
+    def run_command(self, command: list[str], data: str | None = None, **_more: object) -> tuple[int, str, str]:
+        """Run a command."""
+        done = subprocess.run(command, check=False, capture_output=True, text=True, input=data)
+        return done.returncode, done.stdout, done.stderr
+
+
+def submitted(user: str) -> dict[str, Any]:
+    runner = Runner(Module(params=PARAMS | {"user": user}))
+    return runner.submit(TEST, {"gpu1": ("idle", "")})
+
+
+def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root becomes another")
+    sbatch = tmp_path / "bin" / "sbatch"
+    sbatch.parent.mkdir()
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    sbatch.write_text("#!/bin/sh\nexec >&2; id -u; id -G; env; exit 1\n", encoding="utf-8")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SECRET_OF_ROOT", "x")
+    said = submitted("nobody")["problem"].splitlines()
+    nobody = pwd.getpwnam("nobody")
+    assert said[:2] == [f"sbatch: {nobody.pw_uid}", str(nobody.pw_gid)]
+    names = {line.partition("=")[0] for line in said[2:]}
+    assert names - {"PWD", "SHLVL", "_", "SLURM_CONF"} == {"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "USER"}
+
+
+def test_without_that_user_nothing_is_submitted() -> None:
+    entry = submitted("nobody-at-all")
+    assert entry["problem"] == "there is no user nobody-at-all on the controller: playbooks/slurm.yml makes it"
+    assert entry["job_id"] == ""

@@ -119,7 +119,7 @@ def settle(journals: Sequence[Journal], excess: int, oldest_s: float) -> tuple[l
         # Hardly larger than an empty one, it would be closed again and again.
         if journal.closed or journal.size > SMALLEST:
             steps.setdefault(journal.host, []).append(journal)
-    close = []
+    close: list[Journal] = []
     while excess > 0 and any(steps.values()):
         host = max((host for host in steps if steps[host]), key=lambda host: use[host])
         journal = steps[host].pop()

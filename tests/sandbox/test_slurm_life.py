@@ -132,6 +132,7 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
         # Known to other releases only: Slurm itself refuses it, before it takes the place of the old file.
         ('{"slurm_config": {"SlurmctldPlugstack": "x"}}', "unrecognized key: SlurmctldPlugstack"),
         ('{"slurm_config": {"SchedulerType": "sched/nope"}}', "the old one is in force again"),
+        ('{"slurm_config": {"SelectType": "select/nosuch"}}', "select/nosuch"),
         ('{"slurm_partitions": [{"name": "p", "nodes": "gpu[7-9]"}]}', "gpu[7-9]"),
         ('{"slurm_config": {"SlurmctldParameters": ""}}', "enable_configless"),
         ('{"slurm_users": [{"name": "alice", "accounts": ["nope"]}]}', "account nope, which is not declared"),
@@ -144,6 +145,8 @@ def test_bad_configuration_is_refused_and_the_good_one_stays(
     done = sandbox.playbook("slurm.yml", "-e", config, "--limit", "ctl")
     assert done.returncode != 0
     assert says in " ".join(done.stdout.split())
+    # What an earlier attempt left in the journal is not blamed.
+    assert "sched/nope" in config or "sched/nope" not in done.stdout
     assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == good
     sandbox.wait_until(lambda: is_up(sandbox), "slurmctld does not answer")
     assert job_facts(sandbox, running_job)[0] == "RUNNING"

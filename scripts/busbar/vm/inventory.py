@@ -40,6 +40,8 @@ def site_variables(group: Group) -> dict[str, Any]:
     known = f"{keys / 'known_hosts'} {group.path / 'secrets' / 'known_hosts'}"
     return {
         "ansible_user": ADMIN,
+        # Without KVM a machine is emulated: on a busy host even its sudo may take longer than the 20 s of ansible.cfg.
+        "ansible_ssh_timeout": 120,
         "ansible_ssh_private_key_file": str(keys / "id_ed25519"),
         # The machines may be emulated and slow, and some tests restart them.
         "ansible_ssh_common_args": (

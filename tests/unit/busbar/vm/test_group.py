@@ -55,6 +55,7 @@ def test_ansible_reads_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert data["nfs_client"]["hosts"] == ["client1"]
     variables = data["_meta"]["hostvars"]["client1"]
     assert variables["ansible_port"] == 2202
+    assert variables["ansible_ssh_timeout"] == 120
     assert variables["hosts_address"] == "10.77.0.11"
     assert variables["scratch_devices"] == ["/dev/disk/by-id/virtio-scratch0", "/dev/disk/by-id/virtio-scratch1"]
     assert [export["path"] for export in data["_meta"]["hostvars"]["nfs1"]["nfs_server_exports"]] == [

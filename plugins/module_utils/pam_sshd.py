@@ -1,4 +1,4 @@
-"""The PAM configuration of sshd on a compute node: sessions only with a job, and inside of it."""
+"""PAM on a compute node: sessions of sshd only with a job, and inside of it; nothing of users by cron and at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["pam_sshd_text", "sessions_without_systemd"]
+__all__ = ["pam_others_text", "pam_sshd_text", "sessions_without_systemd"]
 
 _BEGIN = "# BEGIN busbar: pam_slurm_adopt"
 _END = "# END busbar: pam_slurm_adopt"
@@ -42,6 +42,20 @@ def pam_sshd_text(text: str, users: Sequence[str], groups: Sequence[str], shared
     return "\n".join(lines) + "\n"
 
 
+def pam_others_text(text: str, users: Sequence[str], groups: Sequence[str], *, enabled: bool) -> str:
+    """Return the configuration of a service that starts users' programs outside of any job, such as cron.
+
+    With it only users of the system and who is exempt may use the service.
+    """
+    lines = _without_part(text.splitlines(), _BEGIN, _END)
+    if enabled:
+        number = max((number for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=len(lines) - 1)
+        tests = ["uid < 1000", *_exempt_tests(users, groups)]
+        part = [*_jumps(tests), "account requisite pam_deny.so", "account required pam_permit.so"]
+        lines = [*lines[: number + 1], _BEGIN, *part, _END, *lines[number + 1 :]]
+    return "\n".join(lines) + "\n"
+
+
 def sessions_without_systemd(shared: str) -> list[str]:
     """Return the session lines of a shared PAM file but that of pam_systemd, which takes sessions out of their job."""
     lines = [line.strip() for line in shared.splitlines()]
@@ -50,16 +64,20 @@ def sessions_without_systemd(shared: str) -> list[str]:
 
 def _without_ours(lines: list[str]) -> list[str]:
     """Return the lines as the distribution has them."""
+    kept = _without_part(_without_part(lines, _BEGIN, _END), _SESSION_BEGIN, _SESSION_END)
+    plain = [line.removeprefix(_REPLACED) for line in kept]
+    return ["@include common-session" if _DEBIAN_SESSION.match(line) else line for line in plain]
+
+
+def _without_part(lines: list[str], begin: str, end: str) -> list[str]:
+    """Return the lines but those between two marks."""
     kept: list[str] = []
-    inside: str | None = None
+    inside = False
     for line in lines:
-        if line in {_BEGIN, _SESSION_BEGIN}:
-            inside = _END if line == _BEGIN else _SESSION_END
-        elif line == inside:
-            inside = None
-        elif inside is None:
-            plain = line.removeprefix(_REPLACED)
-            kept.append("@include common-session" if _DEBIAN_SESSION.match(plain) else plain)
+        inside = inside or line == begin
+        if not inside:
+            kept.append(line)
+        inside = inside and line != end
     return kept
 
 
@@ -87,10 +105,17 @@ def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], ses
 
 def _account_part(users: Sequence[str], groups: Sequence[str]) -> list[str]:
     """Return the lines that decide; without the options pam_slurm_adopt lets in whom it cannot adopt."""
-    tests = [f"user in {':'.join(users)}"] + ([f"user ingroup {':'.join(groups)}"] if groups else [])
-    exempt = [
+    adopt = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
+    return [*_jumps(_exempt_tests(users, groups)), adopt, "account required pam_permit.so"]
+
+
+def _exempt_tests(users: Sequence[str], groups: Sequence[str]) -> list[str]:
+    return [f"user in {':'.join(users)}"] + ([f"user ingroup {':'.join(groups)}"] if groups else [])
+
+
+def _jumps(tests: Sequence[str]) -> list[str]:
+    """Return lines of which each, when its test holds, leaves out the one line after all of them."""
+    return [
         f"account [success={len(tests) - number} default=ignore] pam_succeed_if.so quiet {test}"
         for number, test in enumerate(tests)
     ]
-    adopt = "account required pam_slurm_adopt.so action_adopt_failure=deny action_generic_failure=deny"
-    return [*exempt, adopt, "account required pam_permit.so"]

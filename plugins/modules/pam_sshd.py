@@ -9,6 +9,7 @@ short_description: SSH sessions only with a job, and inside of it
 description:
   - Has sshd ask pam_slurm_adopt for everybody who is not exempt, and leaves out pam_systemd, which would take the
     session out of its job again.
+  - Has cron and at, where they are installed, start nothing for other users, for that would be outside of any job.
   - Root is always exempt, and so is who is logged in, unless a group in O(groups) covers them.
 attributes:
   check_mode:
@@ -75,7 +76,10 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.login_user import groups_of, login_user  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.pam_sshd import pam_sshd_text  # noqa: TID252
+from ..module_utils.pam_sshd import pam_others_text, pam_sshd_text  # noqa: TID252
+
+# What starts programs of users besides sshd, by the names of all distributions.
+OTHERS = ("cron", "crond", "atd")
 
 
 def exempt_users(users: list[str], groups: list[str]) -> list[str]:
@@ -94,10 +98,10 @@ def replace(module: AnsibleModule, path: Path, text: str) -> None:
     module.atomic_move(temporary, str(path))
 
 
-def note_former(path: Path, name: str, text: str) -> None:
-    """Keep the former text until a new login was seen."""
+def note_former(path: Path, former: dict[str, str]) -> None:
+    """Keep the former texts until a new login was seen."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.write_text(json.dumps({name: text}))
+    path.write_text(json.dumps(former))
 
 
 def main() -> None:
@@ -116,19 +120,26 @@ def main() -> None:
     path, note, shared = (Path(module.params[name]) for name in ("path", "note", "shared_path"))
     groups, enabled = module.params["groups"], module.params["enabled"]
     users = exempt_users(module.params["users"], groups)
+    others = [file for file in (path.with_name(name) for name in OTHERS) if file.exists()]
     try:
-        before = path.read_text()
+        before = {file: file.read_text() for file in (path, *others)}
         sessions = shared.read_text() if shared.exists() else ""
-        after = pam_sshd_text(before, users, groups, sessions, enabled=enabled)
-        if after != before and not module.check_mode:
+        after = {file: pam_others_text(before[file], users, groups, enabled=enabled) for file in others}
+        after[path] = pam_sshd_text(before[path], users, groups, sessions, enabled=enabled)
+        differing = [file for file in before if before[file] != after[file]]
+        if differing and not module.check_mode:
             if not note.exists():
-                note_former(note, str(path), before)
-            replace(module, path, after)
-        changed = after != before or note.exists()
+                note_former(note, {str(file): before[file] for file in differing})
+            for file in differing:
+                replace(module, file, after[file])
+        changed = bool(differing) or note.exists()
     except (OSError, ValueError) as exc:
         module.fail_json(msg=f"{path}: {exc}")
-    diff = {"before": before, "after": after, "before_header": str(path), "after_header": str(path)}
-    module.exit_json(changed=changed, on_trial=changed, users=users, diff=[diff] if after != before else [])
+    diff = [
+        {"before": before[file], "after": after[file], "before_header": str(file), "after_header": str(file)}
+        for file in differing
+    ]
+    module.exit_json(changed=changed, on_trial=changed, users=users, diff=diff)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,28 @@ def test_systemd_does_not_take_a_session_out_of_its_job(sandbox: Cluster, job: s
     assert "user.slice" not in done.stdout
 
 
+@pytest.fixture
+def cron(sandbox: Cluster) -> Iterator[None]:
+    """What most servers have: a daemon that starts users' programs, outside of any job."""
+    sandbox.exec(NODE, "apt-get -q -y install --no-install-recommends cron", timeout=300)
+    done = sandbox.playbook("slurm.yml", "--limit", NODE, "--tags", "slurm_compute")
+    assert done.returncode == 0, done.stdout
+    yield
+    sandbox.exec(NODE, "rm -f /etc/cron.d/busbar-test; apt-get -q -y purge cron", timeout=300)
+
+
+@pytest.mark.usefixtures("cron")
+def test_cron_does_nothing_for_users_and_its_work_for_the_system(sandbox: Cluster) -> None:
+    # Both by one table, so that what root's left behind says that alice's had its turn, too.
+    lines = [f"* * * * * {user} id -un >/tmp/cron-{user}" for user in ("alice", "root")]
+    table = "\n".join(lines)
+    sandbox.exec(NODE, f"rm -f /tmp/cron-*; printf '%s\n' '{table}' >/etc/cron.d/busbar-test")
+    sandbox.wait_until(
+        lambda: sandbox.exec(NODE, "cat /tmp/cron-root", check=False).stdout == "root\n", "cron does not run", 150
+    )
+    assert sandbox.exec(NODE, "ls /tmp/cron-alice", check=False).returncode != 0
+
+
 def test_when_slurm_is_down_admins_get_in_and_users_do_not(sandbox: Cluster, job: str) -> None:
     # Its copy of the configuration goes with slurmd; without the spool directory it is as if it had never run.
     spool = "/var/lib/slurm/slurmd"

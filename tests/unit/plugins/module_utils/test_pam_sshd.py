@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.pam_sshd import pam_sshd_text
+from ansible_collections.busbar.cluster.plugins.module_utils.pam_sshd import pam_others_text, pam_sshd_text
 
 DEBIAN = """\
 @include common-auth
@@ -94,3 +94,28 @@ def test_what_an_older_release_wrote_is_replaced() -> None:
 def test_a_file_that_is_not_understood_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"has no account lines|includes neither"):
         _adopting(text)
+
+
+CRON = """\
+@include common-auth
+session    required     pam_loginuid.so
+@include common-account
+@include common-session-noninteractive
+"""
+CROND = (
+    "account    required   pam_access.so\naccount    include    system-auth\nsession    required   pam_loginuid.so\n"
+)
+
+
+@pytest.mark.parametrize("text", [CRON, CROND, "auth required pam_env.so\n"])
+def test_cron_starts_nothing_for_users_outside_of_a_job(text: str) -> None:
+    once = pam_others_text(text, USERS, GROUPS, enabled=True)
+    assert _accounts(once)[-5:] == [
+        "account [success=3 default=ignore] pam_succeed_if.so quiet uid < 1000",
+        "account [success=2 default=ignore] pam_succeed_if.so quiet user in admin:root",
+        "account [success=1 default=ignore] pam_succeed_if.so quiet user ingroup sudo:wheel",
+        "account requisite pam_deny.so",
+        "account required pam_permit.so",
+    ]
+    assert pam_others_text(once, USERS, GROUPS, enabled=True) == once
+    assert pam_others_text(once, USERS, GROUPS, enabled=False) == text

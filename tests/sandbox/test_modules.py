@@ -49,7 +49,7 @@ def modules(sandbox: Cluster, declared: list[dict[str, object]], *arguments: str
 
 
 @pytest.fixture(scope="module", autouse=True)
-def first_run(sandbox: Cluster) -> Iterator[str]:
+def first_modules(sandbox: Cluster) -> Iterator[str]:
     """The modules in a tree of the test; the site's own settings at the end."""
     sandbox.wait_idle()
     yield modules(sandbox, MODULES)
@@ -63,8 +63,8 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(modules(sandbox, MODULES, "--check", "--diff")).values()} == {0}
 
 
-def test_the_tree_is_written_by_the_server_alone(first_run: str) -> None:
-    shown = first_run.split("PLAY [Give users their software]")[1]
+def test_the_tree_is_written_by_the_server_alone(first_modules: str) -> None:
+    shown = first_modules.split("PLAY [Give users their software]")[1]
     assert "cuda/12.4.lua" not in shown
 
 

@@ -177,6 +177,7 @@ def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> N
     assert site.cluster.exec("gpu1", "ls /etc/enroot /var/lib/enroot /usr/bin/enroot", check=False).stdout == ""
 
 
+@pytest.mark.core
 def test_credentials_are_for_their_user_and_in_no_output(site: Site) -> None:
     foreseen = site.run("--check", "--diff", "-v")
     done = site.run("--diff", "-vvv")

@@ -141,7 +141,7 @@ def sandbox_name(worker_id: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def first_run(sandbox_name: str) -> str:
+def whole_first_run(sandbox_name: str) -> str:
     """What the first run of the whole site printed; empty when the sandbox stood before, which is then used as it is.
 
     The sandbox is left standing for the next tests: `scripts/test` removes what it made.
@@ -171,7 +171,7 @@ def alone() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def sandbox(sandbox_name: str, first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - it comes first
+def sandbox(sandbox_name: str, whole_first_run: str) -> Iterator[Cluster]:  # noqa: ARG001 - it comes first
     """The provisioned sandbox of these tests; healed again at the end."""
     cluster = Cluster(sandbox_name)
     cluster.fault("heal")

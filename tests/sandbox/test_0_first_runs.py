@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.proves(), pytest.mark.core]
 
 
-def test_first_run_ends_with_a_validated_cluster(sandbox: Cluster, first_run: str) -> None:
-    if not first_run:
+def test_first_run_ends_with_a_validated_cluster(sandbox: Cluster, whole_first_run: str) -> None:
+    if not whole_first_run:
         pytest.skip("the sandbox stood before these tests")
-    counts = recap(first_run)
+    counts = recap(whole_first_run)
     assert set(counts) == {"ctl", "login", *sandbox.compute}
     assert min(count["changed"] for count in counts.values()) > 5
-    assert "Verdict: PASS" in first_run
-    assert str(sandbox.inventory) in first_run.splitlines()[0]
+    assert "Verdict: PASS" in whole_first_run
+    assert str(sandbox.inventory) in whole_first_run.splitlines()[0]
     sandbox.wait_idle()
     assert set(sandbox.node_states()) == set(sandbox.compute)
 

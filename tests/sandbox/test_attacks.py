@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("slurm", "ssh", "munge", "mariadb", "users")
 
-NODE = "gpu1"
+# Where both have jobs, and a node where nobody has one.
+NODE, FREE = "gpu1", "gpu2"
 DENIED = "Permission denied|Operation not permitted"
 SECRET = "of-bob-alone"  # noqa: S105 - what the attacks look for
 BOB_SCRIPT = f"#!/bin/bash\nexport MARK={SECRET}\nexec sleep 900\n"
@@ -274,7 +275,7 @@ def test_nothing_stays_when_a_job_is_over(sandbox: Cluster) -> None:
     script = f"#!/bin/bash\n{tries}\nsleep 2\npgrep -u alice -af '^sleep 7'\n"
     sandbox.exec("login", f"cat > ~/stay.sh <<'END'\n{script}END", user="alice")
     try:
-        wait = f"cd && sbatch --wait --parsable -w {NODE} --mem=100 -o stay.out stay.sh"
+        wait = f"cd && sbatch --wait --parsable -w {FREE} --mem=100 -o stay.out stay.sh"
         sandbox.exec("login", wait, user="alice", check=False, timeout=120)
         seen = sandbox.exec("login", "cat ~/stay.out", user="alice").stdout
         # The control: some of them did run while the job ran.
@@ -282,11 +283,11 @@ def test_nothing_stays_when_a_job_is_over(sandbox: Cluster) -> None:
         assert f"sleep {marks['a Python daemon']}" in seen, seen
         left = "pgrep -u alice -af '^sleep 7'"
         sandbox.wait_until(
-            lambda: sandbox.exec(NODE, left, check=False).stdout == "",
-            f"still there: {sandbox.exec(NODE, left, check=False).stdout}",
+            lambda: sandbox.exec(FREE, left, check=False).stdout == "",
+            f"still there: {sandbox.exec(FREE, left, check=False).stdout}",
         )
         kept = "cat /var/spool/cron/crontabs/alice; ls -A /var/lib/systemd/linger"
-        assert sandbox.exec(NODE, kept, check=False).stdout == ""
+        assert sandbox.exec(FREE, kept, check=False).stdout == ""
     finally:
         sandbox.exec("login", "rm -f ~/stay.sh ~/stay.out", user="alice")
 

@@ -38,7 +38,7 @@ def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     declared["pyxis_sha256"] = hashlib.sha256(archive.read_bytes()).hexdigest()
 
     def run(*arguments: str, **change: object) -> subprocess.CompletedProcess[str]:
-        return sandbox.playbook("containers.yml", "-t", "pyxis", "-e", json.dumps(declared | change), *arguments)
+        return sandbox.playbook("containers.yml", "-t", "slurm_spank", "-e", json.dumps(declared | change), *arguments)
 
     sandbox.wait_idle()
     before = set(sandbox.exec("ctl", PACKAGES).stdout.split())

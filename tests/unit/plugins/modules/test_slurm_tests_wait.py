@@ -8,6 +8,8 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.modules import slurm_tests
 
 WAIT = 60
+# The user who runs the tests, who is there on every machine.
+ROOT = {"user": "root", "home": "/root"}
 
 
 class Clock:
@@ -32,6 +34,7 @@ def _waited(monkeypatch: pytest.MonkeyPatch, states: str, *, wait_for_jobs: bool
         "wait": WAIT,
         "wait_for_jobs": wait_for_jobs,
         "share": False,
+        **ROOT,
         "poll": 0.5,
     }
     runner = slurm_tests.Runner(SimpleNamespace(params=params))
@@ -75,7 +78,7 @@ def test_how_long_nodes_are_waited_for(
 def test_a_node_is_busy_only_with_a_job_that_runs(
     monkeypatch: pytest.MonkeyPatch, state: str, queue: str, busy: dict[str, str], left_out: str
 ) -> None:
-    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False}))
+    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False, **ROOT}))
     monkeypatch.setattr(runner, "ask", lambda *_: (0, queue, ""))
     test = {"name": "node-gpu1", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
     entry = runner.submit(test, {"gpu1": (state, "")})

@@ -22,7 +22,7 @@ def secrets(sandbox: Cluster) -> list[str]:
     """Every secret as it would show in a log: keys and passwords whole, of an OpenSSH key the line with the seed."""
     found = []
     for path in (sandbox.state / "secrets").rglob("*"):
-        if not path.is_file() or path.name.endswith((".pub", "known_hosts")):
+        if not path.is_file() or path.name.endswith((".pub", "known_hosts", "ssh_host_keys.json")):
             continue
         lines = path.read_text(encoding="utf-8").splitlines()
         found.append(lines[OPENSSH_SEED_LINE] if "OPENSSH" in lines[0] else lines[0])

@@ -23,7 +23,8 @@ __all__ = ["changed", "files", "part", "proofs", "roles"]
 TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("tests/sandbox", "tests/nfs")
 PLUGIN = re.compile(r"plugins/(?:action|callback|filter|lookup|modules)/(\w+)\.py")
-UTILITY = re.compile(r"plugins/(?:module_utils|plugin_utils)/(?:\w+/)*(\w+)\.py")
+OWN = "ansible_collections.busbar.cluster.plugins."
+PROGRAM = re.compile(r"program_files', '([\w.]+)'")
 
 
 def roles(top: Path = TOP) -> list[str]:
@@ -91,15 +92,17 @@ def changed(base: str, top: Path = TOP) -> list[Path]:
 
     paths = git("diff", "--name-only", base) + git("ls-files", "--others", "--exclude-standard")
     stems = {match[1] for path in paths if (match := PLUGIN.fullmatch(path))}
-    utilities = {match[1] for path in paths if (match := UTILITY.fullmatch(path))}
-    stems |= importers(utilities, top)
+    utilities = {path[len("plugins/") : -len(".py")].replace("/", ".") for path in paths if "_utils/" in path}
+    reached = utilities | importers(utilities, top)
+    stems |= {name.rpartition(".")[2] for name in reached if "_utils." not in name}
     touched = {path.split("/")[1] for path in paths if path.startswith("roles/")}
     for path in paths:
         if path.startswith("playbooks/") and (top / path).is_file():
             touched |= set(re.findall(r"busbar\.cluster\.(\w+)", (top / path).read_text(encoding="utf-8")))
     for role in roles(top):
-        texts = (path.read_text(encoding="utf-8") for path in (top / "roles" / role).rglob("*.y*ml"))
-        if stems & {name for text in texts for name in re.findall(r"busbar\.cluster\.(\w+)", text)}:
+        text = "\n".join(path.read_text(encoding="utf-8") for path in (top / "roles" / role).rglob("*.y*ml"))
+        programs = {f"module_utils.{name}" for name in PROGRAM.findall(text)}
+        if stems & set(re.findall(r"busbar\.cluster\.(\w+)", text)) or reached & programs:
             touched.add(role)
     known = proofs(top)
     by_role = {path for path, proven in known.items() if touched & set(proven)}
@@ -119,13 +122,30 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def own_imports(path: Path, plugins: Path) -> set[str]:
+    """What a plugin imports of the collection, by names such as `module_utils.slurm.collect`."""
+    folder = path.relative_to(plugins).parent.parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = ".".join((*folder[: len(folder) - node.level + 1], *filter(None, [node.module])))
+            if not node.level:
+                base = (node.module or "").removeprefix(OWN)
+            found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return found
+
+
 def importers(utilities: set[str], top: Path) -> set[str]:
-    """The plugins that import one of these utilities, by themselves or through others."""
-    known = {path: imports(path) for path in (top / "plugins").rglob("*.py")}
+    """What imports one of these utilities, by itself or through others, by names such as `filter.slurm_plan`."""
+    plugins = top / "plugins"
+    known = {
+        ".".join(path.relative_to(plugins).with_suffix("").parts): own_imports(path, plugins)
+        for path in plugins.rglob("*.py")
+    }
     reached = set(utilities)
-    while more := {path.stem for path, names in known.items() if names & reached and "_utils" in str(path)} - reached:
+    while more := {name for name, names in known.items() if names & reached} - reached:
         reached |= more
-    return {path.stem for path, names in known.items() if names & reached and "_utils" not in str(path)}
+    return reached
 
 
 def main() -> int:

@@ -8,8 +8,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.package_lock import LIMIT_S, Holder, holder_text, over_limit_text  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.printable import printable  # noqa: TID252
+from ..module_utils.common.package_lock import LIMIT_S, Holder, holder_text, over_limit_text
+from ..module_utils.common.printable import printable
 
 # How often the screen hears of a wait that goes on.
 AGAIN_S = 60

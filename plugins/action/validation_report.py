@@ -65,7 +65,7 @@ def write_pages_of(folder: Path, nodes: list[str] | None) -> dict[str, Any]:
     """
     done: dict[str, Any] = {"paths": [], "metrics": "", "pages_problem": "", "incomplete": False}
     try:
-        from ..plugin_utils.report_files import METRICS, write_pages  # noqa: PLC0415, TID252 - a library may be missing
+        from ..plugin_utils.report_files import METRICS, write_pages  # noqa: PLC0415 - a library may be missing
 
         # The metrics are written before the page that may not be drawn.
         done["metrics"] = str(folder / METRICS)

@@ -30,8 +30,8 @@ from pathlib import Path
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils.inventory_yaml import yaml_problems  # noqa: TID252 - the collection's name stands in no import
-from ..plugin_utils.run_lock import LockedError, RunLock, changes_nothing, lock_paths  # noqa: TID252
+from ..plugin_utils.inventory_yaml import yaml_problems
+from ..plugin_utils.run_lock import LockedError, RunLock, changes_nothing, lock_paths
 
 BAD_INPUT = 2
 

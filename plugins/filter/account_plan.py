@@ -62,7 +62,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.accounts import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.accounts import (
     account_conflicts,
     account_plan,
     key_files,

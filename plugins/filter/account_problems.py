@@ -33,7 +33,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.accounts import account_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.accounts import account_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

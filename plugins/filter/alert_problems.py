@@ -46,13 +46,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.alert_rules import alert_problems  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.prometheus_rules import rules_of  # noqa: TID252
+from ..module_utils.monitoring.alert_rules import alert_problems
+from ..module_utils.monitoring.prometheus_rules import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..module_utils.problems import Problem  # noqa: TID252
+    from ..module_utils.common.problems import Problem
 
 
 def problems(folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str) -> list[Problem]:

@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.alert_config import alertmanager_config  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.alert_routes import routing_problems, unheard_severities  # noqa: TID252
-from ..module_utils.alert_service import alertmanager_arguments, service_problems  # noqa: TID252
+from ..module_utils.monitoring.alert_config import alertmanager_config
+from ..module_utils.monitoring.alert_routes import routing_problems, unheard_severities
+from ..module_utils.monitoring.alert_service import alertmanager_arguments, service_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.password_hash import bcrypt_hash  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.password_hash import bcrypt_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable

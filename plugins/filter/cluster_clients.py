@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.nfs_exports import fold_clients  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.storage_plan import cluster_addresses  # noqa: TID252
+from ..module_utils.storage.nfs_exports import fold_clients
+from ..module_utils.storage.plan import cluster_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.hosts_table import cluster_entries  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.hosts_table import cluster_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.cuda_plan import CudaPlan, Settings, cuda_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.cuda import CudaPlan, Settings, cuda_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.dcgm_exporter_plan import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.dcgm_exporter_plan import (
     dcgm_exporter_plan,
 )
 

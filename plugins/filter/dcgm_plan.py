@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.dcgm_packages import dcgm_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.dcgm import dcgm_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.enroot_config import enroot_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.containers.enroot_config import enroot_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.systemd_words import exec_start  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.systemd import exec_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

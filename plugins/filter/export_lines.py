@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.nfs_exports import exports_file  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.nfs_exports import exports_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.storage_plan import exported_mounts  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.plan import exported_mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -26,7 +26,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.problems import fold_hosts  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.problems import fold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

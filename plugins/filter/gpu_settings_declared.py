@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.gpu_settings import boot_lines, merge_settings, settings_form  # noqa: TID252
+from ..module_utils.nvidia.gpu_settings import boot_lines, merge_settings, settings_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

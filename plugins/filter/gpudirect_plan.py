@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.gpudirect import bus_notes, choose_mode  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.gpudirect import bus_notes, choose_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.grafana_plan import grafana_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.grafana_plan import grafana_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

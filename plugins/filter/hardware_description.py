@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.hardware_description import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.catalogue.describe import (
     describe_machine,
     description_text,
     machine_notes,

@@ -45,12 +45,12 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.held_secrets import Site, held_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.held_secrets import Site, held_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..module_utils.problems import Problem  # noqa: TID252
+    from ..module_utils.common.problems import Problem
 
 
 def held_secret_problems(

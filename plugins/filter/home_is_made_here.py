@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.storage_plan import home_is_made_here  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.plan import home_is_made_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

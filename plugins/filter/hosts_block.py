@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.hosts_table import hosts_block  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.hosts_table import hosts_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

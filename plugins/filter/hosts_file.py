@@ -32,7 +32,7 @@ _value:
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.hosts_table import hosts_file  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.hosts_table import hosts_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

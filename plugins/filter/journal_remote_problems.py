@@ -31,7 +31,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.journal_remote import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.journal_remote import (
     journal_remote_problems,
 )
 

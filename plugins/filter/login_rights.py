@@ -31,7 +31,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.login_rights import login_rights  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.login_rights import login_rights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -30,9 +30,9 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.mig_change import boot_layout  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.mig_layouts import layout_problems  # noqa: TID252
-from ..module_utils.slurm_gres import gres_counts  # noqa: TID252
+from ..module_utils.nvidia.mig_change import boot_layout
+from ..module_utils.nvidia.mig_layouts import layout_problems
+from ..module_utils.slurm.gres import gres_counts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.module_files import module_file_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.containers.module_files import module_file_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.module_files import module_files  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.containers.module_files import module_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.controller_answer import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation.controller_answer import (
     checked_answer,
 )
 

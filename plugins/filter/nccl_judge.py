@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.judge import Asked, judge  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation.judge import Asked, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,7 +50,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.locate import locate  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.search.locate import locate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

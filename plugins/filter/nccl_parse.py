@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.nccl_output import parse_text  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nccl.output import parse_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.stages import budget, next_step  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation.stages import budget, next_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.node_checks import check_problems  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.storage_stage import storage_problems  # noqa: TID252
-from ..module_utils.training_stage import training_problems  # noqa: TID252
-from ..module_utils.validation import input_problems, unknown_profiles  # noqa: TID252
+from ..module_utils.validation.node_checks import check_problems
+from ..module_utils.validation.storage.stage import storage_problems
+from ..module_utils.validation.tests import input_problems, unknown_profiles
+from ..module_utils.validation.training.stage import training_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -38,7 +38,7 @@ _value:
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.collectives import program_path  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.catalogue.collectives import program_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

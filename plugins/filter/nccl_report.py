@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.verdicts import report, summary_lines  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation.verdicts import report, summary_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

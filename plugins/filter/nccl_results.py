@@ -54,7 +54,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.stages import with_results  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.validation.stages import with_results
 
 if TYPE_CHECKING:
     from collections.abc import Callable

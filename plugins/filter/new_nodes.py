@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.new_nodes import new_nodes  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.new_nodes import new_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

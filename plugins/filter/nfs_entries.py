@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.storage_plan import nfs_entries  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.plan import nfs_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.nvidia_driver_plan import driver_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.driver_plan import driver_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -39,12 +39,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.nvidia_driver_problems import driver_problems  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.driver_choice import driver_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..module_utils.problems import Problem  # noqa: TID252
+    from ..module_utils.common.problems import Problem
 
 
 def problems(

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.nvidia_repositories import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.nvidia.repositories import (
     Repository,
     System,
     nvidia_repository,

@@ -55,14 +55,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.gpu_claims import claim_problems  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.preflight_accounts import conflict_problems  # noqa: TID252
-from ..module_utils.preflight_nodes import node_problems  # noqa: TID252
+from ..module_utils.hardware.gpu_claims import claim_problems
+from ..module_utils.preflight.accounts import conflict_problems
+from ..module_utils.preflight.nodes import node_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..module_utils.problems import Problem  # noqa: TID252
+    from ..module_utils.common.problems import Problem
 
 
 def preflight_problems(  # noqa: PLR0913, PLR0917 - a filter's arguments

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.problems import Problem, problem_report  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.problems import Problem, problem_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable

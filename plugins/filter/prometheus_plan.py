@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.prometheus_plan import prometheus_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.prometheus_plan import prometheus_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.prometheus_rules import rule_files  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.prometheus_rules import rule_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -41,9 +41,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.problems import problem_report  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.rdma_plan import nic_problems, rdma_plan  # noqa: TID252
-from ..module_utils.rdma_problems import address_problems  # noqa: TID252
+from ..module_utils.common.problems import problem_report
+from ..module_utils.nvidia.rdma_plan import nic_problems, rdma_plan
+from ..module_utils.nvidia.rdma_problems import address_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.scrape_targets import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.monitoring.scrape_targets import (
     scrape_targets,
     socket_address,
     targets_text,

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.scratch_plan import declaration_problems, scratch_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.scratch_plan import declaration_problems, scratch_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

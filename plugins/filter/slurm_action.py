@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.slurm_change import change_action  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.change import change_action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.slurm_scripts import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.scripts import (
     job_scripts,
     script_problems,
 )

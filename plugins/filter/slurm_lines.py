@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.conf import (
     config_lines,
     merge_config,
 )

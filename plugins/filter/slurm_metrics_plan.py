@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.slurm_metrics_plan import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.metrics_plan import (
     slurm_metrics_plan,
 )
 

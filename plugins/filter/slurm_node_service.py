@@ -31,7 +31,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.nvidia_driver_drain import NodeService, node_service  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.driver_drain import NodeService, node_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -47,7 +47,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError, AnsibleFilterError
 
-from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.conf import (
     Node,
     config_lines,
     default_mem_per_cpu,
@@ -60,7 +60,7 @@ from ..module_utils.slurm_conf import (  # noqa: TID252 - the collection's name 
     partition_lines,
     topology_lines,
 )
-from ..module_utils.slurm_problems import slurm_problems  # noqa: TID252
+from ..module_utils.slurm.problems import slurm_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

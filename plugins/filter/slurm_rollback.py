@@ -28,7 +28,7 @@ _value:
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.slurm_change import rollback_files  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.change import rollback_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

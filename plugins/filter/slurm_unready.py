@@ -32,7 +32,7 @@ _value:
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.slurm_change import unready_nodes  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.change import unready_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

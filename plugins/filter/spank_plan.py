@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.spank_plan import declaration_problems, spank_plan  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.spank_plan import declaration_problems, spank_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -38,7 +38,7 @@ def end(certificate: str) -> int:
         AnsibleFilterError: when the text is none.
     """
     # All filters are loaded for each run, and this takes a while.
-    from ..module_utils.ssh_certificate import certificate_end  # noqa: PLC0415, TID252
+    from ..module_utils.access.ssh_certificate import certificate_end  # noqa: PLC0415
 
     try:
         return certificate_end(certificate)

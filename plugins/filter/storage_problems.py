@@ -51,13 +51,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils.preflight_storage import host_mount_problems  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.storage_problems import export_problems, network_problems  # noqa: TID252
+from ..module_utils.preflight.storage import host_mount_problems
+from ..module_utils.storage.problems import export_problems, network_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from ..module_utils.problems import Problem  # noqa: TID252
+    from ..module_utils.common.problems import Problem
 
 
 def problems(  # noqa: PLR0913 - two variables of one host

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ..plugin_utils.lookup_values import secrets_directory  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.lookup_values import secrets_directory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

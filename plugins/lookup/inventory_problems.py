@@ -115,27 +115,27 @@ from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.alert_routes import site_routing_problems  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.gpu_settings import merge_settings, settings_form  # noqa: TID252
-from ..module_utils.held_secrets import rotation_problems  # noqa: TID252
-from ..module_utils.nvidia_driver_problems import site_driver_problems  # noqa: TID252
-from ..module_utils.preflight_accounts import declaration_problems  # noqa: TID252
-from ..module_utils.preflight_inventory import (  # noqa: TID252
+from ..module_utils.access.held_secrets import rotation_problems
+from ..module_utils.common.problems import Problem, make_problem
+from ..module_utils.monitoring.alert_routes import site_routing_problems
+from ..module_utils.nvidia.driver_choice import site_driver_problems
+from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
+from ..module_utils.preflight.accounts import declaration_problems
+from ..module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
     hardware_choice_problems,
     host_problems,
-    role_problems,
 )
-from ..module_utils.preflight_monitoring import site_monitoring_problems  # noqa: TID252
-from ..module_utils.preflight_options import Setting, type_problem, type_problems, unknown_problems  # noqa: TID252
-from ..module_utils.preflight_software import site_software_problems  # noqa: TID252
-from ..module_utils.preflight_storage import site_storage_problems  # noqa: TID252
-from ..module_utils.problems import Problem, make_problem  # noqa: TID252
-from ..module_utils.slurm_conf import inventory_node  # noqa: TID252
-from ..module_utils.slurm_problems import gpu_problems, slurm_problems  # noqa: TID252
-from ..plugin_utils.secret_files import secret_problems  # noqa: TID252
-from ..plugin_utils.site_variables import (  # noqa: TID252
+from ..module_utils.preflight.monitoring import site_monitoring_problems
+from ..module_utils.preflight.options import Setting, type_problem, type_problems, unknown_problems
+from ..module_utils.preflight.software import site_software_problems
+from ..module_utils.preflight.storage import site_storage_problems
+from ..module_utils.slurm.conf import inventory_node
+from ..module_utils.slurm.partitions import role_problems
+from ..module_utils.slurm.problems import gpu_problems, slurm_problems
+from ..plugin_utils.secret_files import secret_problems
+from ..plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,
     family_names,

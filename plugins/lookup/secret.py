@@ -53,11 +53,11 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.lookup_values import (
     check_mode,
     secrets_directory,
 )
-from ..plugin_utils.secret_store import get_secret  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.secret_store import get_secret
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

@@ -61,15 +61,15 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.ssh_certificate import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.ssh_certificate import (
     renewal_reason,
     sign_host_key,
 )
-from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.lookup_values import (
     check_mode,
     secrets_directory,
 )
-from ..plugin_utils.ssh_authority import signing_key  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.ssh_authority import signing_key
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

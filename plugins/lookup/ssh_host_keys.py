@@ -52,17 +52,17 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.ssh_key_ledger import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.ssh_key_ledger import (
     current_keys,
     former_keys,
     updated_ledger,
 )
-from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.lookup_values import (
     check_mode,
     secrets_directory,
 )
-from ..plugin_utils.ssh_authority import trusted_lines  # noqa: TID252 - the collection's name stands in no import
-from ..plugin_utils.ssh_ledger import read_ledger, write_ledger  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.ssh_authority import trusted_lines
+from ..plugin_utils.ssh_ledger import read_ledger, write_ledger
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

@@ -62,17 +62,17 @@ from typing import Any
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.tls_certificate import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.tls_certificate import (
     end_of,
     made_up_key,
     renewal_reason,
     sign_host,
 )
-from ..plugin_utils.lookup_values import (  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.lookup_values import (
     check_mode,
     secrets_directory,
 )
-from ..plugin_utils.tls_authority import (  # noqa: TID252 - the collection's name stands in no import
+from ..plugin_utils.tls_authority import (
     signing_authority,
     trusted_certificates,
 )

@@ -45,13 +45,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.problems import Problem, make_problem  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.tls_certificate import end_of  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.tls_own_files import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.tls_certificate import end_of
+from ..module_utils.access.tls_own_files import (
     KINDS,
     content_problems,
     declaration_problems,
 )
+from ..module_utils.common.problems import Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

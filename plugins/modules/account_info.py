@@ -82,12 +82,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.accounts import password_digest  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.bounded import bounded  # noqa: TID252
-from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252
-from ..module_utils.mounts import Mount, on_network, parse_mountinfo  # noqa: TID252
-from ..module_utils.slurm_held_jobs import JOBS_OF_USERS, read_held_jobs  # noqa: TID252
-from ..module_utils.user_processes import runs_slurmctld, user_processes  # noqa: TID252
+from ..module_utils.access.accounts import password_digest
+from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.access.user_processes import runs_slurmctld, user_processes
+from ..module_utils.common.bounded import bounded
+from ..module_utils.slurm.held_jobs import JOBS_OF_USERS, read_held_jobs
+from ..module_utils.storage.mounts import Mount, on_network, parse_mountinfo
 
 if TYPE_CHECKING:
     import grp

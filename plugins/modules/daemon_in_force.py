@@ -86,7 +86,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.daemon_probe import Access, fetch, loaded_since  # noqa: TID252 - no own name in imports
+from ..module_utils.common.daemon_probe import Access, fetch, loaded_since
 
 _PAUSE_S = 0.2
 _OK = 200

@@ -58,13 +58,13 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.apt_components import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.apt_components import (
     TARGET_FORMAT,
     Target,
     component_sources,
     parse_targets,
 )
-from ..module_utils.package_commands import run_manager  # noqa: TID252
+from ..module_utils.common.package_commands import run_manager
 
 OPTIONS: dict[str, Any] = {
     "components": {"type": "list", "elements": "str", "required": True},

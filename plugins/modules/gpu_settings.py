@@ -69,14 +69,14 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_settings import HARMLESS, LOCKS, Step, boot_lines, settings_form, settings_plan  # noqa: TID252
-from ..module_utils.gpu_settings_found import settings_found  # noqa: TID252
-from ..module_utils.nvidia_smi_run import jobs_here, smi_runner, told  # noqa: TID252
+from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
+from ..module_utils.nvidia.gpu_settings import HARMLESS, LOCKS, Step, boot_lines, settings_form, settings_plan
+from ..module_utils.nvidia.gpu_settings_found import settings_found
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..module_utils.nvidia_smi_run import Smi  # noqa: TID252
+    from ..module_utils.hardware.nvidia_smi_run import Smi
 
 DRIVER = Path("/sys/module/nvidia")
 

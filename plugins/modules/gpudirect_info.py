@@ -36,14 +36,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_reading import listed, read  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.gpudirect import (  # noqa: TID252
+from ..module_utils.hardware.gpu_reading import listed, read
+from ..module_utils.hardware.network import pci_nics
+from ..module_utils.hardware.pci_devices import classify
+from ..module_utils.nvidia.gpudirect import (
     acs_redirects,
     loaded_driver,
     needed_bridges,
 )
-from ..module_utils.network_reading import pci_nics  # noqa: TID252
-from ..module_utils.pci_devices import classify  # noqa: TID252
 
 ROOT = Path("/")
 KALLSYMS = 1 << 26

@@ -48,7 +48,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.login_trial import UNIT, read_note, restore_script  # noqa: TID252 - no import has our name
+from ..module_utils.access.login_trial import UNIT, read_note, restore_script
 
 
 def start(module: AnsibleModule, note: Path, script: Path) -> None:

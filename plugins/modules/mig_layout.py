@@ -72,13 +72,13 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.mig_change import MigPlan, mig_plan, mig_states  # noqa: TID252 - a module of its collection
-from ..module_utils.nvidia_smi_run import jobs_here, smi_runner, told  # noqa: TID252
-from ..module_utils.scratch_host import module_run  # noqa: TID252
-from ..module_utils.slurm_node import SlurmNode, gres_of  # noqa: TID252
+from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
+from ..module_utils.nvidia.mig_change import MigPlan, mig_plan, mig_states
+from ..module_utils.slurm.node import SlurmNode, gres_of
+from ..module_utils.storage.scratch_host import module_run
 
 if TYPE_CHECKING:
-    from ..module_utils.nvidia_smi_run import Smi  # noqa: TID252
+    from ..module_utils.hardware.nvidia_smi_run import Smi
 
 # A card that turns MIG on or off is reset, and forgets what this brings back.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"

@@ -112,9 +112,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.bounded import bounded  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.file_servers import addresses, server_fault  # noqa: TID252
-from ..module_utils.mount_faults import (  # noqa: TID252
+from ..module_utils.common.bounded import bounded
+from ..module_utils.storage.file_servers import addresses, server_fault
+from ..module_utils.storage.mount_faults import (
     bound_state,
     busy_fault,
     content_fault,
@@ -122,8 +122,8 @@ from ..module_utils.mount_faults import (  # noqa: TID252
     place_state,
     trial_fault,
 )
-from ..module_utils.mount_holders import PROC, holders, read  # noqa: TID252
-from ..module_utils.mounts import (  # noqa: TID252
+from ..module_utils.storage.mount_holders import PROC, holders, read
+from ..module_utils.storage.mounts import (
     STORAGE_TYPES,
     endpoints,
     kernel_offers,

@@ -52,7 +52,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.nfs_exports import missing_exports  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.nfs_exports import missing_exports
 
 STATE = "/var/lib/nfs"
 # The table of exports is a file below /var/lib/nfs; exportfs(8).

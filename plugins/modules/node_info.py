@@ -94,8 +94,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.host_accounts import known_groups, known_users  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.node_info import (  # noqa: TID252
+from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.common.node_info import (
     parse_cpu_list,
     parse_cpuinfo,
     parse_memory_mb,

@@ -101,8 +101,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_sources import proc_version  # noqa: TID252 - a module of its collection
-from ..module_utils.pci_devices import classify  # noqa: TID252
+from ..module_utils.hardware.gpu_sources import proc_version
+from ..module_utils.hardware.pci_devices import classify
 
 UNITS = ["nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex"]
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

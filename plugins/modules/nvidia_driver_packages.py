@@ -73,7 +73,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.package_commands import APT, error_text, run_manager  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.package_commands import APT, error_text, run_manager
 
 APT_INSTALL = [*APT, "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", "install"]
 DNF = ["dnf", "-y", "--setopt=install_weak_deps=False", "--allowerasing"]

@@ -91,14 +91,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_reading import (  # noqa: TID252 - a module of its collection
+from ..module_utils.hardware.gpu_reading import (
     find_smi,
     listed,
     pci_devices,
     read,
     read_gpus,
 )
-from ..module_utils.network_reading import pci_address, rdma_ports  # noqa: TID252
+from ..module_utils.hardware.network import pci_address, rdma_ports
 
 
 def network_interfaces(root: Path) -> list[dict[str, Any]]:

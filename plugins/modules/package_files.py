@@ -70,7 +70,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils.package_commands import APT, error_text, run_manager  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.package_commands import APT, error_text, run_manager
 
 TIMEOUT_S = 60
 APT_INSTALL = [*APT, "--no-install-recommends", "--allow-downgrades", "install"]

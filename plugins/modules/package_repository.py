@@ -126,13 +126,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils.openpgp_key import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.openpgp_key import (
     extract_key,
     fingerprints,
     normal_fingerprint,
 )
-from ..module_utils.package_commands import run_manager  # noqa: TID252
-from ..module_utils.package_sources import (  # noqa: TID252
+from ..module_utils.common.package_commands import run_manager
+from ..module_utils.common.package_sources import (
     NORMAL_PRIORITY,
     Source,
     apt_paths,

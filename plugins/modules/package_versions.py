@@ -81,7 +81,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.package_changes import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.package_changes import (
     DPKG_FORMAT,
     RPM_FORMAT,
     Changes,
@@ -94,7 +94,7 @@ from ..module_utils.package_changes import (  # noqa: TID252 - the collection's 
     touched_packages,
     version_fits,
 )
-from ..module_utils.package_commands import APT, ENVIRONMENT, error_text, run_manager, services_held  # noqa: TID252
+from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, run_manager, services_held
 
 OPTIONS: dict[str, Any] = {
     "packages": {

@@ -64,7 +64,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.package_commands import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.package_commands import (
     APT,
     POLICY,
     clear_policy,

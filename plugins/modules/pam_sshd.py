@@ -75,8 +75,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.login_user import groups_of, login_user  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.pam_sshd import pam_others_text, pam_sshd_text  # noqa: TID252
+from ..module_utils.access.login_user import groups_of, login_user
+from ..module_utils.access.pam_sshd import pam_others_text, pam_sshd_text
 
 # What starts programs of users besides sshd, by the names of all distributions.
 OTHERS = ("cron", "crond", "atd")

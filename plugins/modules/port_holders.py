@@ -63,7 +63,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.port_holders import find_holders  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.port_holders import find_holders
 
 _WORDS = 160
 

@@ -57,9 +57,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.gpu_reading import listed, read  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.network_reading import parse_addresses, parse_sminfo, pci_nics, rdma_ports  # noqa: TID252
-from ..module_utils.rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT  # noqa: TID252
+from ..module_utils.hardware.gpu_reading import listed, read
+from ..module_utils.hardware.network import parse_addresses, parse_sminfo, pci_nics, rdma_ports
+from ..module_utils.nvidia.rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT
 
 ROOT = Path("/")
 # The capability CAP_SYS_RESOURCE, its number in <linux/capability.h>.

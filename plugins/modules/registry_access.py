@@ -74,7 +74,7 @@ notes:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.registry_access import REFUSED, UNKNOWN, registry_access  # noqa: TID252 - no own name in imports
+from ..module_utils.containers.registry_access import REFUSED, UNKNOWN, registry_access
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ import shlex
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.scratch_host import module_run, read_scratch  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.storage.scratch_host import module_run, read_scratch
 
 
 def main() -> None:

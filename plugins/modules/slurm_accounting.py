@@ -61,7 +61,7 @@ import shlex
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm_accounting import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.accounting import (
     QUERIES,
     parse_state,
     plan,

@@ -79,9 +79,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm_conf_text import ClusterConf, read_cluster  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.slurm_held_jobs import HELD_JOBS, HeldJob, read_held_jobs  # noqa: TID252
-from ..module_utils.slurm_job_loss import (  # noqa: TID252
+from ..module_utils.slurm.conf_text import ClusterConf, read_cluster
+from ..module_utils.slurm.held_jobs import HELD_JOBS, HeldJob, read_held_jobs
+from ..module_utils.slurm.job_loss import (
     Accounting,
     accounting_losses,
     configuration_losses,

@@ -131,7 +131,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.slurm_jobs import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.jobs import (
     choose_nodes,
     is_over,
     occupied_words,

@@ -71,8 +71,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils.shared_object import release_text, slurm_of_plugin  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.spank_store import build_id, platform_id, recipe_mark  # noqa: TID252
+from ..module_utils.slurm.shared_object import release_text, slurm_of_plugin
+from ..module_utils.slurm.spank_store import build_id, platform_id, recipe_mark
 
 BUILDER = "nobody"
 DOWNLOAD_TIMEOUT_S = 60

@@ -45,7 +45,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.spank_store import slurm_version  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.slurm.spank_store import slurm_version
 
 RELEASE = Path("/etc/os-release")
 PROGRAMS = ("scontrol", "slurmd")

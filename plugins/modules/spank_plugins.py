@@ -72,8 +72,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.shared_object import slurm_of_plugin  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.spank_store import release_of  # noqa: TID252
+from ..module_utils.slurm.shared_object import slurm_of_plugin
+from ..module_utils.slurm.spank_store import release_of
 
 Item = dict[str, Any]
 HEADER = "# Managed by Ansible: slurm_spank_plugins declares what is loaded.\n"

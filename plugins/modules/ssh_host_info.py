@@ -82,8 +82,8 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.login_user import groups_of, login_user  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.sudoers import sudo_holders  # noqa: TID252
+from ..module_utils.access.login_user import groups_of, login_user
+from ..module_utils.access.sudoers import sudo_holders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -58,7 +58,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.user_namespaces import SETTINGS, user_namespace_problems  # noqa: TID252 - no own name in imports
+from ..module_utils.containers.user_namespaces import SETTINGS, user_namespace_problems
 
 PROC_SYS = Path("/proc/sys")
 NOBODY = "65534"

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from plotly.offline import get_plotlyjs
 
-from ..module_utils.report_data import normalised  # noqa: TID252 - the collection's name stands in no import
-from ..module_utils.report_junit import junit  # noqa: TID252
-from ..module_utils.report_metrics import metrics  # noqa: TID252
-from ..module_utils.report_page import Parts, page  # noqa: TID252
+from ..module_utils.report.data import normalised
+from ..module_utils.report.junit import junit
+from ..module_utils.report.metrics import metrics
+from ..module_utils.report.page import Parts, page
 
 if TYPE_CHECKING:
     from collections.abc import Collection

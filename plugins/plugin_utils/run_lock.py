@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..module_utils.printable import printable_lines  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.printable import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

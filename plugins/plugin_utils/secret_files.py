@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..module_utils.problems import Problem, make_problem  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.common.problems import Problem, make_problem
 from .secret_store import SecretError, encoded_length, read_secret
 
 if TYPE_CHECKING:

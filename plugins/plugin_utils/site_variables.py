@@ -11,7 +11,7 @@ import yaml
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ..module_utils.preflight_options import Option, Setting  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.preflight.options import Option, Setting
 
 try:
     from ansible._internal._datatag._tags import Origin

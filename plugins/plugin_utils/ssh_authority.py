@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.ssh_certificate import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.ssh_certificate import (
     make_authority,
     public_line,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ..module_utils.tls_certificate import (  # noqa: TID252 - the collection's name stands in no import
+from ..module_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
 )

@@ -7,7 +7,7 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.fabric import (
+from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
     Fabric,
     node_names,
     random_faults,

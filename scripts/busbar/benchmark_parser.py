@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines
 
 from busbar.option_values import whole
 

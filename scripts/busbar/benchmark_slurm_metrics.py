@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm_collect import Collector, Settings, write
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect import Collector, Settings, write
 
 from busbar.benchmark_parser import peak_kib
 from busbar.option_values import whole

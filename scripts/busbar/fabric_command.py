@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.fabric import (
+from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
     Fabric,
     Faults,
     node_names,

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia_smi import parse_query
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 
 from busbar.errors import UsageError
 

@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware import profile_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.judge import FAIL, INCONCLUSIVE, PASS, Asked, judge
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl_output import MAX_LINE, parse_lines, parse_text
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    Asked,
+    judge,
+)
 
 from busbar.errors import UsageError
 from busbar.matrix_output import judged_matrices, print_matrices

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 
 from busbar.errors import UsageError
 from busbar.paths import collection

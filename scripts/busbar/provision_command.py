@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
 
 from busbar.ansible_options import add_ansible_options

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable, printable_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import paramiko
-from ansible_collections.busbar.cluster.plugins.module_utils.report_data import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.report.data import printable
 
 from busbar.ssh_host_keys import TIMEOUT_S, KnownHosts, RefusedKeyError, Target, fingerprint, read_host_key
 

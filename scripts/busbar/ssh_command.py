@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_unreadable

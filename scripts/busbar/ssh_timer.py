@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.systemd_words import exec_start
+from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd import exec_start
 
 from busbar.errors import UsageError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.mig_layouts import mig_geometry
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_layouts import mig_geometry
 
 __all__ = ["MODEL", "SIMULATED_A100", "Card", "gpu_recording"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm_nodes import read_json_nodes
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm_queue import read_jobs, read_scheduler
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm_series import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
     job_families,
     job_series,
     node_families,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.storage_check import judge_storage
-from ansible_collections.busbar.cluster.plugins.module_utils.storage_found import Limits
-from ansible_collections.busbar.cluster.plugins.module_utils.storage_output import read_storage
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.check import judge_storage
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.found import Limits
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.output import read_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

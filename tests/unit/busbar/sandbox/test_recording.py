@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.gpu_claims import claim_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
 from busbar.paths import collection
 from busbar.sandbox.recording import gpu_recording
 

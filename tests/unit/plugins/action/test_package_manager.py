@@ -8,7 +8,7 @@ import pytest
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.busbar.cluster.plugins.action import package_manager
-from ansible_collections.busbar.cluster.plugins.module_utils.package_lock import LIMIT_S, LOCK_PATIENCE_S
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_lock import LIMIT_S, LOCK_PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.lookup.tls_own_files import judge
-from ansible_collections.busbar.cluster.plugins.module_utils import tls_certificate as tls
+from ansible_collections.busbar.cluster.plugins.module_utils.access import tls_certificate as tls
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 

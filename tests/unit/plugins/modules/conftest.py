@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils import package_commands
+from ansible_collections.busbar.cluster.plugins.module_utils.common import package_commands
 
 
 @pytest.fixture(autouse=True)

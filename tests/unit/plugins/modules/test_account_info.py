@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.accounts import password_digest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import password_digest
 from ansible_collections.busbar.cluster.plugins.modules import account_info
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.mounts import Mount
+    from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts import Mount
 
 
 def test_names_and_numbers_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

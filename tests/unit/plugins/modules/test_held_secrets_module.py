@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.tls_certificate import (
+from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
 )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.bounded import bounded
-from ansible_collections.busbar.cluster.plugins.module_utils.file_servers import server_fault
-from ansible_collections.busbar.cluster.plugins.module_utils.mount_holders import holders
+from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_holders import holders
 from ansible_collections.busbar.cluster.plugins.modules import mount_info
 
 if TYPE_CHECKING:

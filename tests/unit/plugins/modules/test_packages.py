@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.package_commands import lists_are_fresh
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import lists_are_fresh
 from ansible_collections.busbar.cluster.plugins.modules import packages
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils import scratch_host
+from ansible_collections.busbar.cluster.plugins.module_utils.storage import scratch_host
 from ansible_collections.busbar.cluster.plugins.modules import scratch_info, scratch_make
 
 if TYPE_CHECKING:

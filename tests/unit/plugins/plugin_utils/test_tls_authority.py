@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.tls_certificate import make_authority
+from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import make_authority
 from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
 from ansible_collections.busbar.cluster.plugins.plugin_utils.tls_authority import (
     CURRENT,

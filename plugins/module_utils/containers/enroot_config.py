@@ -1,0 +1,228 @@
+"""What Enroot reads on a host: its configuration, its credentials, and what the kernel must allow."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = [
+    "NAMESPACE_SETTINGS",
+    "credential_texts",
+    "declaration_problems",
+    "disk_problems",
+    "enroot_plan",
+    "namespace_problems",
+    "package_files",
+    "settings_text",
+    "sysctl_text",
+]
+
+# What Enroot's own requirements ask of the kernel; a setting that a kernel lacks does not restrict it.
+NAMESPACE_SETTINGS: dict[str, int] = {
+    "kernel.unprivileged_userns_clone": 1,
+    "user.max_user_namespaces": 15000,
+    "user.max_mnt_namespaces": 15000,
+    "kernel.apparmor_restrict_unprivileged_userns": 0,
+}
+_KEYS = re.compile(r"ENROOT_[A-Z_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_WORD = re.compile(r"[^\s]+")
+_DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def package_files(names: Sequence[str], release: Mapping[str, str], family: str, architecture: str) -> list[str]:
+    """Return the file names of upstream's packages.
+
+    Args:
+        names: such as `enroot` and `enroot+caps`.
+        release: `version`, `revision` and, for RPM, `dist` such as el8.
+        family: `Debian` or `RedHat`.
+        architecture: as the kernel calls it.
+    """
+    version, revision = release["version"], release["revision"]
+    if family == "RedHat":
+        return [f"{name}-{version}-{revision}.{release['dist']}.{architecture}.rpm" for name in names]
+    deb = _DEB_ARCHITECTURES.get(architecture, architecture)
+    return [f"{name}_{version}-{revision}_{deb}.deb" for name in names]
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Return enroot.conf: one setting on a line, truth values as Enroot writes them, null left out."""
+    lines = []
+    for key, value in settings.items():
+        if value is not None:
+            text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
+            lines.append(f"{key:<26} {text}\n")
+    return "".join(lines)
+
+
+def credential_texts(credentials: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return for each user the text of the file with the credentials, in the form of netrc."""
+    texts: dict[str, str] = {}
+    for item in credentials:
+        line = f"machine {item['machine']} login {item['login']} password {item['password']}\n"
+        texts[item["user"]] = texts.get(item["user"], "") + line
+    return texts
+
+
+def declaration_problems(
+    files: Sequence[str], checksums: Mapping[str, str], settings: Mapping[str, Any], credentials: Sequence[Any]
+) -> list[Problem]:
+    """Return what is wrong with the declaration. No message holds a secret.
+
+    Args:
+        files: names of the packages' files.
+        checksums: SHA-256 by file name.
+        settings: what goes to enroot.conf.
+        credentials: items with `user`, `machine`, `login`, `password`.
+    """
+    problems = []
+    for name in files:
+        if not _SHA256.fullmatch(str(checksums.get(name, ""))):
+            problem = f"has no SHA-256 for {name}, so it cannot be verified"
+            remedy = f'add the line "{name}: <what sha256sum prints for it>", once you trust that file'
+            problems.append(make_problem([], "enroot_checksums", problem, remedy))
+    for key, value in settings.items():
+        if not _KEYS.fullmatch(str(key)):
+            remedy = "give names such as ENROOT_MAX_CONNECTIONS or https_proxy"
+            problems.append(make_problem([], "enroot_settings", f"{key!r} is nothing that Enroot reads", remedy))
+        elif "\n" in str(value):
+            problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "give it in one line"))
+    for number, item in enumerate(credentials):
+        problems += [
+            make_problem([], "enroot_credentials", f"item {number + 1} {fault}", remedy)
+            for fault, remedy in _credential_faults(item)
+        ]
+    return problems
+
+
+def _credential_faults(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is wrong with one credential, without telling the secret."""
+    keys = ("user", "machine", "login", "password")
+    missing = [key for key in keys if not _WORD.fullmatch(str(item.get(key) or ""))]
+    if missing:
+        return [(f"has no usable {', '.join(missing)}", "give user, machine, login and password, none with a space")]
+    if str(item["password"]).startswith("$"):
+        # Enroot hands such a word to a shell.
+        return [("has a password that begins with $, which Enroot takes for a command", "have another password made")]
+    return []
+
+
+def namespace_problems(host: str, settings: Mapping[str, int | None], *, works: bool) -> list[Problem]:
+    """Return why users of a host cannot have namespaces of their own.
+
+    Args:
+        host: its name.
+        settings: value of each of `NAMESPACE_SETTINGS`; None where the kernel has no such setting.
+        works: whether an unprivileged user just made such a namespace.
+    """
+    if works:
+        return []
+    wrong = {
+        key: wanted
+        for key, wanted in NAMESPACE_SETTINGS.items()
+        if settings.get(key) is not None and not _allows(key, int(settings[key] or 0))
+    }
+    problem = "unprivileged users cannot make user namespaces, which Enroot runs containers in"
+    if wrong:
+        problem += ": " + ", ".join(f"{key} is {settings[key]}" for key in wrong)
+        commands = " ".join(f"{key}={value}" for key, value in wrong.items())
+        remedy = f"sysctl -w {commands}; or enroot_sysctls: true, which keeps that at every boot"
+    else:
+        remedy = (
+            "boot a kernel with CONFIG_USER_NS (on RHEL: user_namespace.enable=1), or let the container or security "
+            "module around this host allow it; `unshare --user --map-root-user true` tells"
+        )
+    return [make_problem([host], "user namespaces", problem, remedy)]
+
+
+def _allows(key: str, value: int) -> bool:
+    """Return whether a setting has a value under which Enroot works."""
+    if key == "kernel.apparmor_restrict_unprivileged_userns":
+        return value == 0
+    return value >= 1 if key == "kernel.unprivileged_userns_clone" else value > 1
+
+
+def disk_problems(host: str, path: str, disk: Mapping[str, Any], minimum_mb: int) -> list[Problem]:
+    """Return why a disk cannot hold images.
+
+    Args:
+        host: its name.
+        path: where Enroot keeps its files.
+        disk: `total_mb` and `type` of the file system there.
+        minimum_mb: MiB that it must have in all.
+    """
+    problems = []
+    if disk["type"] in {"tmpfs", "ramfs"}:
+        problem = f"{path} lies in memory ({disk['type']}), where an image takes the memory of jobs"
+        problems.append(make_problem([host], "enroot_path", problem, "give a path on a disk, such as /scratch/enroot"))
+    if disk["total_mb"] < minimum_mb:
+        problem = f"{path} is on a file system of {disk['total_mb']} MiB, less than enroot_minimum_mb ({minimum_mb})"
+        problems.append(make_problem([host], "enroot_path", problem, "give a path on a larger disk, or lower that"))
+    return problems
+
+
+def _user_problems(host: str, unknown: Sequence[str]) -> list[Problem]:
+    """Return the problem of users that a host does not know."""
+    if not unknown:
+        return []
+    remedy = "declare them in users, or take their credentials out"
+    return [make_problem([host], "enroot_credentials", f"no user {', '.join(unknown)} is known here", remedy)]
+
+
+def sysctl_text(settings: Mapping[str, int | None]) -> str:
+    """Return lines of sysctl.conf that allow namespaces, for the settings that a kernel has; no limit is lowered."""
+    lines = []
+    for key, wanted in NAMESPACE_SETTINGS.items():
+        present = settings.get(key)
+        if present is not None:
+            lines.append(f"{key} = {max(present, wanted) if key.startswith('user.') else wanted}\n")
+    return "".join(lines)
+
+
+def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what a host is to have of Enroot.
+
+    Args:
+        declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as the
+            package database tells it; `checksums`; `own`, the role's settings, and `settings`, the site's;
+            `credentials`; `users`, the directory for them; `path`; `minimum_mb`.
+        host: its name.
+        found: what the module enroot_info returned; without it only the declaration is looked at.
+
+    Returns:
+        `problems`; `files`, names; `packages` as the module package_files takes them; `config`, the text of
+        enroot.conf; `credentials` as the module files takes them; `sysctls`, text.
+    """
+    names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
+    checksums = declared["checksums"]
+    problems = declaration_problems(names, checksums, declared["settings"], declared["credentials"])
+    plan: dict[str, Any] = {"problems": problems, "files": names}
+    if problems:
+        return plan
+    if found:
+        problems += namespace_problems(host, found["settings"], works=found["works"])
+        problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))
+        problems += _user_problems(host, found["unknown_users"])
+        plan["sysctls"] = sysctl_text(found["settings"])
+    plan["packages"] = [
+        {"name": name, "version": declared["package_version"], "file": file, "sha256": checksums[file]}
+        for name, file in zip(declared["packages"], names, strict=True)
+    ]
+    plan["config"] = settings_text({**declared["own"], **declared["settings"]})
+    texts = credential_texts(declared["credentials"])
+    plan["credentials"] = [
+        {"path": f"{declared['users']}/{user}/.credentials", "content": text}
+        | {"owner": user, "group": "root", "mode": "0600"}
+        for user, text in texts.items()
+    ] + [
+        {"path": f"{declared['users']}/{user}/.credentials", "state": "absent"}
+        for user in (found or {}).get("credentials", [])
+        if user not in texts
+    ]
+    return plan

@@ -1,0 +1,213 @@
+"""Are the GPUs and NICs of a node what its hardware profile claims?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from .gpu_health import gpu_ailments, gpu_label
+from .gpu_presence import presence_faults
+from .nvidia_smi_links import nominal_link_gbs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["claim_problems", "model_name"]
+
+_BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
+_UNKNOWN_MODELS = {"graphics device", ""}
+_WRONG_HARDWARE = "correct the hardware of the host, or put the right boards in"
+# Below it an idle board is asleep and trains its link down.
+_AWAKE = "P0"
+
+
+def claim_problems(
+    host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any], limits: Mapping[str, Any]
+) -> list[Problem]:
+    """Return how a node differs from its hardware profile, and what is wrong with its GPUs.
+
+    Args:
+        host: its name.
+        hardware: its entry of the catalogue; one without `gpu` claims nothing.
+        facts: what `nvidia_gpu_info` returned.
+        limits: `gpu_tolerance`, the share by which memory may differ; `driver_branch`, the first number of the driver's
+            version, empty when any will do.
+    """
+    claim = hardware.get("gpu")
+    # An nvidia-smi that only knows older options tells nothing to compare.
+    if not claim or facts["smi_state"] == "unusable":
+        return []
+    return [
+        *(make_problem([host], *fault) for fault in presence_faults(int(claim["count"]), facts)),
+        *_driver(host, str(limits.get("driver_branch") or ""), facts),
+        *_nics(host, hardware.get("nics") or [], facts),
+        *_gpu_problems(host, facts["gpus"], _faults(claim, facts["gpus"], float(limits["gpu_tolerance"]))),
+    ]
+
+
+def _faults(
+    claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], tolerance: float
+) -> list[tuple[Mapping[str, Any], str, str]]:
+    """Return each fault of each GPU, with its remedy."""
+    widths = _usual(gpus, "pcie_width_current")
+    generations = _usual([gpu for gpu in gpus if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
+    found = []
+    for gpu in gpus:
+        faults = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
+        if not gpu["lost"]:
+            # Another model differs in everything else, too.
+            faults += [*_model(claim, gpu)] or [*_memory(claim, gpu, tolerance), *_nvlinks(claim, gpu)]
+            faults += [*_link_width(claim, gpu, widths), *_link_generation(claim, gpu, generations)]
+        found += [(gpu, problem, remedy) for problem, remedy in faults]
+    return found
+
+
+def _gpu_problems(
+    host: str, gpus: Sequence[Mapping[str, Any]], faults: Sequence[tuple[Mapping[str, Any], str, str]]
+) -> Iterator[Problem]:
+    """Yield the faults of GPUs; one that all of them have is told once, so that hosts that are alike can be folded."""
+    struck = Counter(problem for _, problem, _ in faults)
+    told = set()
+    for gpu, problem, remedy in faults:
+        everywhere = struck[problem] == len(gpus) > 1
+        if everywhere and problem in told:
+            continue
+        told.add(problem)
+        index = ",".join(str(each["index"]) for each in gpus) if everywhere else str(gpu["index"])
+        place = f"all {len(gpus)} GPUs" if everywhere else f"GPU {gpu['index']} ({gpu_label(gpu)})"
+        yield make_problem([host], place, problem, remedy.replace("INDEX", index))
+
+
+def model_name(name: str) -> str:
+    """Return a model without what drivers print in some versions only: 'NVIDIA A40' and 'A40' are one."""
+    for brand in _BRANDS:
+        name = name.removeprefix(brand)
+    return " ".join(name.lower().split())
+
+
+def _driver(host: str, branch: str, facts: Mapping[str, Any]) -> Iterator[Problem]:
+    version = str(facts["driver_version"] or "")
+    if branch and version and version.partition(".")[0] != branch.partition(".")[0]:
+        problem = f"branch {branch} declared, version {version} is loaded"
+        yield make_problem(
+            [host], "driver", problem, "install that branch and reboot, or correct preflight_driver_branch"
+        )
+
+
+def _model(claim: Mapping[str, Any], gpu: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    name = gpu["product_name"]
+    if name is None or model_name(name) == model_name(str(claim["model"])):
+        return
+    if model_name(name) in _UNKNOWN_MODELS:
+        yield f"{claim['model']} declared, the driver does not know the board", "install a newer driver"
+    else:
+        yield f"{claim['model']} declared, it is {name}", _WRONG_HARDWARE
+
+
+def _memory(claim: Mapping[str, Any], gpu: Mapping[str, Any], tolerance: float) -> Iterator[tuple[str, str]]:
+    declared, found = float(claim["memory_mb"]), gpu["memory_total_mib"]
+    if found is not None and abs(found - declared) > tolerance * declared:
+        yield f"{declared:.0f} MiB of memory declared, it has {found}", _WRONG_HARDWARE
+
+
+def _nvlinks(claim: Mapping[str, Any], gpu: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield missing or slow NVLinks.
+
+    The driver shows a link's rate with the share of its coding (26.562 for 25 GB/s), so that 17 of 18 links would still
+    add up to the line rate of 18: the links are counted.
+    """
+    declared, links = float(claim.get("nvlink_gbs") or 0), gpu.get("nvlink")
+    if not declared or not links or "MIG" in str(links["note"] or ""):
+        return
+    remedy = "reset all GPUs of the node or reboot; then check the baseboard, NVSwitches and the fabric manager"
+    rates = [nominal_link_gbs(rate) for rate in links["speeds_gb_s"]]
+    if not rates:
+        yield f"NVLink of {declared:g} GB/s declared, no link is up ({links['note'] or 'all inactive'})", remedy
+        return
+    if min(rates) < max(rates):
+        yield f"an NVLink runs at {min(rates):g} GB/s, the others at {max(rates):g}", remedy
+    expected, active = round(declared / max(rates)), int(links["links_active"])
+    if active < expected:
+        down = f" (down: {', '.join(map(str, links['inactive']))})" if links["inactive"] else ""
+        yield f"{active} of {expected} NVLinks are up{down}", remedy
+
+
+def _usual(gpus: Sequence[Mapping[str, Any]], key: str) -> int | None:
+    """Return the value that most of several GPUs have; None when there is no majority."""
+    counted = Counter(gpu[key] for gpu in gpus if gpu[key] is not None)
+    if not counted or len(gpus) == 1:
+        return None
+    value, times = counted.most_common(1)[0]
+    return int(value) if 2 * times > len(gpus) else None
+
+
+def _link_width(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
+    """Yield a link with fewer lanes than are declared or than its siblings have.
+
+    Some servers give all boards 8 of 16 lanes, so the most that a board could do proves nothing.
+    """
+    lanes, declared = gpu["pcie_width_current"], claim.get("pcie_width") or usual
+    if lanes is not None and declared and lanes < declared:
+        kind = "declared" if claim.get("pcie_width") else "the other GPUs have"
+        yield (
+            f"runs on {lanes} PCIe lanes, {declared} {kind}",
+            "reseat the board or its riser; check the slot's setting in the BIOS",
+        )
+
+
+def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: int | None) -> Iterator[tuple[str, str]]:
+    """Yield a link of an older generation than declared, or than that of its siblings while all are awake.
+
+    An idle board may sleep at generation 1; what it can reach is what counts then.
+    """
+    remedy = "reseat the board or its riser; check the slot's setting in the BIOS and the errors in dmesg (AER)"
+    most, now, declared = gpu["pcie_gen_max"], gpu["pcie_gen_current"], claim.get("pcie_gen")
+    if declared and most is not None and most < declared:
+        yield f"PCIe generation {declared} declared, the link reaches {most}", remedy
+    elif now is not None and usual and gpu["performance_state"] == _AWAKE and now < usual:
+        yield f"its link has trained down to PCIe generation {now}, that of the other GPUs runs at {usual}", remedy
+
+
+def _nics(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
+    for claim in claims:
+        yield from (_rdma_ports if claim["rdma"] else _interfaces)(host, claim, facts)
+
+
+def _rdma_ports(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem when too few RDMA ports run at the rate; boards without a driver yet are only counted."""
+    ports, count, rate = facts["rdma_ports"], int(claim["count"]), float(claim["gbps"])
+    if not ports:
+        if len(facts["pci_nics"]) < count:
+            problem = f"{count} RDMA NICs declared, {len(facts['pci_nics'])} on the PCI bus"
+            yield make_problem([host], "NICs", problem, "look for the boards in lspci, or correct nics of the hardware")
+        return
+    good = [port for port in ports if port["active"] and (port["rate_gbps"] or 0) >= rate]
+    if len(good) < count:
+        others = ", ".join(
+            f"{port['device']}/{port['port']} {port['state']} {port['rate_gbps'] or 0:g} Gb/s"
+            for port in ports
+            if port not in good
+        )
+        problem = f"{count} x {rate:g} Gb/s declared, {len(good)} active at that rate"
+        problem += f"; the others: {others}" if others else ""
+        remedy = "check cables, transceivers and the switch ports (ibstat); or correct nics of the hardware"
+        yield make_problem([host], "NICs", problem, remedy)
+
+
+def _interfaces(host: str, claim: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem when too few interfaces run at the rate; those that do not tell their rate count as good."""
+    found, count, rate = facts["network_interfaces"], int(claim["count"]), float(claim["gbps"])
+    good = [each for each in found if each["up"] and (each["rate_gbps"] is None or each["rate_gbps"] >= rate)]
+    # A virtual machine or a container shows no hardware behind its interfaces.
+    if not found or len(good) >= count:
+        return
+    shown = ", ".join(
+        f"{each['name']} {each['rate_gbps'] or 0:g} Gb/s" if each["up"] else f"{each['name']} down"
+        for each in found
+        if each not in good
+    )
+    problem = f"{count} x {rate:g} Gb/s declared, {len(good)} up at that rate; the others: {shown}"
+    yield make_problem(
+        [host], "NICs", problem, "check cables and switch ports (ethtool); or correct nics of the hardware"
+    )

@@ -1,0 +1,372 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what nccl-tests prints, in every form it has had, line by line and without ever raising.
+
+The result is ``{"runs": [...]}`` as the command ``busbar nccl parse --format json`` prints it. Memory grows with the
+tables and the rank lines, not with the noise of the library around them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import text as words
+from .fabric import FabricNotes
+from .json_file import parse_json
+from .outcome import conclude
+from .table import OpenRow, continues
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MAX_LINE", "Run", "new_run", "parse_lines", "parse_text"]
+
+Run = dict[str, Any]
+
+MAX_LINE = 65536
+MAX_ERRORS = 50
+_MAX_RANKS = 1_000_000
+_MAX_ERROR_TEXT = 300
+# A line of the frame of a table holds one of these.
+_MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
+
+
+def new_run() -> Run:
+    """Return an empty run: every key of the contract, and under "seen" what the verdict on its form needs."""
+    return {
+        "program": None,
+        "nccl_tests_version": None,
+        "nccl_version": None,
+        "ranks": None,
+        "nodes": None,
+        "hosts": [],
+        "devices": [],
+        "columns": [],
+        "rows": [],
+        "avg_busbw": None,
+        "out_of_bounds": None,
+        "checked": False,
+        "errors": [],
+        "fabric": {},
+        "outcome": "no-data",
+        "seen": {
+            "start": None,
+            "rank_lines": {},
+            "groups": [],
+            "repeated_ranks": 0,
+            "named": False,
+            "devices": False,
+            "elided": False,
+            "placeholders": False,
+            "reduced": None,
+            "failures": [],
+            "failed_words": False,
+            "broken_rows": 0,
+            "check": "",
+            "begun": False,
+            "text": False,
+        },
+    }
+
+
+class _Parser:
+    """The state between two lines."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.run = new_run()
+        self.layout: words.Layout | None = None
+        self.row: OpenRow | None = None
+        self.fabric = FabricNotes()
+        self.program: str | None = None
+
+    # -- the parts of a run -------------------------------------------------------------------------------------
+
+    @property
+    def _has_table(self) -> bool:
+        seen = self.run["seen"]
+        return bool(self.run["rows"] or self.run["columns"] or self.row or seen["rank_lines"] or self._has_footer)
+
+    @property
+    def _has_footer(self) -> bool:
+        return self.run["out_of_bounds"] is not None or self.run["avg_busbw"] is not None
+
+    def _next_run(self) -> None:
+        """Close the run at hand, if it has begun, and open another."""
+        self._close_row()
+        if self.run["seen"]["begun"]:
+            self.run["fabric"] = self.fabric.result()
+            self.runs.append(self.run)
+            self.run = new_run()
+            self.fabric = FabricNotes()
+        self.layout = None
+
+    def _begin(self) -> None:
+        seen = self.run["seen"]
+        if not seen["begun"]:
+            seen["begun"] = True
+            if self.run["program"] is None:
+                self.run["program"] = self.program
+            self.program = None
+
+    def _close_row(self) -> None:
+        if self.row is None:
+            return
+        row, self.row = self.row, None
+        seen = self.run["seen"]
+        if any(cell.value is None and "X" in cell.text for cell in row.cells):
+            seen["placeholders"] = True
+            return
+        problems: list[str] = []
+        data = row.finish(problems)
+        if data["out_of_place"] is None and data["in_place"] is None:
+            row.broken = True
+        seen["broken_rows"] += row.broken
+        self.run["rows"].append(data)
+        for problem in problems:
+            self._error(problem)
+
+    def _error(self, text: str) -> None:
+        errors = self.run["errors"]
+        text = text.strip()[:_MAX_ERROR_TEXT]
+        if len(errors) < MAX_ERRORS and text not in errors:
+            errors.append(text)
+
+    # -- one line -----------------------------------------------------------------------------------------------
+
+    def feed(self, raw: str) -> None:
+        """Take one line."""
+        if words.is_library_line(raw):
+            self._library(raw)
+            return
+        line = words.clean(raw)
+        if not line or line.isspace():
+            return
+        if " NCCL INFO" in line or " NCCL WARN" in line or " NCCL TRACE" in line:
+            self._library(line)
+            self._row(line)
+            return
+        self.run["seen"]["text"] = True
+        if self._row(line):
+            return
+        marked = "#" in line or any(word in line for word in _MARKS)
+        if not (marked and (self._heading(line) or self._footer(line))):
+            self._other(line)
+
+    def _library(self, line: str) -> None:
+        self.run["seen"]["text"] = True
+        self.fabric.feed(line)
+        if "version" in line:
+            self._version(line)
+
+    def _row(self, line: str) -> bool:
+        match = words.ROW.match(line)
+        if match is not None and len(match["size"]) <= 25 and len(match["count"]) <= 25:  # noqa: PLR2004 - 10**25 bytes
+            self._close_row()
+            if self._has_footer:
+                self._next_run()
+            self._begin()
+            self.row = OpenRow(match.groupdict(), self.layout)
+            if self.row.full:
+                self._close_row()
+            return True
+        if self.row is not None and continues(line):
+            self.row.feed(line)
+            if self.row.full:
+                self._close_row()
+            return True
+        return False
+
+    def _heading(self, line: str) -> bool:
+        return self._start(line) or self._ranks(line) or self._columns(line)
+
+    def _start(self, line: str) -> bool:
+        if "Collective test" in line:
+            return self._named(line)
+        if "nccl-tests version" in line:
+            self._first_line()
+            return self._version(line)
+        match = words.START.search(line)
+        if match is None:
+            return False
+        if self._has_footer or (self.run["seen"]["start"] and self._has_table):
+            self._next_run()
+        self._begin()
+        self.run["seen"]["start"] = {key: match[key] for key in ("threads", "gpus", "min", "max", "step", "unit")}
+        return True
+
+    def _first_line(self) -> None:
+        """Open a run at a line that comes before the nThread line."""
+        if self.run["seen"]["start"] or self._has_table:
+            self._next_run()
+        self._begin()
+        self.run["seen"]["named"] = True
+
+    def _named(self, line: str) -> bool:
+        """Take the name of the program from "Collective test starting: NAME" or "concluded: NAME"."""
+        match = words.STARTING.search(line)
+        if match is None:
+            return False
+        starting = match[1] == "starting"
+        if starting:
+            self._first_line()
+        name = words.PROGRAM.match(match[2])
+        if name is not None and (starting or self.run["program"] is None):
+            self.run["program"] = f"{name[1]}_perf"
+        return True
+
+    def _ranks(self, line: str) -> bool:
+        found = False
+        if "Rank" in line:
+            for match in words.RANK.finditer(line):
+                found = True
+                self._rank(match)
+            if found and "..." in line:
+                self.run["seen"]["elided"] = True
+        return found
+
+    def _rank(self, match: Any) -> None:  # noqa: ANN401 - a match object
+        if self._has_footer:
+            self._next_run()
+        self._begin()
+        seen = self.run["seen"]
+        rank = int(match["rank"][:12])
+        lines = seen["rank_lines"]
+        if rank in lines:
+            seen["repeated_ranks"] += 1
+        elif len(lines) < _MAX_RANKS:
+            lines[rank] = (match["host"], match["name"])
+        if match["group"] is not None and match["group"] not in seen["groups"]:
+            seen["groups"].append(match["group"])
+
+    def _columns(self, line: str) -> bool:
+        match = words.HEAD.match(line)
+        if match is None:
+            return False
+        self._close_row()
+        if self._has_footer:
+            self._next_run()
+        self._begin()
+        self.layout = words.read_layout(match["columns"])
+        self.run["columns"] = self.layout.columns
+        self.run["seen"]["check"] = self.layout.check
+        return True
+
+    def _footer(self, line: str) -> bool:
+        match = words.OUT_OF_BOUNDS.search(line)
+        if match is not None:
+            self._close_row()
+            if self._has_footer:
+                self._next_run()
+            self._begin()
+            count = words.read_cell(match["count"])
+            if count is not None and count.value is not None and count.value == count.value:
+                self.run["out_of_bounds"] = int(min(count.value, 2**53))
+            self.run["seen"]["failed_words"] |= match["word"] == "FAILED"
+            return True
+        match = words.AVERAGE.search(line)
+        if match is None:
+            return False
+        self._close_row()
+        if self.run["avg_busbw"] is not None:
+            self._next_run()
+        self._begin()
+        self._average(match["value"], match["word"])
+        return True
+
+    def _average(self, value: str, word: str | None) -> None:
+        cell = words.read_cell(value)
+        if cell is None or cell.value is None:
+            self.run["seen"]["placeholders"] |= value.startswith("X")
+        elif cell.value - cell.value == 0:
+            self.run["avg_busbw"] = cell.value
+        else:
+            self._error(f"the average is {value}")
+        if word == "FAILED":
+            self._error("the average is under NCCL_TESTS_MIN_BW")
+
+    def _version(self, line: str) -> bool:
+        match = words.TESTS_VERSION.search(line)
+        if match is not None:
+            self.run["nccl_tests_version"] = self.run["nccl_tests_version"] or match[1]
+        library = words.LIBRARY_VERSION.search(line)
+        if library is not None:
+            self.run["nccl_version"] = self.run["nccl_version"] or library[1]
+        return match is not None
+
+    def _other(self, line: str) -> None:
+        """Look at a line that is no part of the table."""
+        seen = self.run["seen"]
+        if "Using devices" in line:
+            seen["devices"] = True
+            return
+        if words.ELIDED.match(line):
+            seen["elided"] = True
+            return
+        self._hints(line)
+        match = words.LIBRARY_ERROR.match(line)
+        if match is not None:
+            self._error(match[1])
+            if not self._has_footer:
+                seen["failures"].append(match[1][:_MAX_ERROR_TEXT])
+        elif words.FAILURE.search(line):
+            self._error(line)
+            if not self._has_footer and len(seen["failures"]) < MAX_ERRORS:
+                seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
+
+    def _hints(self, line: str) -> None:
+        """Take the program, the library's version and a lowered largest size."""
+        if "_perf" in line:
+            names = words.PROGRAM.findall(line)
+            if names:
+                self.program = f"{names[-1]}_perf"
+        if "NCCL version" in line:
+            self._version(line)
+        match = words.REDUCING.search(line)
+        if match is not None:
+            self.run["seen"]["reduced"] = int(match[1][:25])
+
+    def finish(self) -> list[Run]:
+        """Return the runs."""
+        self._close_row()
+        if self.run["seen"]["begun"]:
+            self._next_run()
+        elif not self.runs:
+            self.run["program"] = self.program
+            self.runs.append(self.run)
+        elif self.run["errors"]:
+            for error in self.run["errors"]:
+                if len(self.runs[-1]["errors"]) < MAX_ERRORS:
+                    self.runs[-1]["errors"].append(error)
+        return self.runs
+
+
+def parse_lines(lines: Iterable[str]) -> dict[str, list[Run]]:
+    """Return ``{"runs": [...]}`` for the lines of one or more outputs of nccl-tests.
+
+    Sizes are bytes, times microseconds, bandwidths GB/s (10^9 bytes). Never raises on any text.
+
+    Args:
+        lines: the lines as they came; a line longer than MAX_LINE characters counts as several.
+    """
+    parser = _Parser()
+    for line in lines:
+        if len(line) <= MAX_LINE:
+            parser.feed(line)
+        else:
+            for at in range(0, len(line), MAX_LINE):
+                parser.feed(line[at : at + MAX_LINE])
+    runs = parser.finish()
+    for run in runs:
+        conclude(run)
+    return {"runs": runs}
+
+
+def parse_text(text: str) -> dict[str, list[Run]]:
+    """Return ``{"runs": [...]}`` for a whole output: the table, or the file that nccl-tests writes with -J."""
+    if text.lstrip("\ufeff \t\r\n").startswith("{"):
+        run = parse_json(text, new_run())
+        if run is not None:
+            conclude(run)
+            return {"runs": [run]}
+    return parse_lines(text.split("\n"))

@@ -1,0 +1,155 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of nccl-tests' table, also when other text cuts them in pieces."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from .text import OPERATORS, Cell, Layout, read_cell
+
+__all__ = ["OpenRow", "TableRow", "continues"]
+
+TableRow = dict[str, Any]
+
+# Half of a row: at least time, algbw, busbw and the correctness cell.
+_MIN_HALF = 3
+_BLANK_HALF = 28
+_INTEGER = re.compile(r"-?\d+")
+_DEFAULT_HALF = ["time", "algbw", "busbw", "wrong"]
+_FIELDS = {
+    "time": "time_us",
+    "cputime": "time_us",
+    "algbw": "algbw",
+    "busbw": "busbw",
+    "wrong": "wrong",
+    "error": "wrong",
+}
+_TWO_HALVES = 2
+
+
+def continues(line: str) -> bool:
+    """Return whether a line holds nothing but cells at its start, as the second piece of a cut row does."""
+    tokens = line.split(None, _MIN_HALF + 1)[: _MIN_HALF + 1]
+    if len(tokens) < _MIN_HALF:
+        return False
+    cells = [read_cell(token) for token in tokens]
+    return all(cell is not None and cell.whole for cell in cells[:_MIN_HALF])
+
+
+class OpenRow:
+    """A row that may still wait for its cells."""
+
+    def __init__(self, fields: dict[str, str], layout: Layout | None) -> None:
+        """Start a row.
+
+        Args:
+            fields: size, count, type and rest, as the pattern ROW gives them.
+            layout: what the column heads said, None when there were none.
+        """
+        self.layout = layout
+        self.size = int(fields["size"])
+        self.count = int(fields["count"])
+        self.type = fields["type"]
+        self.redop: str | None = None
+        self.root: int | None = None
+        self.cells: list[Cell] = []
+        self.blank_first = False
+        self.broken = False
+        self._read_left(fields["rest"])
+
+    @property
+    def half_names(self) -> list[str]:
+        """Return the names of the columns of one half."""
+        return self.layout.half if self.layout and len(self.layout.half) >= _MIN_HALF else _DEFAULT_HALF
+
+    @property
+    def full(self) -> bool:
+        """Return whether both halves are there."""
+        wanted = 1 if self.blank_first else _TWO_HALVES
+        return len(self.cells) >= wanted * len(self.half_names)
+
+    def _read_left(self, rest: str) -> None:
+        """Read the columns between type and the first half, then the cells."""
+        tokens = rest.split()
+        if tokens and tokens[0].lower() in OPERATORS and (self.layout is None or self.layout.redop):
+            self.redop = tokens.pop(0)
+            rest = rest.split(self.redop, 1)[1]
+        if tokens and self._has_root(tokens):
+            match = _INTEGER.match(tokens[0])
+            if match is None:
+                return
+            whole = match.end() == len(tokens[0])
+            self.root = -1 if tokens[0].startswith("-") else int(match.group()[:18]) if whole else None
+            rest = rest.split(tokens[0], 1)[1]
+            if not whole:
+                return
+        self.blank_first = len(rest) - len(rest.lstrip(" ")) >= _BLANK_HALF
+        self.feed(rest)
+
+    def _has_root(self, tokens: list[str]) -> bool:
+        if self.layout is not None:
+            return self.layout.root
+        first = tokens[0]
+        return first.startswith("-") or (_INTEGER.fullmatch(first) is not None and self.redop is not None)
+
+    def feed(self, text: str) -> bool:
+        """Take the cells that a piece of text begins with and return whether there were any."""
+        wanted = _TWO_HALVES * len(self.half_names)
+        taken = 0
+        for token in text.split(None, wanted + 1):
+            cell = read_cell(token) if len(self.cells) < wanted else None
+            if cell is None:
+                break
+            self.cells.append(cell)
+            taken += 1
+            if not cell.whole:
+                break
+        return taken > 0
+
+    def finish(self, problems: list[str]) -> TableRow:
+        """Return the row as data; what is not finite is None and named in problems."""
+        names = self.half_names
+        halves = [self._half(self.cells[i * len(names) : (i + 1) * len(names)], problems) for i in range(_TWO_HALVES)]
+        if self.blank_first:
+            halves = [None, halves[0]]
+        return {
+            "size": self.size,
+            "count": self.count,
+            "type": self.type,
+            "redop": self.redop,
+            "root": self.root,
+            "out_of_place": halves[0],
+            "in_place": halves[1],
+        }
+
+    def _half(self, cells: list[Cell], problems: list[str]) -> dict[str, float | int | None] | None:
+        """Return one half, or None when it is not there or holds placeholders only."""
+        if not cells:
+            return None
+        # A header that was damaged may lack the very column.
+        if "busbw" not in self.half_names or len(cells) < max(_MIN_HALF, self.half_names.index("busbw") + 1):
+            self.broken = True
+            return None
+        half: dict[str, float | int | None] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
+        for name, cell in zip(self.half_names, cells, strict=False):
+            field = _FIELDS.get(name)
+            if field is not None:
+                half[field] = self._value(field, cell, problems)
+        if len(cells) < min(len(self.half_names), len(_DEFAULT_HALF)):
+            self.broken = True
+        return half
+
+    def _value(self, field: str, cell: Cell, problems: list[str]) -> float | int | None:
+        if cell.value is None:
+            return None
+        if not math.isfinite(cell.value):
+            problems.append(f"size {self.size}: {field} is {cell.text}")
+            return None
+        if field == "time_us" and self.layout is not None and self.layout.milliseconds:
+            return cell.value * 1000
+        if field == "wrong" and cell.value.is_integer():
+            return int(cell.value)
+        return cell.value

@@ -1,0 +1,248 @@
+"""What has to be done on a host so that it has the declared NVIDIA driver."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from ..hardware.gpu_generations import DEFAULT_BRANCH
+from .driver_choice import driver_branch, driver_choice
+from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["driver_plan", "driver_version"]
+
+_PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
+# Settings that are not in there count only for modules that are loaded later.
+_INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
+_MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
+_REBOOT_BY_HAND = (
+    "say -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
+)
+
+
+def driver_version(package: str) -> str:
+    """Return the driver's version in that of a package: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
+    return package.rpartition(":")[2].partition("-")[0]
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def driver_plan(
+    host: str,
+    hardware: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    system: Mapping[str, Any],
+    found: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return what is to be done on a host; its declaration must be sound.
+
+    Args:
+        host: its name.
+        hardware: its entry of the catalogue.
+        settings: as driver_problems() takes them, with `kernel_parts` (auto, managed, skipped) and `kernel_flavour`.
+        system: `distribution`, `major`, and `container`, whether the kernel is somebody else's.
+        found: what the module nvidia_driver_info returned; None before it was asked, which gives only `names`.
+
+    Returns:
+        `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
+        `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages` (name to exact
+        version, '' for any), `remove`, `stream`, `files` (for the module `files`), `kernel` (whether kernel parts are
+        cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `load` (whether
+        the modules can be loaded now), `initramfs` (command that brings settings into it, or ''), `reboot` (why one is
+        due, a list), `notes` (lines for the admin).
+    """
+    branch = driver_branch(settings, system) or DEFAULT_BRANCH
+    choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
+    names = driver_packages(choice)
+    skipped = _kernel_skipped(settings, system, found or {})
+    if skipped:
+        names = names._replace(
+            exact=tuple(each for each in names.exact if each not in names.kernel),
+            free=tuple(each for each in names.free if each not in names.kernel),
+        )
+    plan: dict[str, Any] = {
+        "names": [*names.exact, *names.free],
+        "family": list(FAMILY),
+        "branch": branch,
+        "modules": choice.modules,
+    }
+    if found is None:
+        return plan
+    version, problems = _choose_version(host, names, branch, settings, found)
+    kernel = not skipped
+    parameters = _parameters(settings, choice)
+    loaded = str(found.get("loaded") or "")
+    there = "declared" if settings.get("reboot") else "installed"
+    reboot = [*_reboot_reasons(version, there, found, parameters)] if kernel else []
+    matches = bool(version) and loaded == version
+    return plan | {
+        "problems": problems,
+        "version": version,
+        "packages": _exact_versions(names, version, found),
+        "remove": replaced_packages(names, found["installed"]),
+        "stream": names.stream,
+        "kernel": kernel,
+        "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
+        "services": _services(choice, found.get("units") or {}, started=matches) if kernel else [],
+        "load": kernel and not loaded and not found.get("nouveau"),
+        "initramfs": _INITRAMFS.get(str(found.get("initramfs") or ""), "") if kernel else "",
+        "reboot": reboot,
+        "notes": [f"{host}: {note}" for note in _notes(settings, skipped, reboot, found)],
+    }
+
+
+def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """Return why kernel parts are left alone, '' when they are not."""
+    asked = str(settings.get("kernel_parts") or "auto")
+    if asked != "auto":
+        return "" if asked == "managed" else "nvidia_driver_kernel_parts says so"
+    if system.get("container"):
+        return "a container has no kernel of its own"
+    return "no NVIDIA GPU is on the PCI bus" if found and not found["gpus"] else ""
+
+
+def _choose_version(
+    host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
+) -> tuple[str, list[Problem]]:
+    """Return the driver's version, '' when it cannot be known yet, and why it cannot be had.
+
+    What is declared counts first, then what is installed, then the newest of the branch.
+    """
+    declared, main = str(settings.get("version") or ""), names.exact[0]
+    installed = {name: driver_version(found["installed"].get(name, "")) for name in names.exact}
+    offers = {name: {driver_version(each) for each in found["available"].get(name, [])} for name in names.exact}
+    version = declared
+    if not version and installed[main].partition(".")[0] == str(branch):
+        version = installed[main]
+    if not version:
+        of_branch = [each for each in offers[main] if each.partition(".")[0] == str(branch)]
+        version = max(of_branch, key=_order, default="")
+    lacking = [name for name in names.exact if installed[name] != version and version not in offers[name]]
+    # Without the repository's index, as in check mode on a fresh host, nobody knows what it has.
+    if not lacking or not found["index"]:
+        return version, []
+    return version, [_not_offered(host, name, version or f"branch {branch}", offers[name]) for name in lacking]
+
+
+def _not_offered(host: str, name: str, wanted: str, offers: set[str]) -> Problem:
+    shown = ", ".join(sorted(offers, key=_order)[-6:])
+    problem = f"{wanted} is not to be had; the repositories have {shown or 'no such package'}"
+    if "fabric" in name or "imex" in name or "nscq" in name:
+        problem += "; it must be of the driver's very version"
+    remedy = "say a nvidia_driver_version that all its packages have, or bring them into the mirror"
+    return make_problem([host], name, problem, remedy)
+
+
+def _exact_versions(names: PackageSet, version: str, found: Mapping[str, Any]) -> dict[str, str]:
+    """Return each package with the version to ask for; one that is right already keeps its revision."""
+    wanted: dict[str, str] = {}
+    for name in names.exact:
+        offers = [each for each in found["available"].get(name, []) if driver_version(each) == version]
+        installed = str(found["installed"].get(name, ""))
+        kept = installed if version and driver_version(installed) == version else ""
+        wanted[name] = kept or max(offers, key=_order, default=version and f"{version}-*")
+    return wanted | dict.fromkeys(names.free, "")
+
+
+def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
+    """Return the pin of the whole family; above 1000 it holds against what is newer, even when that is installed."""
+    if is_el(choice.distribution) or not version:
+        return []
+    lines = [f"Package: {' '.join(FAMILY)}", f"Pin: version {version}-*", "Pin-Priority: 1001"]
+    header = "# Written by busbar: all of the NVIDIA driver stays at its declared version.\n"
+    return [{"path": _PINS_FILE, "content": header + "\n".join(lines) + "\n", "state": "present"}]
+
+
+def _parameters(settings: Mapping[str, Any], choice: Choice) -> dict[str, dict[str, str]]:
+    """Return the modules' parameters; NCCL in an NVLink rack needs the device of an IMEX channel."""
+    declared = settings.get("module_parameters") or {}
+    merged = {
+        str(module): {str(key): _value(value) for key, value in each.items()} for module, each in declared.items()
+    }
+    if choice.imex:
+        merged["nvidia"] = {"NVreg_CreateImexChannel0": "1"} | merged.get("nvidia", {})
+    return merged
+
+
+def _value(value: object) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _files(
+    choice: Choice, settings: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]], *, kernel: bool
+) -> list[dict[str, str]]:
+    """Return the files of the host, as the module `files` takes them."""
+    lines = ["# Written by busbar: nvidia_driver_module_parameters.", "blacklist nouveau", "options nouveau modeset=0"]
+    lines += [
+        f"options {module} {' '.join(f'{key}={value}' for key, value in each.items())}"
+        for module, each in parameters.items()
+        if each
+    ]
+    state = "present" if kernel else "absent"
+    nodes = [str(node) for node in settings.get("imex_nodes") or []]
+    return [
+        {"path": _MODULES_FILE, "content": "\n".join(lines) + "\n", "state": state},
+        {
+            "path": "/etc/modules-load.d/busbar-nvlsm.conf",
+            "content": "# Written by busbar: the subnet manager of the NVLinks talks through it.\nib_umad\n",
+            "state": "present" if kernel and choice.nvlsm else "absent",
+        },
+        *(
+            [{"path": "/etc/nvidia-imex/nodes_config.cfg", "content": "\n".join(nodes) + "\n", "state": "present"}]
+            if choice.imex
+            else []
+        ),
+    ]
+
+
+def _services(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:
+    """Return the services; one that meets a driver of another version refuses to start, so it waits for the reboot."""
+    names = ["nvidia-persistenced"]
+    names += ["nvidia-fabricmanager"] if choice.fabric_manager else []
+    names += ["nvidia-imex"] if choice.imex else []
+    return [{"name": name, "started": started, "right": _is_right(units.get(name, {}), started)} for name in names]
+
+
+def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 - of two values, by its name
+    """Return whether a unit is as it should be; Debian's persistence daemon is static, started by the device."""
+    enabled = unit.get("enabled") in {"enabled", "static", "alias", "generated"}
+    return enabled and (not started or unit.get("active") == "active")
+
+
+def _reboot_reasons(
+    version: str, there: str, found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    loaded = str(found.get("loaded") or "")
+    if found.get("nouveau"):
+        yield "nouveau is loaded and holds the GPUs"
+    if loaded and version and loaded != version:
+        yield f"the driver {loaded} is loaded, {version} is {there}"
+        return
+    running = found.get("parameters") or {}
+    for key, value in parameters.get("nvidia", {}).items():
+        now = running.get(key.removeprefix("NVreg_"))
+        if now is not None and now.strip('"') != value.strip('"'):
+            yield f"the driver runs with {key}={now}, {value} is declared"
+
+
+def _notes(settings: Mapping[str, Any], skipped: str, reboot: Sequence[str], found: Mapping[str, Any]) -> Iterator[str]:
+    if skipped:
+        yield f"kernel modules, their settings and the driver's services are left alone: {skipped}"
+        return
+    if reboot:
+        allowed = settings.get("reboot")
+        how = (
+            "it is drained, rebooted and checked" if allowed else f"{_REBOOT_BY_HAND}; until then GPU programs may fail"
+        )
+        yield f"reboot needed: {'; '.join(reboot)}: {how}"
+    if found.get("secure_boot") and settings.get("build") != "precompiled" and not found.get("key_enrolled"):
+        key = str(found.get("signing_key") or "")
+        way = f"enrol it once: mokutil --import {key}, reboot, and confirm at the console with the password given"
+        way = way if key else "it is made with the first module: run again to see its path"
+        yield f"Secure Boot is on and loads signed modules only; the key that DKMS signs with is not enrolled: {way}"

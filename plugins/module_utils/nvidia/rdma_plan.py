@@ -1,0 +1,280 @@
+"""What is to be done with the RDMA devices of a host, from what is declared and what is there."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from ..hardware.pci_devices import normal_address
+from .rdma_files import (
+    HEADER,
+    IN_THE_WAY,
+    LIMITS,
+    MANAGERS,
+    MODULES,
+    NAMING_RULES,
+    ROCE,
+    ROCE_UNIT,
+    SLURMD,
+    apply_commands,
+    ipoib_files,
+    link_files,
+    naming_rules,
+    roce_script,
+)
+from .rdma_problems import declaration_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["nic_problems", "rdma_plan"]
+
+_MELLANOX = "15b3"
+# Versions of packages that come with DOCA or MLNX_OFED carry one of these: 2501mlnx56-1.2501060.
+_VENDOR = ("mlnx", "OFED")
+
+
+def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan for one host.
+
+    Args:
+        host: its name.
+        declared: as declaration_problems() takes it, with `memlock` and `kernel_managed` (`always`, `never`, or
+            `auto`: not in a container), whether files for the kernel are kept.
+        facts: what the module rdma_info returned.
+
+    Returns:
+        `problems`; `files`, as the module `files` takes them; `load`, modules that are not loaded; `apply`,
+        interfaces with `name`, `path`, `pending` and `commands`; `skipped` and `notes`, lines to be said.
+    """
+    problems = [*declaration_problems(host, declared), *_found_problems(host, declared, facts)]
+    if problems:
+        return {"problems": problems}
+    ipoib = [{"mode": "datagram", "mtu": 0, **entry} for entry in declared["ipoib"]]
+    files = [_keep(SLURMD, f"{HEADER}[Service]\nLimitMEMLOCK={_systemd(declared['memlock'])}\n", declared["memlock"])]
+    limits = f"{HEADER}* - memlock {declared['memlock']}\nroot - memlock {declared['memlock']}\n"
+    files.append(_keep(LIMITS, limits, declared["memlock"] and facts["raises_limits"]))
+    own = not facts["container"]
+    managed = declared["kernel_managed"] == "always" or (declared["kernel_managed"] == "auto" and own)
+    wanted = _kernel_files(declared, facts, ipoib) if managed else []
+    files += wanted
+    paths = {item["path"] for item in wanted}
+    if managed:
+        files += [{"path": path, "state": "absent"} for path in facts["files"] if path not in paths]
+    return {
+        "problems": [],
+        "files": files,
+        "load": [
+            name
+            for name in _modules(declared, facts)
+            if own and managed and name.replace("-", "_") not in facts["modules_loaded"]
+        ],
+        "apply": _interfaces(ipoib, facts) if own and managed else [],
+        "skipped": _skipped(declared, facts, managed=managed),
+        "notes": list(_notes(declared, facts)),
+    }
+
+
+def _keep(path: str, content: str, wanted: object, mode: str = "0644") -> dict[str, str]:
+    if not wanted:
+        return {"path": path, "state": "absent"}
+    return {"path": path, "content": content, "mode": mode}
+
+
+def _systemd(memlock: str) -> str:
+    """Return a limit of limits.conf, KiB, as systemd writes it."""
+    return "infinity" if memlock == "unlimited" else f"{memlock}K"
+
+
+def _modules(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> list[str]:
+    """Return the modules to load; that of Mellanox only where such a card is."""
+    mellanox = any(nic["vendor"] == _MELLANOX for nic in facts["pci_nics"])
+    return [name for name in declared["modules"] if not name.startswith("mlx") or mellanox]
+
+
+def _kernel_files(
+    declared: Mapping[str, Any], facts: Mapping[str, Any], ipoib: Sequence[Mapping[str, Any]]
+) -> list[dict[str, str]]:
+    modules, names = _modules(declared, facts), declared["names"]
+    named = names or declared["naming"] != "fallback"
+    roce = declared["roce_mode"] or int(declared["roce_tos"]) >= 0
+    files = [
+        _keep(MODULES, HEADER + "".join(f"{name}\n" for name in modules), modules),
+        _keep(NAMING_RULES, naming_rules(declared["naming"], names), named),
+        _keep(ROCE, roce_script(declared["roce_mode"], int(declared["roce_tos"])), roce, "0755"),
+        _keep(ROCE_UNIT, _roce_unit(), roce),
+        *link_files(declared["interface_names"]),
+    ]
+    return files + (ipoib_files(facts["manager"], ipoib) if ipoib else [])
+
+
+def _roce_unit() -> str:
+    return (
+        f"{HEADER}[Unit]\nDescription=Set what RDMA connections over Ethernet begin with\n"
+        "After=systemd-modules-load.service rdma-hw.target\nBefore=slurmd.service\n\n"
+        f"[Service]\nType=oneshot\nRemainAfterExit=true\nExecStart={ROCE}\n\n[Install]\nWantedBy=multi-user.target\n"
+    )
+
+
+def _interfaces(ipoib: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the commands for each interface that is there, its file, and whether it lacks its address."""
+    there = {item["name"]: item for item in facts["interfaces"]}
+    folder, prefix, suffix = MANAGERS.get(facts["manager"], ("", "", ""))
+    return [
+        {
+            "name": entry["name"],
+            "path": f"{folder}/{prefix}{entry['name']}{suffix}",
+            "pending": entry["address"] not in there[entry["name"]]["addresses"],
+            "commands": apply_commands(facts["manager"], entry["name"]),
+        }
+        for entry in ipoib
+        if entry["name"] in there
+    ]
+
+
+def _skipped(declared: Mapping[str, Any], facts: Mapping[str, Any], *, managed: bool) -> list[str]:
+    """Return what is not done here, and why."""
+    lines = []
+    if facts["container"]:
+        lines.append(
+            f"its kernel is that of its host ({facts['container']}): no module is loaded, no interface configured"
+        )
+    elif not managed:
+        lines.append("rdma_kernel_managed is never: names, modules and interfaces are left as they are")
+    if declared["memlock"] and not facts["raises_limits"]:
+        lines.append(
+            "its root may not raise limits: sessions keep the limit of locked memory, and jobs get at most "
+            f"{facts['memlock_hard']}"
+        )
+    return lines
+
+
+def _notes(declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what will be so only after a reboot, or needs a look."""
+    now = {port["address"]: port["device"] for port in facts["ports"]}
+    for where, name in sorted(declared["names"].items()):
+        found = now.get(normal_address(where))
+        if found and found != name:
+            yield f"{found} at {where} is called {name} from the next boot on"
+    there = {item["name"] for item in facts["interfaces"]}
+    for entry in declared["ipoib"]:
+        if entry["name"] not in there:
+            yield f"{entry['name']} is not there yet: its address comes with it"
+        elif entry.get("mode") == "connected":
+            yield f"{entry['name']}: ConnectX-4 and later stay in datagram mode unless ib_ipoib has ipoib_enhanced=0"
+    own = {port["guid"] for port in facts["ports"] if port["guid"]}
+    for manager in facts["subnet_managers"]:
+        if declared["opensm"] and manager["state"] == "MASTER" and manager["guid"] not in own:
+            yield (
+                f"another subnet manager is master of the fabric (guid 0x{manager['guid']}, priority "
+                f"{manager['priority']}): a managed fabric needs no opensm here; take rdma_opensm from this host"
+            )
+
+
+def _found_problems(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from _package_problems(host, declared["source"], facts["packages"])
+    if not facts["container"]:
+        on_bus = {nic["address"] for nic in facts["pci_nics"]}
+        for key in ("names", "interface_names"):
+            absent = [where for where in declared[key] if normal_address(str(where)) not in on_bus]
+            if absent and isinstance(declared[key], dict):
+                shown = ", ".join(sorted(on_bus)) or "none"
+                yield make_problem(
+                    [host],
+                    f"rdma_{key}",
+                    f"no network card at {', '.join(map(str, absent))}; there are {shown}",
+                    "correct the address (lspci -D), or look for the board",
+                )
+    if declared["ipoib"] and not facts["manager"]:
+        yield make_problem(
+            [host],
+            "rdma_ipoib_interfaces",
+            "neither systemd-networkd, NetworkManager nor ifupdown runs the network here",
+            "start the one that the site uses, or configure the interfaces outside of this role",
+        )
+    for entry in declared["ipoib"] if isinstance(declared["ipoib"], list) else []:
+        yield from _overlaps(host, entry, facts)
+
+
+def _overlaps(host: str, entry: object, facts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield an interface that is not of InfiniBand, and an address in a network of another interface."""
+    if not isinstance(entry, dict):
+        return
+    try:
+        wanted = ipaddress.ip_interface(str(entry.get("address")))
+    except ValueError:
+        return
+    key = f"rdma_ipoib_interfaces[{entry.get('name')}]"
+    for other in facts["interfaces"]:
+        if other["name"] == entry.get("name"):
+            if not other["infiniband"]:
+                yield make_problem([host], key, "is no interface of InfiniBand", "correct the name (ip link)")
+            continue
+        for text in other["addresses"]:
+            network = ipaddress.ip_interface(text).network
+            if wanted.version == network.version and wanted.network.overlaps(network):
+                use = ", by which it is managed" if other["name"] in facts["default_interfaces"] else ""
+                yield make_problem(
+                    [host],
+                    key,
+                    f"{entry['address']} lies in {network} of {other['name']}{use}",
+                    "choose a network of the fabric's own",
+                )
+    if str(wanted.ip) in facts["answering"]:
+        yield make_problem([host], key, f"{wanted.ip} answers already: another host has it", "choose a free address")
+
+
+def _package_problems(host: str, source: str, packages: Mapping[str, str]) -> Iterator[Problem]:
+    vendor = sorted(name for name, version in packages.items() if any(sign in version for sign in _VENDOR))
+    if source == "distribution" and vendor:
+        yield make_problem(
+            [host],
+            "rdma_source",
+            f"distribution, but DOCA-OFED or MLNX_OFED is installed ({', '.join(vendor[:4])})",
+            "set rdma_source: doca, or take it away first (ofed_uninstall.sh --force)",
+        )
+    blocking = sorted(name for name in packages if name in IN_THE_WAY and name not in vendor)
+    if source == "doca" and blocking:
+        yield make_problem(
+            [host],
+            "rdma_source",
+            f"doca, but {', '.join(blocking)} of the distribution conflict with it",
+            f"remove them first: {', '.join(blocking)}",
+        )
+
+
+def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> list[Problem]:
+    """Return which of the declared RDMA NICs have no active port at their rate.
+
+    Args:
+        host: its name.
+        nics: those of its profile, each with `count`, `gbps` and `rdma`.
+        facts: what the module rdma_info returned.
+    """
+    free = sorted((port for port in facts["ports"] if port["active"]), key=lambda port: -(port["rate_gbps"] or 0))
+    problems = []
+    for claim in sorted((nic for nic in nics if nic["rdma"]), key=lambda nic: -float(nic["gbps"])):
+        count, rate = int(claim["count"]), float(claim["gbps"])
+        good = [port for port in free if (port["rate_gbps"] or 0) >= rate][:count]
+        free = [port for port in free if port not in good]
+        if len(good) < count:
+            problem = f"{count} x {rate:g} Gb/s of RDMA declared, {len(good)} active at that rate"
+            problems.append(make_problem([host], "RDMA NICs", *_reason(problem, good, facts)))
+    return problems
+
+
+def _reason(problem: str, good: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Return a problem with what is there instead, and the remedy."""
+    boards = ", ".join(nic["address"] for nic in facts["pci_nics"])
+    if facts["ports"]:
+        others = ", ".join(
+            f"{port['device']}/{port['port']} {port['state']} {port['rate_gbps'] or 0:g} Gb/s"
+            for port in facts["ports"]
+            if port not in good
+        )
+        remedy = "check cables, transceivers and the switch ports (ibstat), or correct nics of the hardware"
+        return problem + (f"; the others: {others}" if others else ""), remedy
+    if boards:
+        return f"{problem}: no RDMA device, network cards at {boards}", "load the driver (dmesg says why it fails)"
+    return f"{problem}: no RDMA device and no network card on the PCI bus", "look for the boards in lspci"

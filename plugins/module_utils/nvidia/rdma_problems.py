@@ -1,0 +1,174 @@
+"""What is wrong with what is declared of a host's RDMA devices and of IP over InfiniBand."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from ..hardware.pci_devices import normal_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["SOURCES", "address_problems", "declaration_problems"]
+
+SOURCES = ("distribution", "doca", "none")
+MODES = ("datagram", "connected")
+NAMINGS = ("fallback", "pci", "guid", "kernel")
+ROCE_MODES = ("", "v1", "v2")
+_IPOIB = "rdma_ipoib_interfaces"
+_PCI = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]")
+_DEVICE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
+_MODULE = re.compile(r"[a-z0-9_-]+")
+_ENTRY = {"name", "address", "mode", "mtu"}
+# 4 bytes of IPoIB within the fabric's MTU, at most 4096; connected mode has the most that IP can carry
+# (Documentation/infiniband/ipoib.rst of the kernel).
+_MOST = {"datagram": 4092, "connected": 65520}
+_LEAST = 68
+_MOST_TOS = 255
+
+
+def declaration_problems(host: str, declared: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the declaration of one host.
+
+    Args:
+        host: its name.
+        declared: `source`, `naming`, `names` and `interface_names` (PCI address to name), `modules`, `ipoib`
+            (interfaces with `name`, `address`, `mode`, `mtu`), `networks`, `roce_mode`, `roce_tos`.
+    """
+    return [
+        *_choices(host, declared),
+        *_names(host, "rdma_names", declared["names"], _DEVICE),
+        *_names(host, "rdma_interface_names", declared["interface_names"], _INTERFACE),
+        *_modules(host, declared["modules"]),
+        *_interfaces(host, declared["ipoib"], declared["networks"]),
+    ]
+
+
+def _choices(host: str, declared: Mapping[str, Any]) -> Iterator[Problem]:
+    for option, value, allowed in (
+        ("rdma_source", declared["source"], SOURCES),
+        ("rdma_naming", declared["naming"], NAMINGS),
+        ("rdma_roce_mode", declared["roce_mode"], ROCE_MODES),
+    ):
+        if value not in allowed:
+            words = ", ".join(word for word in allowed if word)
+            yield make_problem([host], option, f"{value!r} is unknown", f"write one of {words}")
+    if not -1 <= int(declared["roce_tos"]) <= _MOST_TOS:
+        yield make_problem(
+            [host], "rdma_roce_tos", f"{declared['roce_tos']} is no type of service", "write 0 to 255, or -1 for none"
+        )
+
+
+def _names(host: str, key: str, names: object, form: re.Pattern[str]) -> Iterator[Problem]:
+    """Yield what is wrong with a map of PCI addresses to names."""
+    remedy = "write addresses as lspci -D shows them, each once: {'0000:1a:00.0': mlx5_0}"
+    if not isinstance(names, dict):
+        yield make_problem([host], key, "is no map of PCI addresses to names", remedy)
+        return
+    addresses: dict[str, list[str]] = defaultdict(list)
+    places: dict[str, list[str]] = defaultdict(list)
+    for given, name in names.items():
+        if not _PCI.fullmatch(str(given)):
+            yield make_problem([host], key, f"{given!r} is no PCI address", remedy)
+            continue
+        addresses[normal_address(str(given))].append(str(given))
+        places[str(name)].append(str(given))
+        if not form.fullmatch(str(name)):
+            yield make_problem([host], f"{key}[{given}]", f"{name!r} is no name of a device", "use letters and digits")
+    for given_all in addresses.values():
+        if len(given_all) > 1:
+            yield make_problem([host], key, f"{' and '.join(given_all)} are the same PCI address", remedy)
+    for name, given_all in places.items():
+        if len(given_all) > 1:
+            yield make_problem([host], key, f"{' and '.join(given_all)} get the same name {name}", "name each once")
+
+
+def _modules(host: str, modules: object) -> Iterator[Problem]:
+    for name in modules if isinstance(modules, list) else [modules]:
+        if not _MODULE.fullmatch(str(name)):
+            yield make_problem([host], "rdma_modules", f"{name!r} is no kernel module", "list names such as ib_umad")
+
+
+def _interfaces(host: str, entries: object, networks: object) -> Iterator[Problem]:
+    if not isinstance(entries, list):
+        yield make_problem([host], _IPOIB, "is no list", "write [{name: ib0, address: 10.10.0.1/16}]")
+        return
+    known = []
+    for network in networks if isinstance(networks, list) else [networks]:
+        try:
+            known.append(ipaddress.ip_network(str(network)))
+        except ValueError as exc:
+            yield make_problem([host], "rdma_ipoib_networks", f"{network}: {exc}", "write networks as 10.10.0.0/16")
+    seen: set[str] = set()
+    for entry in entries:
+        name = str(entry.get("name")) if isinstance(entry, dict) else ""
+        if not isinstance(entry, dict) or not {"name", "address"} <= set(entry) <= _ENTRY:
+            yield make_problem(
+                [host], _IPOIB, f"{entry!r} is no interface", "write name and address, and mode or mtu where needed"
+            )
+            continue
+        key = f"{_IPOIB}[{name}]"
+        if not _INTERFACE.fullmatch(name):
+            yield make_problem([host], key, "is no name of an interface", "write a name such as ib0")
+        if name in seen:
+            yield make_problem([host], key, "is declared twice", "merge the two entries")
+        seen.add(name)
+        yield from _mode(host, key, entry)
+        yield from _address(host, key, str(entry["address"]), known)
+
+
+def _mode(host: str, key: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
+    mode, mtu = entry.get("mode", MODES[0]), entry.get("mtu", 0)
+    if mode not in MODES:
+        yield make_problem([host], key, f"mode {mode!r} is unknown", f"write one of {', '.join(MODES)}")
+    elif mtu and not (isinstance(mtu, int) and _LEAST <= mtu <= _MOST[mode]):
+        remedy = "2044 or 4092 in datagram mode, at most 65520 in connected mode, or none for the kernel's own"
+        yield make_problem([host], key, f"an mtu of {mtu} does not exist in {mode} mode", remedy)
+
+
+def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterator[Problem]:
+    try:
+        found = ipaddress.ip_interface(text)
+    except ValueError:
+        yield make_problem([host], key, f"{text!r} is no address", "write it with its prefix: 10.10.0.1/16")
+        return
+    own, prefix = found.network, found.max_prefixlen
+    if "/" not in text:
+        yield make_problem([host], key, f"{text} has no prefix", "write it with its prefix: 10.10.0.1/16")
+    elif own.prefixlen < prefix - 1 and found.version == 4 and found.ip in (own.network_address, own.broadcast_address):  # noqa: PLR2004
+        yield make_problem([host], key, f"{text} is the network itself or its broadcast", "choose an address of a host")
+    if networks and not any(found.version == each.version and found.ip in each for each in networks):
+        shown = ", ".join(str(each) for each in networks)
+        yield make_problem(
+            [host], key, f"{text} lies in none of rdma_ipoib_networks ({shown})", "correct the address or the networks"
+        )
+
+
+def address_problems(interfaces: Mapping[str, Any], taken: Mapping[str, str]) -> list[Problem]:
+    """Return addresses of IP over InfiniBand that more than one host has.
+
+    Args:
+        interfaces: host to its `rdma_ipoib_interfaces`.
+        taken: host to the address by which it is managed.
+    """
+    owners: dict[str, list[str]] = defaultdict(list)
+    problems = []
+    managed = {address: host for host, address in taken.items()}
+    for host, entries in interfaces.items():
+        for entry in entries if isinstance(entries, list) else []:
+            if not isinstance(entry, dict):
+                continue
+            address = str(entry.get("address", "")).partition("/")[0]
+            owners[address].append(host)
+            if address in managed:
+                problem = f"{address} is the address by which {managed[address]} is managed"
+                problems.append(make_problem([host], _IPOIB, problem, "choose one of the fabric's own network"))
+    for address, hosts in owners.items():
+        if address and len(hosts) > 1:
+            problems.append(make_problem(hosts, _IPOIB, f"{address} is declared more than once", "give each its own"))
+    return problems

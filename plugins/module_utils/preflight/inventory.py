@@ -1,0 +1,138 @@
+"""Is the inventory consistent? Checks that need no node."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ..common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "GroupValue",
+    "HostEntry",
+    "competing_groups",
+    "hardware_choice_problems",
+    "host_problems",
+]
+
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_RESERVED = frozenset({"all", "default", "localhost"})
+
+
+class GroupValue(TypedDict):
+    """A value that a group sets, with the group's ancestors."""
+
+    group: str
+    value: Any
+    ancestors: list[str]
+
+
+class HostEntry(TypedDict):
+    """What the inventory says about a host."""
+
+    name: str
+    address: str
+    hardware: str | None
+    groups: list[str]
+
+
+def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
+    """Return what is wrong with names and addresses."""
+    by_address, by_name = defaultdict(list), defaultdict(list)
+    for host in hosts:
+        by_address[_normal_address(host["address"])].append(host["name"])
+        by_name[host["name"].lower()].append(host["name"])
+    problems = [
+        make_problem([host["name"]], "host name", _name_fault(host["name"]), _name_remedy(host["name"]))
+        for host in hosts
+        if _name_fault(host["name"])
+    ]
+    problems += [
+        make_problem(names, "ansible_host", f"have one address, {address}", "give each host an address of its own")
+        for address, names in by_address.items()
+        if len(names) > 1
+    ]
+    problems += [
+        make_problem(names, "host name", "differ in upper and lower case only", "rename all but one of them")
+        for names in by_name.values()
+        if len(names) > 1
+    ]
+    return problems
+
+
+def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
+    """Return those groups of one host that set a variable and neither of which can be said to overrule the other.
+
+    A group overrules its ancestors. What is left competes when its values differ; else the list is empty.
+    """
+    overruled = {ancestor for value in values for ancestor in value["ancestors"]}
+    left = [value for value in values if value["group"] not in overruled]
+    return left if any(value["value"] != left[0]["value"] for value in left[1:]) else []
+
+
+def hardware_choice_problems(
+    hosts: Sequence[HostEntry],
+    values: Sequence[GroupValue],
+    own: Iterable[str],
+    catalogue: Mapping[str, Any],
+    compute: Iterable[str],
+) -> list[Problem]:
+    """Return what is wrong with `hardware` of each host.
+
+    Args:
+        hosts: all hosts.
+        values: the groups that set `hardware`.
+        own: hosts that set it themselves, which settles it.
+        catalogue: the known hardware by name.
+        compute: hosts that must have hardware.
+    """
+    by_group = {value["group"]: value for value in values}
+    settled, needing = set(own), set(compute)
+    known = ", ".join(sorted(catalogue)) or "none"
+    problems = []
+    for host in hosts:
+        name, hardware = host["name"], host["hardware"]
+        competing = competing_groups([by_group[group] for group in sorted(host["groups"]) if group in by_group])
+        if competing and name not in settled:
+            claims = ", ".join(f"{value['group']} says {value['value']}" for value in competing)
+            problem = f"is in several hardware groups: {claims}"
+            remedy = "keep the host in one of these groups, or set hardware for the host itself"
+            problems.append(make_problem([name], "hardware", problem, remedy))
+        elif hardware is None and name in needing:
+            remedy = f"set hardware for the host or a group of it, to one of: {known}"
+            problems.append(make_problem([name], "hardware", "is a compute node without hardware", remedy))
+        elif hardware is not None and hardware not in catalogue:
+            remedy = f"use one of: {known}; or describe it in hardware_profiles_extra"
+            problems.append(make_problem([name], "hardware", f"unknown hardware {hardware!r}", remedy))
+    return problems
+
+
+def _normal_address(address: str) -> str:
+    """Return an address in the one form in which equal ones are equal."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address.lower().rstrip(".")
+
+
+def _name_fault(name: str) -> str:
+    """Return what is wrong with a host's name, '' when nothing is."""
+    if name.lower() in _RESERVED:
+        return "is a reserved word"
+    if "." in name:
+        return "is a full domain name or an address, where the node's short name is expected"
+    if not _LABEL.fullmatch(name):
+        return "is no valid host name: letters, digits and inner hyphens, at most 63"
+    return "is a bare number, which Slurm cannot use as a name" if name.isdigit() else ""
+
+
+def _name_remedy(name: str) -> str:
+    """Return how to put a host's name right."""
+    if "." in name:
+        return f"use the short name in the inventory, and say ansible_host: {name}"
+    return "rename the host in the inventory; its present address goes into ansible_host"

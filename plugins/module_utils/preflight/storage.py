@@ -1,0 +1,130 @@
+"""Storage as the preflight sees it: the declarations of all hosts together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from ..storage.hosts_table import cluster_entries
+from ..storage.plan import exported_mounts
+from ..storage.problems import export_problems, mount_problems, network_problems, served_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Variables = Mapping[str, Mapping[str, Any]]
+
+__all__ = ["host_mount_problems", "site_storage_problems"]
+
+_READ = (
+    "ansible_host",
+    "hosts_address",
+    "hosts_aliases",
+    "storage_backend",
+    "nfs_server_exports",
+    "nfs_client_mounts",
+    "storage_mounts_entries",
+    "cluster_networks",
+    "nfs_server_networks",
+)
+_NETWORKS = ("cluster_networks", "nfs_server_networks")
+_BACKENDS = ("nfs", "bind")
+
+
+def site_storage_problems(
+    hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables
+) -> list[Problem]:
+    """Return what is wrong with the exports and mounts of a site, before any host is contacted.
+
+    Args:
+        hosts: all hosts.
+        servers: hosts that export.
+        clients: hosts that mount what these export.
+        variables: variables of every host.
+    """
+    # Ansible works a host's variables out anew each time they are asked for.
+    variables = {host: _known(variables[host]) for host in {*hosts, *servers, *clients}}
+    problems = []
+    for host in servers:
+        own = variables[host]
+        problems += export_problems([host], own.get("nfs_server_exports") or [])
+        for key in _NETWORKS:
+            problems += network_problems([host], key, own.get(key) or [])
+    names = {
+        entry["name"]: sorted({entry["address"], entry["target"], *entry["names"]} - {""})
+        for host in hosts
+        for entry in cluster_entries([host], variables)
+    }
+    served = served_paths(names, _exports(servers, variables), hosts)
+    for host in hosts:
+        problems += _backend_problems(host, variables[host])
+        problems += _host_problems(host, servers, clients, variables, served)
+    return problems
+
+
+def host_mount_problems(
+    host: str, key: str, entries: Sequence[Mapping[str, Any]], servers: Sequence[str], variables: Variables
+) -> list[Problem]:
+    """Return what is wrong with the mounts of one host, as far as it and the servers of the inventory tell."""
+    names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
+    served = served_paths(names, _exports(servers, variables), servers)
+    return mount_problems(host, key, entries, served, _own_exports(host, servers, variables))
+
+
+def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read here of a host's variables."""
+    return {key: variables[key] for key in _READ if key in variables}
+
+
+def _host_problems(
+    host: str,
+    servers: Sequence[str],
+    clients: Sequence[str],
+    variables: Variables,
+    served: Mapping[str, Sequence[str]],
+) -> list[Problem]:
+    """Return what is wrong with the mounts of one host, of both kinds together."""
+    mine, own = variables[host], _own_exports(host, servers, variables)
+    others = mine.get("storage_mounts_entries") or []
+    problems = mount_problems(host, "storage_mounts_entries", others, served, own)
+    if host not in clients:
+        return problems
+    declared = mine.get("nfs_client_mounts")
+    mounts = exported_mounts(servers, variables, host) if declared is None and not problems else declared or []
+    if not mounts and host not in servers and not others:
+        remedy = "declare nfs_server_exports for the host in nfs_server, or nfs_client_mounts for the client"
+        problems.append(
+            make_problem([host], "nfs_client_mounts", "is empty, so the client would mount nothing", remedy)
+        )
+    problems += mount_problems(host, "nfs_client_mounts", mounts, served, own)
+    return problems + _shared_places(host, mounts, others)
+
+
+def _shared_places(host: str, *kinds: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Return a problem for each mount point that both variables declare."""
+    first, second = (
+        {str(entry.get("path")).rstrip("/") for entry in kind if isinstance(entry, dict)} for kind in kinds
+    )
+    remedy = "keep one of the entries"
+    return [
+        make_problem([host], f"nfs_client_mounts[{path}]", "is in storage_mounts_entries, too", remedy)
+        for path in sorted(first & second)
+    ]
+
+
+def _backend_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem of a backend that there is not."""
+    backend = variables.get("storage_backend", "nfs")
+    if backend in _BACKENDS:
+        return []
+    remedy = "say nfs; or bind, in containers whose shared tree is bound in from outside"
+    return [make_problem([host], "storage_backend", f"{backend!r} is not known", remedy)]
+
+
+def _exports(servers: Sequence[str], variables: Variables) -> dict[str, list[Mapping[str, Any]]]:
+    return {host: list(variables[host].get("nfs_server_exports") or []) for host in servers}
+
+
+def _own_exports(host: str, servers: Sequence[str], variables: Variables) -> list[str]:
+    exports = _exports(servers, variables).get(host, [])
+    return [str(item["path"]) for item in exports if isinstance(item, dict) and "path" in item]

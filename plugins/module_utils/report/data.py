@@ -1,0 +1,240 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a report of a validation, whoever wrote it, into the one shape that all its readers rely on."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+from ..common.printable import printable
+from .checks import COLLECTIVE, matrices_of, results_of
+from .storage import STORAGE, storage_of
+from .training import TRAINING, training_of
+
+__all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
+
+SCHEMA = 1
+VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
+HALVES = ("out_of_place", "in_place")
+
+_NUMBERS = ("measured_busbw", "at_size", "floor", "ceiling")
+_PAIR = 2
+_LISTS = ("nodes", "partners", "findings", "tail")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e308 < value < 1e308  # noqa: PLR2004
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [printable(item) for item in value]
+    return []
+
+
+def _pairs(value: object) -> dict[str, str]:
+    return {printable(key): printable(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else printable(value)
+
+
+def _half(value: object) -> dict[str, float | None] | None:
+    if not isinstance(value, dict):
+        return None
+    return {key: _number(value.get(key)) for key in ("time_us", "algbw", "busbw", "wrong")}
+
+
+def _run(value: object) -> dict[str, Any]:
+    run = _dict(value)
+    fabric = _dict(run.get("fabric"))
+    rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _is_number(row.get("size"))]
+    return {
+        **{key: _optional(run.get(key)) for key in ("program", "nccl_tests_version", "nccl_version", "outcome")},
+        **{key: _number(run.get(key)) for key in ("ranks", "nodes", "avg_busbw", "out_of_bounds")},
+        "hosts": _texts(run.get("hosts")),
+        "devices": _texts(run.get("devices")),
+        "errors": _texts(run.get("errors")),
+        "checked": bool(run.get("checked")),
+        "fabric": {
+            "networks": _texts(fabric.get("networks")),
+            "nics": _texts(fabric.get("nics")),
+            "gdrdma": fabric.get("gdrdma"),
+            "nvls": fabric.get("nvls"),
+        },
+        "rows": [
+            {
+                "size": int(row["size"]),
+                "type": _optional(row.get("type")),
+                "out_of_place": _half(row.get("out_of_place")),
+                "in_place": _half(row.get("in_place")),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _test(number: int, value: object) -> dict[str, Any]:
+    where = f"tests[{number}]"
+    if not isinstance(value, dict):
+        message = f"{where} is no object"
+        raise TypeError(message)
+    for key in ("name", "stage"):
+        if not isinstance(value.get(key), str) or not value[key]:
+            message = f"{where}.{key} is missing"
+            raise ValueError(message)
+    if value.get("verdict") not in VERDICTS:
+        message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    job = _dict(value.get("job"))
+    runs = value.get("runs")
+    test: dict[str, Any] = {
+        **{key: printable(value.get(key) or "") for key in ("name", "stage", "collective", "hardware", "reason")},
+        **{key: _number(value.get(key)) for key in _NUMBERS},
+        **{key: _texts(value.get(key)) for key in _LISTS},
+        "verdict": value["verdict"],
+        "kind": printable(value.get("kind") or COLLECTIVE),
+        "program": _optional(value.get("program")),
+        "version": _optional(value.get("version")),
+        "lowest_gbs": _number(value.get("lowest_gbs")),
+        "matrices": matrices_of(value.get("matrices"), printable),
+        "results": results_of(value.get("results"), printable),
+        STORAGE: storage_of(value.get(STORAGE), printable),
+        TRAINING: training_of(value.get(TRAINING), printable),
+        "ranks": int(_number(value.get("ranks")) or 0),
+        "source": _optional(value.get("source")),
+        "output": _optional(value.get("output")),
+        "left_out": _pairs(value.get("left_out")),
+        "environment": _pairs(value.get("environment")),
+        "job": {**_pairs(job), "seconds": _number(job.get("seconds"))},
+        "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
+    }
+    if test["at_size"] is not None:
+        test["at_size"] = int(test["at_size"])
+    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
+    if value.get("rail"):
+        test["collective"] += f" over {printable(value['rail'])}"
+    return test
+
+
+def normalised(data: object) -> dict[str, Any]:
+    """Return a report in which every key is there and of its type, and every text may be printed.
+
+    What is not known is None; bandwidths are in GB/s, sizes in bytes.
+
+    Args:
+        data: what a report.json holds.
+
+    Raises:
+        ValueError: it is no report of a validation, or one of a newer busbar.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
+        message = "this is no report of a validation"
+        raise ValueError(message)
+    if data.get("schema") != SCHEMA:
+        message = f"schema {data.get('schema')!r} is not known here, only {SCHEMA}"
+        raise ValueError(message)
+    if data["verdict"] not in VERDICTS:
+        message = f"verdict {data['verdict']!r} is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    try:
+        tests = [_test(number, test) for number, test in enumerate(data["tests"])]
+    except TypeError as exc:
+        raise ValueError(str(exc)) from exc
+    named = data.get("culprits")
+    return {
+        **{key: printable(data.get(key) or "") for key in ("reason", "cluster", "started", "backend")},
+        "schema": SCHEMA,
+        "verdict": data["verdict"],
+        "nodes": _texts(data.get("nodes")),
+        "left_out": _pairs(data.get("left_out")),
+        "node_reasons": _texts(data.get("node_reasons")),
+        "settings": _pairs(data.get("settings")),
+        "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
+        "tests": tests,
+    }
+
+
+def _culprit(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {"kind": "node", "nodes": [printable(value)], "reason": ""}
+    nodes = _texts(value.get("nodes")) or ([printable(value["node"])] if value.get("node") else [])
+    return {
+        "kind": printable(value.get("kind") or "node"),
+        "nodes": nodes,
+        "reason": printable(value.get("reason") or ""),
+    }
+
+
+def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return who is to blame: those whom the search named or, without a search, whom the tests leave no doubt about.
+
+    That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
+
+    Args:
+        report: as `normalised` gives it.
+
+    Returns:
+        ``kind`` (node, link, boundary), ``nodes`` and ``reason`` of each.
+    """
+    if report["culprits"] is not None:
+        return list(report["culprits"])
+    found: dict[str, str] = {}
+    partners: dict[tuple[str, str], set[str]] = {}
+    # A check of the shared tree has said itself whom it blames, and a training names its cause.
+    for test in [test for test in report["tests"] if test["stage"] not in {STORAGE, TRAINING}]:
+        nodes = everyone(test)
+        if test["verdict"] == "FAIL" and len(nodes) == 1:
+            found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")
+        if len(nodes) == _PAIR:
+            for node, other in (nodes, nodes[::-1]):
+                partners.setdefault((node, test["verdict"]), set()).add(other)
+    for (node, verdict), others in partners.items():
+        good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
+        if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
+            found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
+    return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
+
+
+def everyone(test: dict[str, Any]) -> list[str]:
+    """Return all nodes that took part in a test, those tested first."""
+    return list(dict.fromkeys(test["nodes"] + test["partners"]))
+
+
+def counts(report: dict[str, Any]) -> dict[str, int]:
+    """Return how many tests there are of each verdict."""
+    return {verdict: sum(test["verdict"] == verdict for test in report["tests"]) for verdict in VERDICTS}
+
+
+def curves(test: dict[str, Any]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Return the curves of a test by program, then by half (out_of_place, in_place).
+
+    Returns:
+        For each half the sizes in bytes, ascending, with the median over repeats of busbw in GB/s.
+    """
+    found: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for run in test["runs"]:
+        program = (run["program"] or test["collective"] or "all_reduce").removesuffix("_perf")
+        halves = found.setdefault(program, {half: {} for half in HALVES})
+        for row in run["rows"]:
+            for half in HALVES:
+                busbw = (row[half] or {}).get("busbw")
+                if busbw is not None and row["size"] > 0:
+                    halves[half].setdefault(row["size"], []).append(busbw)
+    return {
+        program: {
+            half: [(size, median(values)) for size, values in sorted(points.items())] for half, points in halves.items()
+        }
+        for program, halves in found.items()
+        if any(halves.values())
+    }

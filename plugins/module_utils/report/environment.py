@@ -1,0 +1,62 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation ran on, told from its report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+__all__ = ["facts_of"]
+
+_SETTINGS = {
+    "min_bytes": "Smallest message",
+    "max_bytes": "Largest message",
+    "step_factor": "Step",
+    "iterations": "Iterations",
+    "partners": "Partners asked for",
+}
+
+
+def _counted(values: list[str]) -> str:
+    """Return distinct values, each with how often it came when there are several."""
+    found = Counter(value for value in values if value)
+    if len(found) == 1:
+        return next(iter(found))
+    return ", ".join(f"{value} ({count}\u00d7)" for value, count in found.most_common(8))
+
+
+def _yes(values: list[Any]) -> str:
+    known = [value for value in values if isinstance(value, bool)]
+    if not known:
+        return ""
+    if all(known) or not any(known):
+        return "yes" if known[0] else "no"
+    return f"in {sum(known)} of {len(known)} runs"
+
+
+def facts_of(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return terms and values about where and with what a validation ran; what is not known is left out.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+    """
+    tests = report["tests"]
+    runs = [run for test in tests for run in test["runs"]]
+    fabrics = [run["fabric"] for run in runs]
+    hosts = {host for run in runs for host in run["hosts"]}
+    facts = [
+        ("Backend", report["backend"]),
+        ("NCCL", _counted([run["nccl_version"] or "" for run in runs])),
+        ("nccl-tests", _counted([run["nccl_tests_version"] or "" for run in runs])),
+        ("Devices", _counted([device for run in runs for device in run["devices"]])),
+        ("Hosts that took part", str(len(hosts)) if hosts else ""),
+        ("Networks", _counted([network for fabric in fabrics for network in fabric["networks"]])),
+        ("NICs", ", ".join(sorted({nic for fabric in fabrics for nic in fabric["nics"]})[:64])),
+        ("GPUDirect RDMA", _yes([fabric["gdrdma"] for fabric in fabrics])),
+        ("NVLS", _yes([fabric["nvls"] for fabric in fabrics])),
+    ]
+    told = list(dict.fromkeys(key for test in tests for key in test["environment"]))
+    facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in told]
+    facts += [(words, report["settings"].get(key, "")) for key, words in _SETTINGS.items()]
+    return [(term, value) for term, value in facts if value]

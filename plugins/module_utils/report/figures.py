@@ -1,0 +1,365 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the figures of a report, as dictionaries that plotly draws.
+
+Plotly reads a few tags in its texts, so every name that comes from a cluster is escaped here.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from .data import curves, everyone
+
+__all__ = [
+    "curve_figure",
+    "heat_maps",
+    "human_size",
+    "matrix_figure",
+    "rates_figure",
+    "scaling_figure",
+    "trend_figure",
+]
+
+INK, MUTED, GRID = "#1c2733", "#5b6b7a", "#e6eaee"
+BLUE, TEAL, RED, GREY = "#2563a8", "#3aa394", "#b42318", "#8593a0"
+_LINES = (BLUE, TEAL, "#b7791f", "#7c4dbd", "#c2517a", "#4d7c2a", "#3b6fd4", "#8a5a44")
+_MOST_TICKS = 9
+_PAIR = 2
+_LONGEST = 32
+_MOST_WRITTEN = 16
+_FLAT = 10
+_MOST_BARS = 40
+_MB = 1e6
+_WAYS = {"write": BLUE, "read": TEAL}
+_HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
+
+
+def human_size(size: float) -> str:
+    """Return a number of bytes in the largest unit that keeps it whole enough."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size:.0f} B"
+
+
+def _plain(text: object) -> str:
+    """Return text that plotly shows as it is, and short enough to leave room for the figure."""
+    words = str(text)
+    return escape(words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}\u2026", quote=False)
+
+
+def _layout(height: int, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's own words
+    return {
+        "height": height,
+        "autosize": True,
+        "font": {"family": "system-ui, sans-serif", "size": 13, "color": INK},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 56, "r": 14, "t": 12, "b": 48},
+        "hoverlabel": {"namelength": -1, "bgcolor": "#ffffff", "bordercolor": GRID, "font": {"color": INK}},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"color": MUTED}},
+        **more,
+    }
+
+
+def _axis(title: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - plotly's own words
+    return {
+        "title": {"text": title, "font": {"color": MUTED, "size": 12}},
+        "gridcolor": GRID,
+        "zerolinecolor": GRID,
+        "linecolor": GRID,
+        "tickfont": {"color": MUTED, "size": 11},
+        "fixedrange": False,
+        **more,
+    }
+
+
+def _busbw_axis(values: list[float]) -> dict[str, Any]:
+    """Return an axis from zero or, where the largest figure would press the others flat, a logarithmic one."""
+    low, high = min(values), max(values)
+    if 0 < low < high / _FLAT and sorted(values)[len(values) // 2] < high / _FLAT:
+        return _axis("busbw, GB/s", type="log", dtick=1, tickformat="~g")
+    return _axis("busbw, GB/s", rangemode="tozero")
+
+
+def _ticks(sizes: list[int]) -> list[int]:
+    step = max(1, -(-len(sizes) // _MOST_TICKS))
+    return sizes[::-1][::step][::-1]
+
+
+def curve_figure(test: dict[str, Any]) -> dict[str, Any] | None:
+    """Return busbw over message size with floor and ceiling, or None when nothing was measured.
+
+    Args:
+        test: one of a report as `report_data.normalised` gives it.
+    """
+    found = curves(test)
+    sizes = sorted({size for halves in found.values() for points in halves.values() for size, _ in points})
+    if not sizes:
+        return None
+    data = []
+    for number, (program, halves) in enumerate(found.items()):
+        colour = _LINES[(2 * number) % len(_LINES)], _LINES[(2 * number + 1) % len(_LINES)]
+        for (half, words, dash), line in zip(_HALVES, colour, strict=True):
+            if halves[half]:
+                name = f"{program}, {words}" if len(found) > 1 else words
+                data.append(_line(_plain(name), halves[half], line, dash))
+    span = [sizes[0], sizes[-1]] if len(sizes) > 1 else [sizes[0] / 2, sizes[0] * 2]
+    limits = (("floor", test["floor"], RED, "dash"), ("ceiling", test["ceiling"], GREY, "longdash"))
+    data += [_level(name, value, span, colour, dash) for name, value, colour, dash in limits if value is not None]
+    ticks = _ticks(sizes)
+    labels = [human_size(size) for size in ticks]
+    layout = _layout(
+        320,
+        hovermode="x unified",
+        xaxis=_axis("message size", type="log", tickvals=ticks, ticktext=labels, unifiedhovertitle={"text": "busbw"}),
+        yaxis=_busbw_axis([value for trace in data for value in trace["y"]]),
+    )
+    return {"data": data, "layout": layout}
+
+
+def _line(name: str, points: list[tuple[int, float]], colour: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": [size for size, _ in points],
+        "y": [busbw for _, busbw in points],
+        "customdata": [human_size(size) for size, _ in points],
+        "line": {"color": colour, "width": 2, "dash": dash},
+        "marker": {"size": 6},
+        "hovertemplate": "%{y:.4~g} GB/s at %{customdata}",
+    }
+
+
+def _level(name: str, value: float, span: list[int] | list[float], colour: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"{name} {value:.4g}",
+        "x": span,
+        "y": [value, value],
+        "line": {"color": colour, "width": 1.5, "dash": dash},
+        "hoverinfo": "skip",
+    }
+
+
+def _in_order(nodes: set[str]) -> list[str]:
+    try:
+        known = [str(node) for node in NodeSet(",".join(sorted(nodes)))]
+    except NodeSetException:
+        known = []
+    return known if set(known) == nodes else sorted(nodes)
+
+
+def heat_maps(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a node-by-node map of busbw for each collective that pairs of nodes ran; an empty list without pairs.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+
+    Returns:
+        Dictionaries with ``title`` and ``figure``.
+    """
+    groups: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    for test in report["tests"]:
+        who = everyone(test)
+        if test["stage"] == "pair" and len(who) == _PAIR:
+            groups.setdefault(test["collective"], {})[who[0], who[1]] = test
+    return [{"title": collective, "figure": _heat_map(pairs)} for collective, pairs in groups.items()]
+
+
+def _heat_map(pairs: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+    names = _in_order({name for pair in pairs for name in pair})
+    place = {name: number for number, name in enumerate(names)}
+    values: list[list[float | None]] = [[None] * len(names) for _ in names]
+    words = [[""] * len(names) for _ in names]
+    for (one, two), test in pairs.items():
+        busbw = test["measured_busbw"]
+        shown = "no figure" if busbw is None else f"{busbw:.4g} GB/s"
+        text = f"{_plain(one)} and {_plain(two)}<br>{shown}, {test['verdict']}"
+        for row, column in ((place[one], place[two]), (place[two], place[one])):
+            values[row][column] = 0.0 if busbw is None else busbw
+            words[row][column] = text
+    top = max((test["measured_busbw"] or 0.0 for test in pairs.values()), default=0.0) or 1.0
+    floor = max((test["floor"] or 0.0 for test in pairs.values()), default=0.0)
+    labels = [_plain(name) for name in names]
+    at = list(range(0, len(names), max(1, -(-len(names) // 40))))
+    ticks = {"tickvals": at, "ticktext": [labels[number] for number in at], "showgrid": False, "zeroline": False}
+    trace = {
+        "type": "heatmap",
+        "z": values,
+        "zmin": 0,
+        "zmax": max(top, floor),
+        "colorscale": _scale(min(1.0, floor / max(top, floor))),
+        "customdata": words,
+        "hovertemplate": "%{customdata}<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 2 if len(names) <= 100 else 0,  # noqa: PLR2004 - finer than that it would be all gap
+        "ygap": 2 if len(names) <= 100 else 0,  # noqa: PLR2004
+        "colorbar": {"title": {"text": "GB/s"}, "thickness": 12, "outlinewidth": 0, "tickfont": {"color": MUTED}},
+    }
+    height = min(760, 170 + 26 * len(names))
+    layout = _layout(
+        height,
+        xaxis=_axis("", tickangle=-45 if len(names) > 8 else 0, **ticks),  # noqa: PLR2004 - room for names side by side
+        yaxis=_axis("", autorange="reversed", **ticks),
+    )
+    layout["xaxis"]["automargin"] = layout["yaxis"]["automargin"] = True
+    return {"data": [trace], "layout": layout}
+
+
+def _scale(floor: float) -> list[list[Any]]:
+    """Return reds below the floor and blues above it; blues alone without a floor."""
+    if floor <= 0:
+        return [[0, "#e8f0f7"], [1, BLUE]]
+    below = [[0, "#7a1208"], [floor, "#f0b7ad"]]
+    return below if floor >= 1 else [*below, [floor, "#d3e3f2"], [1, BLUE]]
+
+
+def matrix_figure(matrix: dict[str, Any], floor: float | None) -> dict[str, Any]:
+    """Return a heat map of a matrix with its values written in; slow cells have a red frame.
+
+    The colours are those of the cells between GPUs: a GPU's own memory is many times as fast.
+
+    Args:
+        matrix: one of a test as `report_data.normalised` gives it.
+        floor: GB/s, if one was applied to this matrix.
+    """
+    square = len(matrix["rows"]) == len(matrix["columns"]) > 1
+    cells = [
+        value
+        for row, line in enumerate(matrix["values"])
+        for column, value in enumerate(line)
+        if value is not None and not (square and row == column)
+    ]
+    top = max([*cells, floor or 0.0], default=0.0) or 1.0
+    late = matrix["unit"] != "GB/s"
+    trace = {
+        "type": "heatmap",
+        "z": [[None if value is None else min(value, top) for value in line] for line in matrix["values"]],
+        "zmin": 0,
+        "zmax": top,
+        "colorscale": [[0, "#f3f0fa"], [1, "#7c4dbd"]] if late else _scale((floor or 0.0) / top),
+        "text": [["" if value is None else f"{value:.4g}" for value in line] for line in matrix["values"]],
+        "texttemplate": "%{text}" if len(matrix["columns"]) <= _MOST_WRITTEN else "",
+        "textfont": {"size": 12 if len(matrix["columns"]) <= 8 else 9},  # noqa: PLR2004 - eight fit on a phone
+        "hovertemplate": f"%{{y}}, %{{x}}: %{{text}} {_plain(matrix['unit'])}<extra></extra>",
+        "hoverongaps": False,
+        "xgap": 2,
+        "ygap": 2,
+        "showscale": False,
+    }
+    height = 96 + 30 * len(matrix["rows"])
+    ticks = {"showgrid": False, "zeroline": False}
+    layout = _layout(
+        height,
+        margin={"l": 64, "r": 14, "t": 8, "b": 34},
+        xaxis=_axis("", tickvals=list(range(len(matrix["columns"]))), ticktext=_gpus(matrix["columns"]), **ticks),
+        yaxis=_axis("", tickvals=list(range(len(matrix["rows"]))), ticktext=_gpus(matrix["rows"]), **ticks),
+        shapes=[_frame(row, column) for row, column in matrix["odd"]],
+    )
+    layout["yaxis"]["autorange"] = "reversed"
+    return {"data": [trace], "layout": layout}
+
+
+def _gpus(labels: list[str]) -> list[str]:
+    """Return labels of GPUs; the one row of a matrix that is about the host has none."""
+    return [f"GPU {_plain(label)}" if label else "all" for label in labels]
+
+
+def _frame(row: int, column: int) -> dict[str, Any]:
+    around = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5}
+    return {"type": "rect", **around, "line": {"color": RED, "width": 3}}
+
+
+def rates_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return bars of what each node writes and reads, MB/s, with the floors, or None when nothing was measured.
+
+    Args:
+        rows: nodes of a test's storage as `report_data.normalised` gives it; of many the slowest are drawn.
+    """
+    measured = [row for row in rows if row["write"] is not None or row["read"] is not None]
+    slowest = sorted(measured, key=lambda row: min(row[way] for way in _WAYS if row[way] is not None))[:_MOST_BARS]
+    if not slowest:
+        return None
+    names = [_plain(row["node"]) for row in slowest]
+    data: list[dict[str, Any]] = []
+    for way, colour in _WAYS.items():
+        rates = [None if row[way] is None else row[way] / _MB for row in slowest]
+        shown = "%{y} " + way + "s %{x:.4~g} MB/s<extra></extra>"
+        bars = {"type": "bar", "orientation": "h", "name": way, "x": rates, "y": names, "hovertemplate": shown}
+        data.append({**bars, "marker": {"color": colour}})
+        floors = sorted({row[f"{way}_floor"] for row in slowest} - {None})
+        data += [_upright(f"{way} floor", floor / _MB, names, colour) for floor in floors]
+    axes = {"xaxis": _axis("MB/s", rangemode="tozero"), "yaxis": _axis("", type="category", autorange="reversed")}
+    axes["yaxis"]["automargin"] = True
+    return {"data": data, "layout": _layout(120 + 44 * len(names), barmode="group", **axes)}
+
+
+def scaling_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return bars of what each scale of a training reaches, samples/s, before those of as many ranks alone.
+
+    Args:
+        rows: of a test's training as `report_data.normalised` gives it; None is returned when there are none.
+    """
+    if not rows:
+        return None
+    labels = [_plain(row["label"]) for row in rows]
+    words = [
+        "" if row["efficiency"] is None or row["ranks"] == 1 else f"{100 * row['efficiency']:.3g} %" for row in rows
+    ]
+    tip = "%{x}: %{y:.4~g} samples/s<extra></extra>"
+    bars = [
+        {
+            "name": "measured",
+            "y": [row["samples_per_second"] for row in rows],
+            "marker": {"color": BLUE},
+            "text": words,
+        },
+        {"name": "as many ranks alone", "y": [row["ideal"] for row in rows], "marker": {"color": GRID}},
+    ]
+    data = [{"type": "bar", "x": labels, "hovertemplate": tip, "textposition": "auto", **bar} for bar in bars]
+    axes = {"xaxis": _axis("", type="category"), "yaxis": _axis("samples/s", rangemode="tozero")}
+    return {"data": data, "layout": _layout(300, barmode="group", **axes)}
+
+
+def _upright(name: str, at: float, names: list[str], colour: str) -> dict[str, Any]:
+    line = {"color": colour, "width": 2, "dash": "dash"}
+    across = {"x": [at] * max(2, len(names)), "y": [*names, *names][: max(2, len(names))]}
+    words = f"{name}: {at:.4g} MB/s<extra></extra>"
+    return {"type": "scatter", "mode": "lines+markers", "name": name, **across, "line": line, "hovertemplate": words}
+
+
+def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any] | None:
+    """Return busbw over time for tests that were run before, or None when none was.
+
+    Args:
+        compared: what `history.drift` gave; the first eight that have a past are drawn, drifted ones before others.
+        started: when the report's own validation began, ISO 8601.
+    """
+    ordered = sorted((item for item in compared if item["past"]), key=lambda item: not item["flags"])
+    data = []
+    for item, colour in zip(ordered, _LINES, strict=False):
+        past = [*item["past"], {"started": started, "busbw": item["busbw"], "verdict": item["verdict"]}]
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": _plain(item["name"]),
+                "x": [_plain(point["started"]) for point in past],
+                "y": [point["busbw"] for point in past],
+                "customdata": [point["verdict"] for point in past],
+                "line": {"color": colour, "width": 2},
+                "marker": {"size": 8, "symbol": ["circle" if p["verdict"] == "PASS" else "x" for p in past]},
+                "hovertemplate": "%{x|%d %b %Y %H:%M}: %{y:.4~g} GB/s, %{customdata}",
+            }
+        )
+    if not data:
+        return None
+    axes = {"xaxis": _axis("", type="date"), "yaxis": _busbw_axis([value for trace in data for value in trace["y"]])}
+    return {"data": data, "layout": _layout(340, hovermode="closest", **axes)}

@@ -1,0 +1,327 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Compares a validation with earlier ones: a test with its own past, a node with its past and with the fleet.
+
+A figure counts as drifted when it lies further below the median than 3.5 robust standard deviations (1.4826 times the
+median absolute deviation; Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993) and than 5 % of the median.
+Less than half of the median has always drifted, however noisy the figures are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from .checks import COLLECTIVE
+from .data import everyone
+
+__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "spread"]
+
+MINIMUM = 4
+_DEVIATIONS = 3.5
+_TO_SIGMA = 1.4826
+_SMALLEST = 0.05
+_LARGEST = 0.5
+_PAIR = 2
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What must be the same for two figures to be of one series.
+
+    Attributes:
+        subject: "test", or "node" for the median of a node over all its pairs.
+        who: the nodes that took part, sorted.
+        stage: node, pair or cluster.
+        collective: such as all_reduce.
+        hardware: name of the profile.
+        backend: nccl or mpi.
+        size: bytes of the largest message.
+    """
+
+    subject: str
+    who: tuple[str, ...]
+    stage: str
+    collective: str
+    hardware: str
+    backend: str
+    size: int
+
+    @property
+    def peers(self) -> tuple[str, int, str, str, str, str, int]:
+        """What must be the same for two figures to be compared within the fleet."""
+        return (self.subject, len(self.who), self.stage, self.collective, self.hardware, self.backend, self.size)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One figure of one report.
+
+    Attributes:
+        key: the series that it belongs to.
+        name: of the test, or of the node.
+        started: when the validation began, ISO 8601.
+        busbw: GB/s.
+        verdict: PASS, FAIL or INCONCLUSIVE.
+    """
+
+    key: Key
+    name: str
+    started: str
+    busbw: float
+    verdict: str
+
+
+def points(report: dict[str, Any]) -> list[Point]:
+    """Return the figures of a report: one per test that measured something, and one per node of its pairs.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+    """
+    found = []
+    for test in report["tests"]:
+        if test["measured_busbw"] is not None and test["at_size"] is not None:
+            key = _key(report, test, "test", tuple(sorted(everyone(test))))
+            found.append(Point(key, test["name"], report["started"], test["measured_busbw"], test["verdict"]))
+    return found + _of_nodes(report, found)
+
+
+def _key(report: dict[str, Any], test: dict[str, Any], subject: str, who: tuple[str, ...]) -> Key:
+    return Key(
+        subject, who, test["stage"], test["collective"], test["hardware"], report["backend"], int(test["at_size"])
+    )
+
+
+def _of_nodes(report: dict[str, Any], tests: list[Point]) -> list[Point]:
+    """Return the median of each node over the pairs that it was part of."""
+    pairs: dict[Key, list[Point]] = {}
+    for point in tests:
+        key = point.key
+        if len(key.who) == _PAIR:
+            for node in key.who:
+                own = Key("node", (node,), key.stage, key.collective, key.hardware, key.backend, key.size)
+                pairs.setdefault(own, []).append(point)
+    return [
+        Point(
+            key,
+            key.who[0],
+            report["started"],
+            median([point.busbw for point in members]),
+            "PASS" if any(point.verdict == "PASS" for point in members) else members[0].verdict,
+        )
+        for key, members in pairs.items()
+        if len(members) > 1
+    ]
+
+
+def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return for each node, stage and collective the verdict and the medians (GB/s, or None); checks do not count.
+
+    A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
+    same partners the worst verdict stands.
+
+    Returns:
+        Dictionaries with ``node``, ``stage``, ``collective``, ``verdict``, and the medians ``busbw``, ``floor`` and
+        ``ceiling``, sorted.
+    """
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for test in report["tests"]:
+        for node in everyone(test) if test["kind"] == COLLECTIVE else []:
+            groups.setdefault((node, test["stage"], test["collective"]), []).append(test)
+    found = []
+    for (node, stage, collective), tests in sorted(groups.items()):
+        by_partners: dict[tuple[str, ...], list[str]] = {}
+        for test in tests:
+            by_partners.setdefault(tuple(sorted(everyone(test))), []).append(test["verdict"])
+        verdicts = {_worst(repeats) for repeats in by_partners.values()}
+        verdict = next(word for word in ("PASS", "FAIL", "INCONCLUSIVE") if word in verdicts)
+        found.append(
+            {
+                "node": node,
+                "stage": stage,
+                "collective": collective,
+                "verdict": verdict,
+                "busbw": _median(tests, "measured_busbw"),
+                "floor": _median(tests, "floor"),
+                "ceiling": _median(tests, "ceiling"),
+            }
+        )
+    return found
+
+
+def _median(tests: list[dict[str, Any]], key: str) -> float | None:
+    """Return the median of a figure over the tests that have it."""
+    values = [test[key] for test in tests if test[key] is not None]
+    return median(values) if values else None
+
+
+def _worst(verdicts: list[str]) -> str:
+    return next(word for word in ("FAIL", "INCONCLUSIVE", "PASS") if word in verdicts)
+
+
+def series(reports: list[dict[str, Any]]) -> dict[Key, list[Point]]:
+    """Return the figures of several reports by series, oldest first."""
+    found: dict[Key, list[Point]] = {}
+    for report in sorted(reports, key=lambda item: str(item["started"])):
+        for point in points(report):
+            found.setdefault(point.key, []).append(point)
+    return found
+
+
+def spread(values: list[float]) -> tuple[float, float]:
+    """Return the median of some figures and how far below it is still ordinary, both in the figures' unit.
+
+    Raises:
+        ValueError: there are no figures.
+    """
+    if not values:
+        message = "no figures to take a median of"
+        raise ValueError(message)
+    middle = median(values)
+    deviation = median([abs(value - middle) for value in values])
+    return middle, min(max(_DEVIATIONS * _TO_SIGMA * deviation, _SMALLEST * abs(middle)), _LARGEST * abs(middle))
+
+
+def drift(report: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how each figure of a report stands against its own past and against the fleet.
+
+    Own past: passes of the same test on the same nodes. Fleet: the last figures of tests of the same kind on as many
+    nodes of the same hardware. Each needs at least MINIMUM figures to be compared with.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+        others: other reports, of which those of the same cluster that began earlier count.
+
+    Returns:
+        In the report's order: ``subject`` (test or node), ``name``, ``nodes``, ``stage``, ``collective``, ``size``,
+        ``busbw``, ``verdict``, ``past`` (a list of started, busbw, verdict), ``own_median``, ``own_change``,
+        ``fleet_median``, ``fleet_change`` (shares of the median; None when there is too little to compare with),
+        ``last_change`` (share of the last figure), and ``flags`` (sentences; empty when nothing is wrong).
+    """
+    earlier = [
+        other for other in others if other["cluster"] == report["cluster"] and other["started"] < report["started"]
+    ]
+    past = series(earlier)
+    now = points(report)
+    fleet: dict[tuple[Any, ...], dict[Key, float]] = {}
+    for key, members in past.items():
+        fleet.setdefault(key.peers, {})[key] = members[-1].busbw
+    for point in now:
+        fleet.setdefault(point.key.peers, {})[point.key] = point.busbw
+    groups = {peers: _Group(list(members.values())) for peers, members in fleet.items()}
+    return [_compared(point, past.get(point.key, []), groups[point.key.peers]) for point in now]
+
+
+class _Group:
+    """Figures that one is held against: their median, and how far below it is still ordinary, in GB/s."""
+
+    def __init__(self, values: list[float]) -> None:
+        self.count = len(values)
+        self.median: float | None = None
+        self.ordinary = 0.0
+        if len(values) >= MINIMUM:
+            self.median, self.ordinary = spread(values)
+
+    def change(self, busbw: float) -> float | None:
+        """Return by which share of the median a figure differs from it."""
+        return None if self.median is None else _change(busbw, self.median)
+
+    def flags(self, busbw: float, whose: str) -> list[str]:
+        """Return a sentence when a figure has drifted away downwards."""
+        if self.median is None or self.median - busbw <= self.ordinary:
+            return []
+        share = 100 * (self.median - busbw) / self.median
+        return [f"{busbw:.4g} GB/s is {share:.1f} % below {whose.format(count=self.count)}, {self.median:.4g}"]
+
+
+def _compared(point: Point, past: list[Point], fleet: _Group) -> dict[str, Any]:
+    own = _Group([item.busbw for item in past if item.verdict == "PASS"])
+    return {
+        "subject": point.key.subject,
+        "name": point.name,
+        "nodes": list(point.key.who),
+        "stage": point.key.stage,
+        "collective": point.key.collective,
+        "size": point.key.size,
+        "busbw": point.busbw,
+        "verdict": point.verdict,
+        "past": [{"started": item.started, "busbw": item.busbw, "verdict": item.verdict} for item in past],
+        "last_change": _change(point.busbw, past[-1].busbw) if past else None,
+        "own_median": own.median,
+        "own_change": own.change(point.busbw),
+        "fleet_median": fleet.median,
+        "fleet_change": fleet.change(point.busbw),
+        "flags": own.flags(point.busbw, "its own median of {count} earlier passes")
+        + fleet.flags(point.busbw, "the median of {count} of its kind"),
+    }
+
+
+def _change(value: float, before: float) -> float | None:
+    """Return by which share a value differs from one before."""
+    return (value - before) / before if before else None
+
+
+def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return what changed between two reports.
+
+    Returns:
+        ``tests``: those of both, each with ``name``, ``nodes``, ``stage``, ``collective``, ``size``, ``first`` and
+        ``second`` (GB/s), ``change`` (share of the first), ``verdicts`` (of both) and ``flag`` (slower, faster or
+        empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with
+        ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
+        ``only_second``: names of tests that the other report has not at all. ``nodes``: those of both reports.
+    """
+    one, two = ({_same(test): test for test in report["tests"]} for report in (first, second))
+    both = []
+    for key, test in two.items():
+        if key not in one:
+            continue
+        old = one[key]
+        change = None
+        if old["measured_busbw"] and test["measured_busbw"] is not None and old["at_size"] == test["at_size"]:
+            change = _change(test["measured_busbw"], old["measured_busbw"])
+        flag = "" if change is None or abs(change) <= _SMALLEST else ("slower" if change < 0 else "faster")
+        both.append(
+            {
+                **{name: test[name] for name in ("name", "stage", "collective")},
+                "nodes": everyone(test),
+                "size": test["at_size"],
+                "first": old["measured_busbw"],
+                "second": test["measured_busbw"],
+                "change": change,
+                "verdicts": [old["verdict"], test["verdict"]],
+                "flag": flag,
+            }
+        )
+    alone = [test for key, test in one.items() if key not in two], [test for key, test in two.items() if key not in one]
+    moved = _same_name(*alone)
+    names = {first["name"] for first, _ in moved}
+    return {
+        "tests": both,
+        "other_nodes": [
+            {
+                "name": pair[0]["name"],
+                "nodes": [everyone(test) for test in pair],
+                "busbw": [test["measured_busbw"] for test in pair],
+                "verdicts": [test["verdict"] for test in pair],
+            }
+            for pair in moved
+        ],
+        "only_first": [test["name"] for test in alone[0] if test["name"] not in names],
+        "only_second": [test["name"] for test in alone[1] if test["name"] not in names],
+        "nodes": [first["nodes"], second["nodes"]],
+    }
+
+
+def _same_name(
+    first: list[dict[str, Any]], second: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Return the pairs of tests that have their name in common, and the nodes not."""
+    by_name = {(test["name"], test["stage"]): test for test in second}
+    found = [(test, by_name.get((test["name"], test["stage"]))) for test in first]
+    return [(one, two) for one, two in found if two is not None and set(everyone(one)) != set(everyone(two))]
+
+
+def _same(test: dict[str, Any]) -> tuple[Any, ...]:
+    return (test["stage"], test["kind"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))

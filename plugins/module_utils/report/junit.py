@@ -1,0 +1,64 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a report of a validation as JUnit XML, which every CI reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
+
+from .data import everyone
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["junit"]
+
+
+def junit(report: dict[str, Any]) -> str:
+    """Return the report as XML: a case per test, FAIL a failure, INCONCLUSIVE an error.
+
+    A node that was left out is a case with an error, and a verdict that no case accounts for is one of its own, so that
+    a reader of this file never sees success where the report says otherwise.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+    """
+    suite = TestSuite(f"busbar validation of {report['cluster']}")
+    suite.timestamp = report["started"].removesuffix("Z")
+    cases = list(_cases(report))
+    if report["verdict"] != "PASS" and not any(case.result for case in cases):
+        cases.append(_case("validation", "verdict", report["verdict"], report["reason"]))
+    suite.add_testcases(cases)
+    suite.add_property("backend", report["backend"])
+    suite.add_property("verdict", report["verdict"])
+    suite.update_statistics()
+    whole = JUnitXml()
+    whole.add_testsuite(suite)
+    whole.update_statistics()
+    text = whole.tostring()
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def _cases(report: dict[str, Any]) -> Iterator[TestCase]:
+    for test in report["tests"]:
+        said = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
+        # What failed once on the way to a PASS was repeated: no reader of this file shall see a failure.
+        verdict = "PASS" if report["verdict"] == "PASS" else test["verdict"]
+        case = _case(test["name"], test["stage"], verdict, test["reason"], said)
+        case.time = test["job"]["seconds"] or 0.0
+        case.system_out = "\n".join([test["reason"], *said])
+        yield case
+    for node, reason in sorted(report["left_out"].items()):
+        yield _case(node, "left_out", "INCONCLUSIVE", f"not tested: {reason}")
+
+
+def _case(name: str, stage: str, verdict: str, reason: str, said: list[str] | None = None) -> TestCase:
+    case = TestCase(name, classname=f"busbar.validation.{stage}", time=0.0)
+    kind = {"FAIL": Failure, "INCONCLUSIVE": Error}.get(verdict)
+    if kind is not None:
+        result = kind(reason, verdict)
+        result.text = "\n".join([reason, *(said or [])])
+        case.result = [result]
+    return case

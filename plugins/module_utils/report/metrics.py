@@ -1,0 +1,152 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a report of a validation in Prometheus' text format, for node exporter's textfile collector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .data import VERDICTS, counts, everyone
+from .latest import distinct, last_checks, last_figures, last_storage, last_validated, past, seconds
+from .page import folded
+from .storage import storage_families
+from .training import training_families
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+__all__ = ["metrics"]
+
+_CODE = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
+_CODES = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
+_GB = 1e9
+_FIGURES = {"busbw": "Bus bandwidth", "floor": "Bandwidth to reach", "ceiling": "Bandwidth that no such node exceeds"}
+
+
+def _escaped(text: object) -> str:
+    return str(text).replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _sample(name: str, labels: dict[str, object], value: float) -> str:
+    inside = ",".join(f'{key}="{_escaped(item)}"' for key, item in labels.items())
+    return f"{name}{{{inside}}} {value:.10g}"
+
+
+def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], float | None]]) -> list[str]:
+    lines = [_sample(name, labels, value) for labels, value in samples if value is not None]
+    return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *dict.fromkeys(lines)] if lines else []
+
+
+def metrics(
+    report: dict[str, Any], earlier: Iterable[dict[str, Any]] = (), nodes: Collection[str] | None = None
+) -> str:
+    """Return the last verdict of the cluster and of each test, and the last figures of each node and stage.
+
+    A validation of a few nodes leaves the figures of the others as they were. Bandwidths are in bytes per second, as
+    Prometheus asks for base units; verdicts are busbar's exit codes.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+        earlier: older reports, the oldest first, for the figures of nodes that this one is not about.
+        nodes: those that the cluster has; what is known of others is left out. None for all.
+    """
+    reports = past(report, earlier)
+    cluster: dict[str, object] = {"cluster": report["cluster"]}
+    tests = [(cluster | _labels(test), test) for test in distinct(report["tests"])]
+    figures = [
+        (cluster | {key: item[key] for key in ("node", "stage", "collective")}, item)
+        for item in last_figures(reports, nodes)
+    ]
+    checks = [
+        (cluster | {key: item[key] for key in ("node", "check", "hardware")}, item)
+        for item in last_checks(reports, nodes)
+    ]
+    totals = counts(report)
+    families = [
+        _family(
+            "busbar_validation_verdict",
+            f"Verdict of the last validation: {_CODES}.",
+            [(cluster, _CODE[report["verdict"]])],
+        ),
+        _family(
+            "busbar_validation_timestamp_seconds",
+            "When the last validation began.",
+            [(cluster, seconds(report["started"]))],
+        ),
+        _family(
+            "busbar_validation_tests",
+            "Tests of the last validation by verdict.",
+            [(cluster | {"verdict": verdict}, totals[verdict]) for verdict in VERDICTS],
+        ),
+        _family(
+            "busbar_validation_nodes_left_out",
+            "Nodes that were to be tested and were not.",
+            [(cluster, len(report["left_out"]))],
+        ),
+        _family(
+            "busbar_test_verdict",
+            f"Verdict of a test: {_CODES}.",
+            [(labels, _CODE[test["verdict"]]) for labels, test in tests],
+        ),
+        _family(
+            "busbar_test_busbw_bytes_per_second",
+            "Out-of-place bus bandwidth at the largest size.",
+            [(labels, _bytes(test["measured_busbw"])) for labels, test in tests],
+        ),
+        _family(
+            "busbar_test_floor_bytes_per_second",
+            "Bandwidth that a test must reach.",
+            [(labels, _bytes(test["floor"])) for labels, test in tests],
+        ),
+        _family(
+            "busbar_node_verdict",
+            f"Last verdict of a node in a stage: {_CODES}; a pass with any partners counts.",
+            [(labels, _CODE[item["verdict"]]) for labels, item in figures],
+        ),
+        *(
+            _family(
+                f"busbar_node_{key}_bytes_per_second",
+                f"{words}: median of the last tests of a stage with that node.",
+                [(labels, _bytes(item[key])) for labels, item in figures],
+            )
+            for key, words in _FIGURES.items()
+        ),
+        _family(
+            "busbar_node_figure_timestamp_seconds",
+            "When the validation began that the figures of a node and stage are of.",
+            [(labels, seconds(item["started"])) for labels, item in figures],
+        ),
+        _family(
+            "busbar_node_validated_timestamp_seconds",
+            "When the last validation began that passed or failed a test with that node.",
+            [(cluster | {"node": node}, began) for node, began in last_validated(reports, nodes).items()],
+        ),
+        _family(
+            "busbar_check_verdict",
+            f"Verdict of a check of a single node: {_CODES}.",
+            [(labels, _CODE[item["verdict"]]) for labels, item in checks],
+        ),
+        _family(
+            "busbar_check_slowest_pair_bytes_per_second",
+            "What the slowest pair of GPUs of a node reached with direct access.",
+            [(labels, _bytes(item["lowest_gbs"])) for labels, item in checks],
+        ),
+    ]
+    storage = last_storage(reports, nodes)
+    families += [_family(*item) for item in storage_families(storage, report["cluster"], _CODE)]
+    families += [_family(*item) for item in training_families(distinct(report["tests"]), report["cluster"])]
+    return "\n".join(line for family in families for line in family) + "\n"
+
+
+def _labels(test: dict[str, Any]) -> dict[str, object]:
+    return {
+        "test": test["name"],
+        "stage": test["stage"],
+        "collective": test["collective"],
+        "hardware": test["hardware"],
+        "nodes": folded(everyone(test)),
+    }
+
+
+def _bytes(gbs: float | None) -> float | None:
+    return None if gbs is None else gbs * _GB

@@ -1,0 +1,315 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a report of a validation as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from .checks import COLLECTIVE, check_rows
+from .data import counts, culprits, everyone
+from .environment import facts_of
+from .figures import (
+    curve_figure,
+    heat_maps,
+    human_size,
+    matrix_figure,
+    rates_figure,
+    scaling_figure,
+    trend_figure,
+)
+from .history import MINIMUM, drift
+from .storage import STORAGE, storage_rows
+from .training import TRAINING, training_rows
+
+__all__ = ["Parts", "folded", "page"]
+
+_NONE = "\u2013"
+_OPEN = 6
+_MOST_DETAILS = 400
+_MOST_LISTED = 10
+_ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
+_STAGES = {"cluster": 0, "storage": 1, "training": 2, "node": 3, "pair": 4}
+_COLUMNS = (
+    ("verdict", "Verdict", "text"),
+    ("name", "Test", "text"),
+    ("stage", "Stage", "text"),
+    ("nodes", "Nodes", "text"),
+    ("busbw", "Busbw, GB/s", "number"),
+    ("floor", "Floor", "number"),
+    ("ceiling", "Ceiling", "number"),
+    ("size", "At size", "number"),
+    ("seconds", "Seconds", "number"),
+    ("reason", "Reason", "text"),
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the page is made of besides the report.
+
+    Attributes:
+        template: Jinja text of the page.
+        style: CSS.
+        script: JavaScript of the page.
+        plotly: JavaScript of plotly.
+        version: of busbar.
+        digest: SHA-256 of report.json, hexadecimal.
+    """
+
+    template: str
+    style: str
+    script: str
+    plotly: str
+    version: str
+    digest: str
+
+
+def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> str:
+    """Return the page.
+
+    All text of the report is escaped, and the page's own policy lets nothing run but its two scripts and nothing be
+    fetched from anywhere.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+        others: other reports of the same folder, to compare with; normalised as well.
+        parts: what else the page is made of.
+    """
+    scripts = [_unix(text) for text in (parts.plotly, parts.script)]
+    figures: list[dict[str, Any]] = []
+    compared = drift(report, others)
+    tests = _tests(report, figures)
+    # The template is ours, and what is put into it is escaped.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(
+        parts.template
+    ).render(
+        report=report,
+        policy=_policy(scripts),
+        version=parts.version,
+        digest=parts.digest,
+        style=Markup(parts.style),  # noqa: S704 - a file of ours
+        plotly=Markup(scripts[0]),  # noqa: S704 - a library's file
+        script=Markup(scripts[1]),  # noqa: S704 - a file of ours
+        when=_when(report["started"]),
+        nodes=folded(report["nodes"]),
+        counts=counts(report),
+        culprits=culprits(report),
+        failed=[test for test in tests["tests"] if test["verdict"] == "FAIL"][:_MOST_LISTED],
+        **_flags(compared),
+        columns=_COLUMNS,
+        heat_maps=[
+            {
+                "title": item["title"],
+                "figure": _kept(figures, item["figure"]),
+                "height": item["figure"]["layout"]["height"],
+            }
+            for item in heat_maps(report)
+        ],
+        **tests,
+        trend=_kept(figures, trend_figure([item for item in compared if item["subject"] == "test"], report["started"])),
+        compared=[_row(item) for item in compared],
+        earlier=sum(o["cluster"] == report["cluster"] and o["started"] < report["started"] for o in others),
+        minimum=MINIMUM,
+        limits=_limits(report),
+        environment=facts_of(report),
+        figures=figures,
+    )
+
+
+def _unix(text: str) -> str:
+    """Return text with the line ends that a browser makes of it before it takes the hash."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _policy(scripts: list[str]) -> str:
+    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
+    allowed = " ".join(f"'sha256-{item}'" for item in hashes)
+    own = f"script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"
+    return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
+
+
+def _kept(figures: list[dict[str, Any]], figure: dict[str, Any] | None) -> int | None:
+    """Return the number under which the page finds a figure."""
+    if figure is None:
+        return None
+    figures.append(figure)
+    return len(figures) - 1
+
+
+def _when(started: str) -> str:
+    try:
+        moment = datetime.fromisoformat(started)
+    except ValueError:
+        return started or "unknown"
+    return f"{moment.day} {moment:%B %Y, %H:%M %Z}".strip()
+
+
+def folded(nodes: list[str]) -> str:
+    """Return node names folded, as in ``gpu[17-20]``, or as a list when they are no names of nodes."""
+    try:
+        return str(NodeSet(",".join(nodes))) if nodes else ""
+    except NodeSetException:
+        return ", ".join(nodes)
+
+
+def _gbs(value: float | None) -> str:
+    return _NONE if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:+.1f} %".replace("-", "\u2212")
+
+
+def _cell(text: str, value: float | str | None = None, kind: str = "text") -> dict[str, Any]:
+    return {"text": text, "value": "" if value is None else value, "kind": kind}
+
+
+def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what has drifted, nodes first; a pair is not told of when one of its nodes already is."""
+    nodes = {item["name"] for item in compared if item["subject"] == "node" and item["flags"]}
+    flagged = [
+        item
+        for item in sorted(compared, key=lambda item: item["subject"] != "node")
+        if item["flags"] and (item["subject"] == "node" or not nodes.intersection(item["nodes"]))
+    ]
+    shown = [{"name": item["name"], "flags": item["flags"]} for item in flagged[:_MOST_LISTED]]
+    return {"flags": shown, "more_flags": len(flagged) - len(shown)}
+
+
+def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rows of the table, and the most telling tests with their figures."""
+    ordered = sorted(
+        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 5))
+    )
+    shown = {number for number, _test in ordered[:_MOST_DETAILS]}
+    rows = {
+        number: {
+            **test,
+            "who": folded(everyone(test)),
+            "cells": _cells(test),
+            "anchor": f"test-{number}" if number in shown else "",
+        }
+        for number, test in enumerate(report["tests"])
+    }
+    details = [
+        {**rows[number], **_shown(test, figures), "facts": _facts(test), "open": place < _OPEN}
+        for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
+    ]
+    checks = [test for test in details if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING}]
+    curves = [test for test in details if test["kind"] == COLLECTIVE]
+    trees = [{**test, **_tree(test, figures)} for test in details if test["kind"] == STORAGE]
+    trainings = [{**test, **_training(test, figures)} for test in details if test["kind"] == TRAINING]
+    kinds = {"details": curves, "checks": checks, "trees": trees, "trainings": trainings}
+    return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), **kinds}
+
+
+def _training(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the bars and the table of a training."""
+    figure = scaling_figure(test[TRAINING]["rows"]) if test[TRAINING] else None
+    height = figure["layout"]["height"] if figure else 0
+    return {"bars": _kept(figures, figure), "height": height, "scales": training_rows(test[TRAINING])}
+
+
+def _tree(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the bars and the table of a shared tree."""
+    figure = rates_figure(test[STORAGE]["nodes"]) if test[STORAGE] else None
+    height = figure["layout"]["height"] if figure else 0
+    return {"bars": _kept(figures, figure), "height": height, "tree_rows": storage_rows(test[STORAGE])}
+
+
+def _shown(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the figures and tables of a test."""
+    maps = []
+    for matrix in test["matrices"]:
+        figure = matrix_figure(matrix, test["floor"] if matrix["p2p"] else None)
+        title = f"{matrix['title']}, {matrix['unit']}"
+        maps.append({"title": title, "figure": _kept(figures, figure), "height": figure["layout"]["height"]})
+    return {"figure": _kept(figures, curve_figure(test)), "maps": maps, "rows": check_rows(test["results"])}
+
+
+def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    seconds = test["job"]["seconds"]
+    who = folded(everyone(test))
+    return {
+        "verdict": _cell(test["verdict"], test["verdict"]),
+        "name": _cell(test["name"], test["name"]),
+        "stage": _cell(test["stage"], test["stage"]),
+        "nodes": _cell(who, who),
+        "busbw": _cell(_gbs(test["measured_busbw"]), test["measured_busbw"]),
+        "floor": _cell(_gbs(test["floor"]), test["floor"]),
+        "ceiling": _cell(_gbs(test["ceiling"]), test["ceiling"]),
+        "size": _cell(_NONE if test["at_size"] is None else human_size(test["at_size"]), test["at_size"]),
+        "seconds": _cell(_NONE if seconds is None else f"{seconds:.0f}", seconds),
+        "reason": _cell(test["reason"], test["reason"]),
+    }
+
+
+def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
+    job = test["job"]
+    tree = test[STORAGE] or {"path": "", "mode": ""}
+    training = test[TRAINING] or {"efficiency_floor": None, "rate_floor": None}
+    least = [f"{training['efficiency_floor']:.0%} of as many ranks alone"] if training["efficiency_floor"] else []
+    least += [f"{training['rate_floor']:.4g} samples/s of one rank"] if training["rate_floor"] else []
+    # Those of a shared tree and of a training have units of their own.
+    unknown = "" if test["kind"] in {STORAGE, TRAINING} else "none"
+    limits = [
+        ("Shared tree", tree["path"]),
+        ("Measured", {"direct": "past the node's own cache", "fsync": "until the server had it"}.get(tree["mode"], "")),
+        ("At least", ", ".join(least)),
+        ("Hardware", test["hardware"] or "unknown"),
+        ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
+        ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
+        ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
+        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
+        ("Partners", folded(test["partners"])),
+        ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
+        ("Raw output", test["output"] or ""),
+    ]
+    return [(term, value) for term, value in limits if value]
+
+
+def _row(item: dict[str, Any]) -> dict[str, Any]:
+    number = "number"
+    return {
+        "flagged": bool(item["flags"]),
+        "cells": [
+            _cell(item["name"], item["name"]),
+            _cell(item["stage"], item["stage"]),
+            _cell(_gbs(item["busbw"]), item["busbw"], number),
+            _cell(str(len(item["past"])), len(item["past"]), number),
+            _cell(_share(item["last_change"]), item["last_change"], number),
+            _cell(_gbs(item["own_median"]), item["own_median"], number),
+            _cell(_share(item["own_change"]), item["own_change"], number),
+            _cell(_gbs(item["fleet_median"]), item["fleet_median"], number),
+            _cell(_share(item["fleet_change"]), item["fleet_change"], number),
+        ],
+    }
+
+
+def _limits(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return each limit once: what differs only in the nodes is one."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for test in report["tests"]:
+        count = len(everyone(test))
+        what = test["collective"] or test["kind"]
+        key = (test["hardware"], what, count, test["floor"], test["ceiling"], test["source"])
+        if test["floor"] is not None or test["ceiling"] is not None:
+            found[key] = {
+                "hardware": test["hardware"] or "unknown",
+                "collective": what,
+                "nodes": count,
+                "floor": _gbs(test["floor"]),
+                "ceiling": _gbs(test["ceiling"]),
+                "source": test["source"] or "none given",
+            }
+    return list(found.values())

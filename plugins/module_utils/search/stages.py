@@ -1,0 +1,268 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of the culprit search: pairs, alone, all together, switches, and what is left."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from typing import TYPE_CHECKING
+
+from .agenda import Agenda
+from .evidence import NONE, Question
+from .tournament import League, neighbours, next_games, round_robin
+
+if TYPE_CHECKING:
+    from .evidence import Context, Outcome, Steps
+
+__all__ = ["TOURNAMENT", "alone", "name_nodes", "play", "settle", "together"]
+
+TOURNAMENT = 16
+_PASSES = 8
+_PAIR = 2
+_SQUARE = 4
+_FEW = 6
+_SAMPLES = 4
+
+
+def play(league: League, games: list[tuple[str, ...]], stage: str) -> Steps:
+    """Play games that have no common player."""
+    outcomes = yield Question(stage, [league.nodes(game) for game in games])
+    for game, outcome in zip(games, outcomes, strict=True):
+        league.record(game, outcome)
+
+
+def settle(context: Context, league: League) -> Steps:
+    """Play until each node is innocent, guilty, or has no partner left; the last are tested alone."""
+    while doubtful := league.judge():
+        games, stuck = next_games(league, doubtful)
+        if not games:
+            yield from alone(context, league, stuck or doubtful)
+            break
+        yield from play(league, list(games), "confirm")
+    league.judge()
+    suspects = [node for node in league.lost if league.failures(node) and _may_be_uplink(context, league, node)]
+    if suspects:
+        for node in suspects:
+            del league.lost[node]
+        league.spared.update(suspects)
+        yield from alone(context, league, suspects)
+    context.out |= league.lost.keys()
+
+
+def _may_be_uplink(context: Context, league: League, node: str) -> bool:
+    """Return whether a bad uplink may be why a node was slow: of its own switch, or of those of its partners."""
+    switch_of = context.switch_of
+    mine = switch_of[node]
+    across = {
+        switch_of[member]
+        for member, games in league.games.items()
+        for others, seen in games.items()
+        if seen[-1].passed and any(switch_of[other] != switch_of[member] for other in others)
+    }
+    partners = {other for others in league.failures(node) for other in others}
+    if any(switch_of[other] == mine for other in partners):
+        return False
+    single = sum(switch_of[other] == mine for other in context.nodes) == 1
+    return (mine not in across and not single) or sum(switch_of[other] in across for other in partners) < league.needed
+
+
+def alone(context: Context, league: League, nodes: list[str]) -> Steps:
+    """Test nodes alone, again when they fail: then they are guilty. Who passes stays unresolved.
+
+    Only of a cluster of two that pass alone and fail together, what lies between them is named.
+    """
+    failed: dict[str, list[Outcome]] = {node: [] for node in nodes}
+    asked = list(nodes)
+    for _ in range(_PAIR):
+        if not asked:
+            break
+        outcomes = yield Question("alone", [(node,) for node in asked])
+        for node, outcome in zip(asked, outcomes, strict=True):
+            failed[node].append(outcome)
+        asked = [node for node, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+    league.lost.update({node: failed[node] for node in asked})
+    league.judge()
+    if len(context.nodes) > _PAIR:
+        rest = [node for node in nodes if node not in league.lost and not league.verdict(node)]
+        _leave_open(context, rest, "fine alone, but slow with others, of whom none is known to be good enough to tell")
+
+
+def _leave_open(context: Context, nodes: list[str], reason: str) -> None:
+    if nodes:
+        context.out.update(nodes)
+        context.found["unresolved"].append({"nodes": nodes, "reason": reason})
+
+
+def together(context: Context, league: League) -> Steps:
+    """Run all innocent nodes together, and find out why when they are slow."""
+    agenda = Agenda(context, league)
+    if len(context.nodes) <= TOURNAMENT:
+        yield from _slow_pairs(context, league, agenda)
+    causes = deque([_slow_pairs, _switches])
+    failed = 0
+    while failed < _PASSES:
+        nodes = next((way for way in context.wholes(context.innocent()) if not context.covered(way)), ())
+        if len(nodes) <= _PAIR:
+            return
+        (outcome,) = yield Question("whole", [nodes])
+        if outcome.passed:
+            continue
+        failed += 1
+        if outcome.kind != NONE:
+            before = agenda.found
+            while causes and agenda.found == before:
+                yield from causes.popleft()(context, league, agenda)
+            yield from _explain(agenda, outcome, before, again=failed > 1)
+    reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
+    context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})
+
+
+def _explain(agenda: Agenda, outcome: Outcome, before: int, *, again: bool) -> Steps:
+    """Find out by splitting why all together are slow, unless that is known; a near miss has to happen again."""
+    if agenda.found > before or (outcome.marginal and not again):
+        return
+    everybody = [agenda.context.nodes]
+    if not agenda.split:
+        agenda.split = True
+        agenda.add(outcome.nodes, outcome)
+    yield from agenda.run(before + 1, everybody)
+    if agenda.found == before and again:
+        agenda.forget()
+        agenda.add(outcome.nodes, outcome)
+        yield from agenda.run(before + 1, everybody)
+
+
+def _slow_pairs(context: Context, league: League, agenda: Agenda) -> Steps:
+    """Explain the pairs that were slow without a guilty node: boundaries first, then links."""
+    lost = [pair for pair in league.pairs_lost() if not context.out.intersection(pair)]
+    for sides in _cuts(context, league, lost):
+        outcomes = [seen for one, other in lost if _across((one, other), sides) for seen in _games(league, one, other)]
+        agenda.boundary(*sides, outcomes)
+    for one, other in lost:
+        near = context.switch_of[one] == context.switch_of[other]
+        if context.clean((one, other)) and (near or len(context.nodes) <= TOURNAMENT):
+            agenda.duel((one, other), _games(league, one, other))
+    yield from agenda.run(inf)
+
+
+def _games(league: League, one: str, other: str) -> list[Outcome]:
+    return league.games[one][frozenset({other})]
+
+
+def _across(pair: tuple[str, ...], sides: tuple[list[str], list[str]]) -> bool:
+    left, right = sides
+    return (pair[0] in left and pair[1] in right) or (pair[1] in left and pair[0] in right)
+
+
+def _cuts(context: Context, league: League, lost: list[tuple[str, str]]) -> list[tuple[list[str], list[str]]]:
+    """Return pairs of sets between which every pair is slow: parts that no fast pair connects, or two switches."""
+    nodes = context.innocent()
+    parts = sorted(_parts(league, nodes), key=len, reverse=True)
+    cuts = [(part, parts[0]) for part in parts[1:] if len(part) > 1]
+    teams = list(_teams(context, nodes).values())
+    cuts += [(one, other) for i, one in enumerate(teams) for other in teams[i + 1 :]]
+    found: list[tuple[list[str], list[str]]] = []
+    known = set(lost)
+    for one, other in cuts:
+        if not _SQUARE <= len(one) * len(other) <= len(known) or min(len(one), len(other)) < _PAIR:
+            continue
+        pairs = {(a, b) if a < b else (b, a) for a in one for b in other}
+        if pairs <= known:
+            found.append((one, other))
+            known -= pairs
+    return found
+
+
+def _parts(league: League, nodes: list[str]) -> list[list[str]]:
+    """Return the sets of nodes that fast pairs connect."""
+    parts: list[list[str]] = []
+    left = dict.fromkeys(nodes)
+    while left:
+        part = [next(iter(left))]
+        del left[part[0]]
+        for node in part:
+            for others, seen in league.games.get(node, {}).items():
+                new = [other for other in others if seen[-1].passed and other in left]
+                part += new
+                for other in new:
+                    del left[other]
+        parts.append(part)
+    return parts
+
+
+def _teams(context: Context, nodes: list[str] | None = None) -> dict[str, list[str]]:
+    """Return the nodes of each switch that can run together."""
+    teams: dict[str, list[str]] = {}
+    for node in nodes or context.without_bad(context.innocent()):
+        teams.setdefault(context.switch_of[node], []).append(node)
+    return teams
+
+
+def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
+    """Test each switch, then pairs of switches; a switch that is slow with two good ones has a bad uplink."""
+    teams = [tuple(team) for team in _teams(context).values()]
+    if len(teams) <= 1:
+        return
+    several = [team for team in teams if len(team) > 1]
+    if several:
+        outcomes = yield Question("switches", several)
+        failed = [(team, outcome) for team, outcome in zip(several, outcomes, strict=True) if not outcome.passed]
+        for team, outcome in failed:
+            agenda.add(team, outcome)
+        yield from agenda.run(inf, [team for team, _outcome in failed])
+    if len(teams) > _PAIR:
+        yield from _uplinks(context, agenda)
+
+
+def _uplinks(context: Context, agenda: Agenda) -> Steps:
+    teams = {switch: tuple(team) for switch, team in _teams(context).items()}
+    # With few switches there are few partners; samples come on top of them.
+    cup = League(teams, dict.fromkeys(teams, ""), min(context.needed(), max(_PAIR, len(teams) - 1)))
+    rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
+    for games in rounds:
+        yield from play(cup, list(games), "switches")
+    while doubtful := cup.judge():
+        more, _stuck = next_games(cup, doubtful)
+        if not more:
+            break
+        yield from play(cup, list(more), "switches")
+    if cup.lost:
+        yield from _sample_uplinks(cup, teams)
+    for switch, outcomes in cup.lost.items():
+        rest = [node for node in context.nodes if context.switch_of[node] != switch]
+        mine = [node for node in context.nodes if context.switch_of[node] == switch]
+        agenda.boundary(mine, rest, outcomes)
+    for one, other in cup.pairs_lost():
+        agenda.between(teams[one], teams[other])
+    yield from agenda.run()
+
+
+def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
+    """Spare a switch of which a small part is fast with a small part of others: then it is links that are slow."""
+    good = [node for switch, team in teams.items() if switch not in cup.lost for node in team]
+    samples: dict[str, list[tuple[str, ...]]] = {}
+    for i, switch in enumerate(cup.lost):
+        others = good[i :: len(cup.lost)]
+        count = min(_SAMPLES, len(teams[switch]), len(others))
+        samples[switch] = [teams[switch][at::count] + tuple(others[at::count]) for at in range(count)]
+    outcomes = iter((yield Question("switches", [test for tests in samples.values() for test in tests])))
+    for switch, tests in samples.items():
+        seen = [next(outcomes) for _ in tests]
+        if any(outcome.passed for outcome in seen):
+            del cup.lost[switch]
+        else:
+            cup.lost[switch] += seen
+
+
+def name_nodes(context: Context, league: League) -> None:
+    """Write down the guilty nodes; who merely gave no result stays unresolved."""
+    for node in sorted(league.lost):
+        outcomes = league.lost[node]
+        partners = sorted({other for outcome in outcomes for other in outcome.nodes if other != node})
+        kinds = sorted({outcome.kind for outcome in outcomes})
+        how = f"{' or '.join(kinds)} {'with ' + ' and with '.join(partners) if partners else 'alone'}"
+        if kinds == [NONE]:
+            context.found["unresolved"].append({"nodes": [node], "reason": f"no result {how.split(' ', 1)[1]}"})
+        else:
+            context.conclude("nodes", {"node": node, "partners": partners, "reason": how}, outcomes)

@@ -1,0 +1,170 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs: the round-robin tournament, and who is blamed for which lost games.
+
+A player is a node, or a whole switch with its nodes. A game that is fast proves all its players good; a game that is
+slow proves nothing but that one of them, or what lies between them, is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .evidence import Outcome
+
+__all__ = ["League", "neighbours", "next_games", "round_robin"]
+
+# A full tournament of so many, and so many games more, are enough to know a player.
+_TOURNAMENT = 16
+_MOST_MORE = 8
+
+
+def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
+    """Return the rounds of a tournament in which each meets each once: N-1 rounds, or N with a bye when N is odd."""
+    seats: list[str | None] = [*players] if len(players) % 2 == 0 else [*players, None]
+    half = len(seats) // 2
+    rounds = []
+    for _ in range(len(seats) - 1):
+        pairs = zip(seats[:half], reversed(seats[half:]), strict=True)
+        rounds.append([(one, other) for one, other in pairs if one is not None and other is not None])
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return rounds if len(players) > 1 else []
+
+
+def neighbours(players: list[str], group_of: dict[str, str]) -> list[tuple[str, ...]]:
+    """Return the players in pairs, of one group where possible; the last may join a pair, so that none is left out."""
+    groups: dict[str, list[str]] = {}
+    for player in players:
+        groups.setdefault(group_of[player], []).append(player)
+    tests: list[tuple[str, ...]] = []
+    single: list[str] = []
+    for members in groups.values():
+        tests += zip(members[0::2], members[1::2], strict=False)
+        single += members[len(members) // 2 * 2 :]
+    tests += zip(single[0::2], single[1::2], strict=False)
+    if len(single) % 2 and tests:
+        mine = group_of[single[-1]]
+        at = next((i for i, test in enumerate(tests) if group_of[test[0]] == group_of[test[1]] == mine), len(tests) - 1)
+        tests[at] = (*tests[at], single[-1])
+    return tests
+
+
+@dataclass
+class League:
+    """The games of some players.
+
+    Attributes:
+        teams: the nodes of each player.
+        group_of: the switch of each player; partners of the same switch are preferred.
+        needed: failures with different known-good partners before a player is blamed.
+        lost: players that are blamed, with the results that show it.
+        spared: players whose failures have another explanation.
+        games: the games of each player, by its partners.
+        passed: players that were fast with somebody.
+    """
+
+    teams: dict[str, tuple[str, ...]]
+    group_of: dict[str, str]
+    needed: int = 2
+    lost: dict[str, list[Outcome]] = field(default_factory=dict)
+    spared: set[str] = field(default_factory=set)
+    games: dict[str, dict[frozenset[str], list[Outcome]]] = field(default_factory=dict)
+    passed: set[str] = field(default_factory=set)
+
+    def record(self, players: tuple[str, ...], outcome: Outcome) -> None:
+        """Enter a game."""
+        for player in players:
+            others = frozenset(players) - {player}
+            self.games.setdefault(player, {}).setdefault(others, []).append(outcome)
+        for player in players:
+            if any(_net(games) > 0 for games in self.games[player].values()):
+                self.passed.add(player)
+            else:
+                self.passed.discard(player)
+
+    def good(self, player: str) -> bool:
+        """Return whether the player has been fast with somebody and is not blamed."""
+        return player in self.passed and player not in self.lost
+
+    def failures(self, player: str) -> list[frozenset[str]]:
+        """Return the known-good partners with whom the player was slow."""
+        games = self.games.get(player, {})
+        return [others for others, seen in games.items() if _net(seen) < 0 and all(map(self.good, others))]
+
+    def verdict(self, player: str) -> bool | None:
+        """Return whether the player is innocent; None while that is open."""
+        if player in self.lost:
+            return False
+        nets = [_net(seen) for seen in self.games.get(player, {}).values()]
+        won = sum(net for net in nets if net > 0)
+        failures = self.failures(player)
+        if won > 1 or (won and not failures):
+            return True
+        if won or 0 in nets or player in self.spared or len(failures) < self.needed:
+            return None
+        return False
+
+    def blame(self, player: str) -> None:
+        """Enter that the player is guilty."""
+        games = self.games[player]
+        self.lost[player] = [outcome for others in self.failures(player) for outcome in games[others]]
+
+    def judge(self) -> list[str]:
+        """Blame whom the games show to be guilty; returns the players about whom they leave doubt."""
+        while True:
+            verdicts = {player: self.verdict(player) for player in self.teams}
+            guilty = [player for player, innocent in verdicts.items() if innocent is False and player not in self.lost]
+            if not guilty:
+                return [player for player, innocent in verdicts.items() if innocent is None]
+            for player in guilty:
+                self.blame(player)
+
+    def partner(self, player: str, taken: set[str]) -> tuple[str | None, bool]:
+        """Return a known-good partner for the next game, and whether one may be free later."""
+        games = self.games.get(player, {})
+        if sum(map(len, games.values())) >= min(len(self.teams), _TOURNAMENT) + _MOST_MORE:
+            return None, False
+        again = [next(iter(others)) for others, seen in games.items() if len(others) == 1 and _net(seen) >= 0]
+        again = [other for other in again if self.good(other)]
+        if again:
+            free = [other for other in again if other not in taken]
+            return (free[0] if free else None), True
+        new = [p for p in self.teams if p != player and self.good(p) and frozenset({p}) not in games]
+        near = [p for p in new if self.group_of[p] == self.group_of[player]]
+        return next((p for p in near or new if p not in taken), None), bool(new)
+
+    def pairs_lost(self) -> list[tuple[str, str]]:
+        """Return the pairs that were slow together although nobody of them is blamed."""
+        found = set()
+        for player, games in self.games.items():
+            for others, seen in games.items():
+                if len(others) == 1 and _net(seen) < 0 and not {player, *others} & self.lost.keys():
+                    found.add(tuple(sorted((player, *others))))
+        return sorted((one, other) for one, other in found)
+
+    def nodes(self, players: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the nodes of some players."""
+        return tuple(node for player in players for node in self.teams[player])
+
+
+def next_games(league: League, doubtful: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return the next games of doubtful players with known-good partners, and who has no partner left."""
+    taken: set[str] = set()
+    games: list[tuple[str, str]] = []
+    stuck: list[str] = []
+    for player in doubtful:
+        if player in taken:
+            continue
+        partner, later = league.partner(player, taken)
+        if partner is None:
+            stuck += [] if later else [player]
+            continue
+        games.append((player, partner))
+        taken |= {player, partner}
+    return games, stuck
+
+
+def _net(games: list[Outcome]) -> int:
+    return sum(1 if game.passed else -1 for game in games)

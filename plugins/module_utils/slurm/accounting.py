@@ -1,0 +1,309 @@
+"""Plans the commands that bring Slurm's accounting to what is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_value
+
+__all__ = ["QUERIES", "declaration_errors", "parse_state", "plan"]
+
+_QOS_KEYS = {"priority": "Priority", "description": "Description", "flags": "Flags", "preempt": "Preempt"}
+# Lists of names; an empty one is set as such, where everything else is taken away by -1.
+_LISTS = frozenset({"Preempt", "QosLevel"})
+_QOS_FORMAT = ["Name", *_QOS_KEYS.values(), *QOS_LIMITS]
+_ASSOC_FORMAT = ["Account", "User", "Partition", "ParentName", "Fairshare", "DefaultQOS", "QOS", *ASSOCIATION_LIMITS]
+# What is asked of sacctmgr, each answer being lines of fields parted by '|'.
+QUERIES: dict[str, list[str]] = {
+    "clusters": ["show", "cluster", "format=Cluster"],
+    "accounts": ["show", "account", "format=Account,Description,Organization"],
+    "users": ["show", "user", "format=User,DefaultAccount,AdminLevel"],
+    "qos": ["show", "qos", f"format={','.join(_QOS_FORMAT)}"],
+    # Without the limits of parents: only what is set at an association itself.
+    "associations": ["show", "associations", "cluster={cluster}", "wopl", f"format={','.join(_ASSOC_FORMAT)}"],
+}
+
+Entry = dict[str, Any]
+State = dict[str, Any]
+
+
+def _rows(text: str, names: list[str]) -> list[dict[str, str]]:
+    """Return the lines of one answer as dicts; fields beyond the last name are left out."""
+    rows = []
+    for line in text.splitlines():
+        fields = line.split("|")
+        if len(fields) >= len(names):
+            rows.append({name: field.strip() for name, field in zip(names, fields)})  # noqa: B905 - Python 3.9
+    return rows
+
+
+def parse_state(answers: dict[str, str]) -> State:
+    """Return what accounting holds, from the answers to QUERIES.
+
+    Returns:
+        ``clusters`` (list), ``accounts``, ``users`` and ``qos`` (by name), and ``associations`` (by account and user;
+        user '' is the account itself), each with the keys that `plan` compares.
+    """
+    accounts = {
+        row["Account"]: {"description": row["Descr"], "organization": row["Org"]}
+        for row in _rows(answers.get("accounts", ""), ["Account", "Descr", "Org"])
+    }
+    users = {
+        row["User"]: {"default_account": row["Account"], "admin_level": row["Admin"]}
+        for row in _rows(answers.get("users", ""), ["User", "Account", "Admin"])
+    }
+    qos = {row["Name"].lower(): _qos_from(row) for row in _rows(answers.get("qos", ""), _QOS_FORMAT)}
+    associations = {
+        (row["Account"], row["User"]): _association_from(row)
+        for row in _rows(answers.get("associations", ""), _ASSOC_FORMAT)
+        if not row["Partition"]
+    }
+    clusters = [row["Cluster"] for row in _rows(answers.get("clusters", ""), ["Cluster"])]
+    return {"clusters": clusters, "accounts": accounts, "users": users, "qos": qos, "associations": associations}
+
+
+def _names(value: object) -> str:
+    """Return a list of names, or its text, sorted and in lower case."""
+    parts = value if isinstance(value, (list, tuple)) else str(value or "").split(",")
+    return ",".join(sorted({str(part).strip().lower() for part in parts if str(part).strip()}))
+
+
+def _shown_limits(row: dict[str, str], known: dict[str, str]) -> dict[str, str]:
+    """Return the limits that are set in a row."""
+    return {name: text for name, kind in known.items() for text in [normal_value(row[name], kind)] if text}
+
+
+def _qos_from(row: dict[str, str]) -> Entry:
+    """Return a row of `show qos` in the form that `plan` compares."""
+    return {
+        "Description": row["Description"].lower(),
+        "Priority": row["Priority"] or "0",
+        "Flags": _names(row["Flags"]),
+        "Preempt": _names(row["Preempt"]),
+        **_shown_limits(row, QOS_LIMITS),
+    }
+
+
+def _association_from(row: dict[str, str]) -> Entry:
+    """Return a row of `show associations` in the form that `plan` compares."""
+    return {
+        "Parent": row["ParentName"],
+        "Fairshare": row["Fairshare"] or "1",
+        "DefaultQOS": row["DefaultQOS"],
+        "QosLevel": _names(row["QOS"]),
+        **_shown_limits(row, ASSOCIATION_LIMITS),
+    }
+
+
+def _wanted_qos(item: Entry) -> Entry:
+    """Return a declared QOS in the form that `plan` compares."""
+    return {
+        "Description": str(item.get("description") or item["name"]).lower(),
+        "Priority": str(item.get("priority") or 0),
+        "Flags": _names(item.get("flags")),
+        "Preempt": _names(item.get("preempt")),
+        **canonical_limits(item.get("limits") or {}, QOS_LIMITS),
+    }
+
+
+def _wanted_association(item: Entry, parent: str) -> Entry:
+    """Return a declared account or user of an account in the form that `plan` compares."""
+    wanted: Entry = {"Fairshare": str(item.get("fairshare") or 1)}
+    if parent:
+        wanted["Parent"] = parent
+    if item["name"] != "root" or item.get("qos"):
+        wanted["DefaultQOS"] = str(item.get("default_qos") or "").lower()
+        wanted["QosLevel"] = _names(item.get("qos"))
+    return {**wanted, **canonical_limits(item.get("limits") or {}, ASSOCIATION_LIMITS)}
+
+
+def _settings(wanted: Entry, held: Entry | None, limits: dict[str, str]) -> list[str]:
+    """Return `Key=value` words for what differs; a limit that is no longer declared is taken away by -1."""
+    present = held or {}
+    words = []
+    for key, value in wanted.items():
+        if present.get(key, "") == value or (held is None and value == ""):
+            continue
+        text = value if key in _LISTS else _assignable(value, present.get(key, ""), tres=limits.get(key) == "tres")
+        words.append(f"{key}={text}")
+    gone = {key: kind for key, kind in limits.items() if key in present and key not in wanted}
+    return words + [f"{key}={_assignable('', present[key], tres=kind == 'tres')}" for key, kind in gone.items()]
+
+
+def _assignable(value: str, present: str, *, tres: bool) -> str:
+    """Return a value for `set`: resources that are no longer limited are named with -1."""
+    if not tres:
+        return value or ("-1" if present else "")
+    named = {part.split("=")[0] for part in value.split(",") if part}
+    gone = [part.split("=")[0] for part in present.split(",") if part and part.split("=")[0] not in named]
+    return ",".join([*filter(None, [value]), *(f"{name}=-1" for name in gone)])
+
+
+def _by_parent(accounts: list[Entry]) -> list[Entry]:
+    """Return the accounts with every parent before its children.
+
+    Raises:
+        ValueError: accounts are each other's parents.
+    """
+    waiting = {str(item["name"]): item for item in accounts}
+    ordered: list[Entry] = []
+    while waiting:
+        ready = [name for name, item in waiting.items() if str(item.get("parent") or "root") not in waiting]
+        if not ready:
+            message = f"accounts are each other's parents: {', '.join(sorted(waiting))}"
+            raise ValueError(message)
+        ordered += [waiting.pop(name) for name in ready]
+    return ordered
+
+
+def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
+    """Return what contradicts itself in a declaration, as pairs of option and sentence."""
+    errors = []
+    known = {str(item["name"]) for item in accounts} | {"root"}
+    for kind, items in (("accounts", accounts), ("users", users), ("qos", qos)):
+        names = [str(item["name"]) for item in items]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        errors += [(f"{kind}[{name}]", "is declared more than once") for name in twice]
+    for item in users:
+        key, mine = f"users[{item['name']}]", [str(name) for name in item.get("accounts") or []]
+        if item.get("state", "present") == "present":
+            errors += [(key, f"names the account {name}, which is not declared") for name in mine if name not in known]
+            default = item.get("default_account")
+            if not mine:
+                errors.append((key, "has no account"))
+            elif default and default not in mine:
+                errors.append((key, f"has the default account {default}, which is not one of its accounts"))
+    for kind, items, limits in (("accounts", accounts, ASSOCIATION_LIMITS), ("qos", qos, QOS_LIMITS)):
+        errors += _limit_errors(kind, items, limits)
+    errors += _limit_errors("users", users, ASSOCIATION_LIMITS)
+    try:
+        _by_parent(accounts)
+    except ValueError as exc:
+        errors.append(("accounts", str(exc)))
+    return errors
+
+
+def _limit_errors(kind: str, items: list[Entry], limits: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the errors of the limits of items."""
+    errors = []
+    for item in items:
+        try:
+            canonical_limits(item.get("limits") or {}, limits)
+        except ValueError as exc:
+            errors.append((f"{kind}[{item['name']}]", str(exc)))
+    return errors
+
+
+def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[list[str]]:
+    """Return the argument lists of sacctmgr that are still needed, in order; none when all is as declared.
+
+    Args:
+        state: what `parse_state` returned.
+        cluster: the cluster's name in accounting.
+        accounts: ``name``, ``description``, ``organization``, ``parent``, ``limits``, ``fairshare``, ``qos``,
+            ``default_qos``, ``state``.
+        users: ``name``, ``accounts``, ``default_account``, ``admin_level``, and as accounts from ``limits`` on.
+        qos: ``name``, ``description``, ``priority``, ``flags``, ``preempt``, ``limits``, ``state``.
+
+    Raises:
+        ValueError: the declaration contradicts itself.
+    """
+    errors = declaration_errors(accounts, users, qos)
+    if errors:
+        raise ValueError("; ".join(f"{key}: {problem}" for key, problem in errors))
+    here = [item for item in accounts if item.get("state", "present") == "present"]
+    commands: list[list[str]] = []
+    if cluster.lower() not in {name.lower() for name in state["clusters"]}:
+        commands.append(["add", "cluster", cluster])
+    commands += _plan_qos(state, [item for item in qos if item.get("state", "present") == "present"])
+    for item in _by_parent(here):
+        commands += _plan_account(state, cluster, item)
+    for item in users:
+        if item.get("state", "present") == "present":
+            commands += _plan_user(state, cluster, item)
+    return commands + _plan_removal(state, cluster, accounts, users, qos)
+
+
+def _plan_qos(state: State, items: list[Entry]) -> list[list[str]]:
+    """Return the commands for the QOS: all are made first, since they may preempt each other."""
+    names = [str(item["name"]).lower() for item in items]
+    commands = [["add", "qos", name] for name in names if name not in state["qos"]]
+    for name, item in zip(names, items):  # noqa: B905 - Python 3.9
+        held = state["qos"].get(name, {"Description": name, "Priority": "0"})
+        words = _settings(_wanted_qos(item), held, QOS_LIMITS)
+        if words:
+            commands.append(["modify", "qos", "where", f"name={name}", "set", *words])
+    return commands
+
+
+def _plan_account(state: State, cluster: str, item: Entry) -> list[list[str]]:
+    """Return the commands for one account and its own association."""
+    name, parent = str(item["name"]), str(item.get("parent") or ("" if item["name"] == "root" else "root"))
+    texts = {
+        "Description": str(item.get("description") or name),
+        "Organization": str(item.get("organization") or name),
+    }
+    wanted = _wanted_association(item, parent)
+    held = state["associations"].get((name, ""))
+    if name not in state["accounts"] or held is None:
+        made = [f"{key}={value}" for key, value in texts.items()]
+        return [["add", "account", name, f"Cluster={cluster}", *made, *_settings(wanted, None, ASSOCIATION_LIMITS)]]
+    commands = []
+    present = state["accounts"][name]
+    differing = [f"{key}={value}" for key, value in texts.items() if present[key.lower()].lower() != value.lower()]
+    if differing and name != "root":
+        commands.append(["modify", "account", "where", f"name={name}", "set", *differing])
+    words = _settings(wanted, held, ASSOCIATION_LIMITS)
+    if words:
+        commands.append(["modify", "account", "where", f"name={name}", f"cluster={cluster}", "set", *words])
+    return commands
+
+
+def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
+    """Return the commands for one user: an association per account, then what belongs to the user alone."""
+    name = str(item["name"])
+    mine = [str(account) for account in item["accounts"]]
+    default = str(item.get("default_account") or mine[0])
+    wanted = _wanted_association(item, "")
+    commands = []
+    for account in sorted(mine, key=lambda account: account != default):
+        held = state["associations"].get((account, name))
+        if held is None:
+            words = _settings(wanted, None, ASSOCIATION_LIMITS)
+            commands.append(["add", "user", name, f"Account={account}", f"Cluster={cluster}", *words])
+            continue
+        words = _settings(wanted, held, ASSOCIATION_LIMITS)
+        if words:
+            where = ["where", f"name={name}", f"cluster={cluster}", f"account={account}"]
+            commands.append(["modify", "user", *where, "set", *words])
+    present = state["users"].get(name, {"default_account": default, "admin_level": "None"})
+    if present["default_account"] != default:
+        where = ["where", f"name={name}", f"cluster={cluster}"]
+        commands.append(["modify", "user", *where, "set", f"DefaultAccount={default}"])
+    level = str(item.get("admin_level") or "None")
+    if present["admin_level"].lower() != level.lower():
+        commands.append(["modify", "user", "where", f"name={name}", "set", f"AdminLevel={level}"])
+    gone = [account for account, user in state["associations"] if user == name and account not in mine]
+    commands += [
+        ["delete", "user", "where", f"name={name}", f"cluster={cluster}", f"account={account}"] for account in gone
+    ]
+    return commands
+
+
+def _plan_removal(
+    state: State, cluster: str, accounts: list[Entry], users: list[Entry], qos: list[Entry]
+) -> list[list[str]]:
+    """Return the commands for what is declared absent: users first, then accounts from the leaves, then QOS."""
+
+    def absent(items: list[Entry]) -> list[str]:
+        return [str(item["name"]) for item in items if item.get("state", "present") == "absent"]
+
+    commands = [["delete", "user", "where", f"name={name}"] for name in absent(users) if name in state["users"]]
+    gone = [item for item in accounts if item.get("state", "present") == "absent" and item["name"] in state["accounts"]]
+    commands += [
+        ["delete", "account", "where", f"name={item['name']}", f"cluster={cluster}"]
+        for item in reversed(_by_parent(gone))
+    ]
+    return commands + [
+        ["delete", "qos", "where", f"name={name.lower()}"] for name in absent(qos) if name.lower() in state["qos"]
+    ]

@@ -1,0 +1,279 @@
+"""Asks Slurm once per interval, and writes what it said for the node exporter. Runs on a controller's own python3."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .nodes import Node, read_json_nodes, read_text_nodes
+from .queue import Job, controllers_up, fresh_marks, queue_format, read_jobs, read_scheduler
+from .series import Family, job_families, job_series, node_families, one, scheduler_families
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "database_bytes", "main", "write"]
+
+_PREFIX = "busbar_slurm_"
+_PING = ("scontrol", "ping")
+_NODES = ("scontrol", "--all", "show", "nodes")
+_QUEUE = ("squeue", "--all", "--array", "--noheader", "--Format")
+_STATISTICS = ("sdiag",)
+# The lightest question that slurmdbd can answer only with its database.
+_ACCOUNTING = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "SLURM_TIME_FORMAT": "%s"}
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin"
+_KILLED_WITHIN_S = 5.0
+
+
+class Settings(NamedTuple):
+    """What the role decides: the file to write, how often, and how long Slurm may take for one answer (seconds)."""
+
+    file: str
+    controller: str
+    interval: float = 30
+    timeout: float = 10
+    accounting: bool = True
+    native: bool = False
+    jobs: bool = True
+    jobs_limit: int = 5000
+
+
+class Unanswered(Exception):  # noqa: N818 - an answer that is missing is no error of this program
+    """A command of Slurm failed, or took too long; says which and why."""
+
+
+class _Question:
+    """A command that runs."""
+
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        environment = {"PATH": _PATH, **{k: v for k, v in os.environ.items() if k in {"SLURM_CONF", "PATH"}}}
+        self.command = command
+        self.deadline = time.monotonic() + timeout_s
+        self.timeout_s = timeout_s
+        self.process: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):
+            self.process = subprocess.Popen(  # noqa: S603 - the commands above
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environment, **_ENVIRONMENT},
+                start_new_session=True,
+            )
+
+    def answer(self) -> str:
+        """Return what it printed.
+
+        Raises:
+            Unanswered: it failed or took too long; then it and all that it started is gone.
+        """
+        if self.process is None:
+            message = f"{self.command[0]} cannot be started"
+            raise Unanswered(message)
+        try:
+            output, errors = self.process.communicate(timeout=max(0.01, self.deadline - time.monotonic()))
+        except subprocess.TimeoutExpired as exc:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.communicate(timeout=_KILLED_WITHIN_S)
+            message = f"{' '.join(self.command[:3])}: no answer within {self.timeout_s:g} s"
+            raise Unanswered(message) from exc
+        if self.process.returncode:
+            said = " ".join(errors.decode(errors="replace").split())[:300]
+            message = f"{' '.join(self.command[:3])}: ended with {self.process.returncode}: {said}"
+            raise Unanswered(message)
+        return output.decode(errors="replace")
+
+
+def ask(command: Sequence[str], timeout_s: float) -> str:
+    """Return what a command printed.
+
+    Raises:
+        Unanswered: it failed or took too long.
+    """
+    return _Question(command, timeout_s).answer()
+
+
+class Collector:
+    """Asks, and remembers what this release of Slurm can do."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None] | None = None) -> None:
+        """Take the settings; `say` gets one line for each new trouble."""
+        self.settings = settings
+        self.has_json = True
+        self._say = say or _to_journal
+        self._said: dict[str, str] = {}
+
+    def collect(self) -> list[Family]:
+        """Return the series of now; at most six commands, never one per node or job."""
+        began, used = time.time(), _cpu_seconds()
+        settings = self.settings
+        accounting = _Question(_ACCOUNTING, settings.timeout) if settings.accounting else None
+        # Each controller tells of itself; only the one in charge tells of the cluster, so that nothing counts twice.
+        controllers = controllers_up(self._tried("ping", lambda: ask(_PING, settings.timeout)) or "")
+        acting = next((name for name, up in controllers.items() if up), "")
+        up = controllers.get(settings.controller, False)
+        families: list[Family] = []
+        if up and acting == settings.controller:
+            families, up = self._state(began)
+        if accounting:
+            answered = self._tried("slurmdbd", accounting.answer) is not None
+            families.append(one("slurmdbd_up", "Whether slurmdbd answers, with its database.", answered))
+        who = {"controller": settings.controller}
+        return [
+            one("up", "Whether slurmctld of this controller answers.", up, **who),
+            one("acting", "Whether this controller is in charge.", acting == settings.controller, **who),
+            *families,
+            one("collected_timestamp_seconds", "When this was asked.", began, **who),
+            one("collect_duration_seconds", "How long that took.", time.time() - began, **who),
+            one(
+                "collect_cpu_seconds",
+                "What that took of a CPU, Slurm's commands included.",
+                _cpu_seconds() - used,
+                **who,
+            ),
+        ]
+
+    def _state(self, now: float) -> tuple[list[Family], bool]:
+        """The series of the cluster, and whether slurmctld went on to answer."""
+        settings = self.settings
+        nodes = self._tried("nodes", self._nodes)
+        if nodes is None:
+            return [], "nodes" in self._garbled
+        partitions = dict.fromkeys(name for node in nodes for name in node.partitions)
+        families = node_families(nodes, native=settings.native)
+        jobs = self._tried("jobs", self._jobs)
+        if jobs is not None:
+            families += job_families(jobs, partitions, now)
+            families += job_series(jobs, settings.jobs_limit) if settings.jobs else []
+        elif "jobs" not in self._garbled:
+            return families, False
+        scheduler = self._tried("scheduler", lambda: read_scheduler(ask(_STATISTICS, settings.timeout)))
+        families += scheduler_families(scheduler, native=settings.native) if scheduler else []
+        return families, scheduler is not None or "scheduler" in self._garbled
+
+    def _nodes(self) -> list[Node]:
+        if self.has_json:
+            try:
+                return read_json_nodes(json.loads(ask((*_NODES, "--json"), self.settings.timeout)))
+            except ValueError:
+                # Slurm before 23.02 prints text all the same; what is not JSON now will never be.
+                self.has_json = False
+            except Unanswered as exc:
+                if not _is_about_json(str(exc)):
+                    raise
+                self.has_json = False
+        text = ask((*_NODES, "--oneliner", "--details"), self.settings.timeout)
+        nodes = read_text_nodes(text)
+        if text.strip() and not nodes:
+            message = f"scontrol said nothing that is a node: {text[:200]!r}"
+            raise ValueError(message)
+        return nodes
+
+    def _jobs(self) -> list[Job]:
+        marks = fresh_marks()
+        return read_jobs(ask((*_QUEUE, queue_format(marks)), self.settings.timeout), marks)
+
+    @property
+    def _garbled(self) -> set[str]:
+        """What was answered, but not in a form that is known."""
+        return {what for what, trouble in self._said.items() if trouble.startswith("not understood")}
+
+    def _tried(self, what: str, question: Callable[[], Any]) -> Any:  # noqa: ANN401 - returns what was asked
+        """The answer, or None; a trouble is told once, and its end."""
+        try:
+            answer = question()
+        except Unanswered as exc:
+            trouble = str(exc)
+        except (AttributeError, KeyError, TypeError, ValueError) as exc:
+            trouble = f"not understood: {type(exc).__name__}: {exc}"
+        else:
+            if self._said.pop(what, None):
+                self._say(f"{what}: answers again")
+            return answer
+        if self._said.get(what) != trouble:
+            self._say(f"{what}: {trouble}")
+        self._said[what] = trouble
+        return None
+
+
+def _to_journal(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+def _is_about_json(message: str) -> bool:
+    """Whether a command failed since it, or its plugins, cannot write JSON."""
+    return any(word in message.lower() for word in ("json", "option", "plugin", "serializer"))
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of all children that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def database_bytes(folder: Path) -> int:
+    """Return the size in bytes of what lies in a directory and below.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return sum(path.lstat().st_size for path in [folder, *folder.rglob("*")])
+
+
+class Collected:
+    """Series in the form that a registry of prometheus_client asks for."""
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        """Take the series."""
+        self.families = families
+
+    def collect(self) -> Iterator[Any]:
+        """Yield them as prometheus_client's own."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - targets only
+
+        for family in self.families:
+            kind = CounterMetricFamily if family.is_counter else GaugeMetricFamily
+            metric = kind(_PREFIX + family.name, family.help, labels=family.labels)
+            for values, value in family.samples:
+                metric.add_metric(values, value)
+            yield metric
+
+
+def write(file: str, families: Sequence[Family]) -> None:
+    """Replace a file whole by the series.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    from prometheus_client import CollectorRegistry, write_to_textfile  # noqa: PLC0415 - only who writes needs it
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collected(families))
+    write_to_textfile(file, registry)
+
+
+def main(arguments: Sequence[str], configuration: Path) -> int:
+    """Collect for ever, or once with ``--once``, or write the database's size with ``--database``."""
+    values = json.loads(configuration.read_text(encoding="utf-8"))
+    if "--database" in arguments:
+        size = database_bytes(Path(values["database"]["directory"]))
+        write(values["database"]["file"], [one("database_bytes", "Size of the accounting database.", size)])
+        return 0
+    collector = Collector(Settings(**values["collector"]))
+    while True:
+        began = time.monotonic()
+        write(collector.settings.file, collector.collect())
+        if "--once" in arguments:
+            return 0
+        time.sleep(max(1.0, collector.settings.interval - (time.monotonic() - began)))

@@ -1,0 +1,43 @@
+"""Whose drain is it: may a node be taken out of service for its driver, and put back afterwards?"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from .jobs import parse_nodes
+
+__all__ = ["DRAIN_REASON", "NodeService", "node_service"]
+
+# What the reason of every drain of ours begins with.
+DRAIN_REASON = "busbar: NVIDIA driver"
+_OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power")
+
+
+class NodeService(TypedDict):
+    """How Slurm has a node.
+
+    `known`: Slurm has it. `drain`: it is to be drained. `ours`: when all is well, it is to be resumed; a node that an
+    admin, or Slurm for its own reasons, had out of service stays so, with its reason.
+    """
+
+    known: bool
+    drain: bool
+    ours: bool
+    answers: bool
+    state: str
+    reason: str
+
+
+def node_service(node: str, text: str) -> NodeService:
+    """Return how Slurm has a node, from the output of ``sinfo -h -N -o '%N|%T|%E'``."""
+    state, reason = parse_nodes(text).get(node, ("", ""))
+    out = state.startswith(_OUT)
+    mine = reason.startswith(DRAIN_REASON)
+    return {
+        "known": bool(state),
+        "drain": bool(state) and not out,
+        "ours": bool(state) and (mine or not out),
+        "answers": bool(state) and "*" not in state and not state.startswith("unknown"),
+        "state": state,
+        "reason": reason,
+    }

@@ -1,0 +1,174 @@
+"""What is wrong with the declaration of a Slurm cluster, before anything is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from .accounting import declaration_errors
+from .conf import merge_config, node_mig, topology_lines, unfold
+from .conf_keys import nearest_key, unknown_keys
+from .gres import gres_faults
+from .partitions import partition_problems, role_problems
+from .scripts import script_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .conf import Node
+
+__all__ = ["gpu_problems", "slurm_problems"]
+
+# Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
+_HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
+_LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
+
+
+def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
+    *,
+    nodes: Sequence[Node],
+    catalogue: Mapping[str, Any],
+    controllers: Sequence[str],
+    databases: Sequence[str],
+    logins: Sequence[str],
+    partitions: Sequence[Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+    config: Mapping[str, Any] | None = None,
+    topology: Mapping[str, Any] | None = None,
+    accounting: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    health: Mapping[str, Any] | None = None,
+    job_scripts: Mapping[str, Any] | None = None,
+    state_shared: bool = False,
+    state_directory: str = "",
+) -> list[Problem]:
+    """Return all problems of what is declared for Slurm.
+
+    Args:
+        nodes: the compute nodes, as `inventory_node` returns them.
+        catalogue: the known hardware by name.
+        controllers: hosts that run slurmctld, the primary first.
+        databases: hosts that run slurmdbd; without one there is no accounting.
+        logins: hosts where users log in.
+        partitions: items of `slurm_partitions`.
+        groups: hosts of each inventory group.
+        config: `slurm_config` of the site.
+        topology: `slurm_topology` of the site.
+        accounting: `accounts`, `users` and `qos` of the site.
+        health: `interval` and `timeout_s` of the health check.
+        job_scripts: `slurm_job_scripts`.
+        state_shared: whether the controllers share the directory of their state.
+        state_directory: that directory.
+    """
+    compute = [node["name"] for node in nodes]
+    databases_wanted = databases or controllers  # a cluster without accounting is allowed
+    problems = role_problems(controllers, databases_wanted, logins, compute)
+    problems += _node_problems(nodes, catalogue)
+    problems += _controller_problems(controllers, state_directory, shared=state_shared)
+    problems += partition_problems(partitions, groups, compute)
+    problems += _config_problems(config or {})
+    problems += _topology_problems(topology or {}, set(compute))
+    problems += _accounting_problems(accounting or {}, databases)
+    problems += _health_problems(health or {})
+    problems += script_problems(job_scripts or {})
+    return problems
+
+
+def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of nodes whose hardware is not known."""
+    remedy = f"set hardware to one of: {', '.join(sorted(catalogue))}; or describe it in hardware_profiles_extra"
+    return [
+        make_problem([node["name"]], "hardware", f"unknown hardware {node['hardware']!r}", remedy)
+        for node in nodes
+        if node["hardware"] not in catalogue
+    ] + gpu_problems(nodes, catalogue)
+
+
+def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
+    return [
+        make_problem([node["name"]], key, problem, remedy)
+        for node in nodes
+        for profile in [catalogue.get(node["hardware"] or "")]
+        if profile
+        for key, problem, remedy in gres_faults(profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
+    ]
+
+
+def _controller_problems(controllers: Sequence[str], directory: str, *, shared: bool) -> list[Problem]:
+    """Return problems of backup controllers that could not take over the state of the primary."""
+    if len(controllers) <= 1:
+        return []
+    remedy = "put slurm_state_directory on a file system that all controllers mount, then set slurm_state_shared: true"
+    if not shared:
+        problem = "backup controllers need the state of the primary, and its directory is not declared as shared"
+        return [make_problem(controllers, "slurm_state_shared", problem, remedy)]
+    if directory.startswith(_LOCAL_STATE):
+        problem = f"{directory} is a local directory, and each controller would keep a state of its own"
+        return [make_problem(controllers, "slurm_state_directory", problem, remedy)]
+    return []
+
+
+def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of the site's own keys that would break what the role relies on."""
+    problems = []
+    merged = {key.lower(): value for key, value in merge_config({}, config).items()}
+    given = merged.get("slurmctldparameters")
+    words = given if isinstance(given, (list, tuple)) else str(given or "").split(",")
+    if "slurmctldparameters" in merged and "enable_configless" not in {str(word).strip() for word in words}:
+        remedy = "add enable_configless to slurm_config.SlurmctldParameters"
+        problem = "lacks enable_configless, so the nodes would get no configuration"
+        problems.append(make_problem([], "slurm_config.SlurmctldParameters", problem, remedy))
+    for key, option in (("clustername", "slurm_cluster_name"), ("statesavelocation", "slurm_state_directory")):
+        if key in merged:
+            problem = f"is an option of its own: {option}"
+            problems.append(make_problem([], f"slurm_config.{key}", problem, f"set {option}"))
+    for key in unknown_keys(map(str, config)):
+        near = nearest_key(key)
+        remedy = f"did you mean {near}?" if near else "remove it; man slurm.conf lists all keys"
+        problems.append(make_problem([], f"slurm_config.{key}", "is not a key of slurm.conf", remedy))
+    return problems
+
+
+def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[Problem]:
+    """Return problems of switches and blocks: unknown nodes, nodes left out, entries without content."""
+    if not topology:
+        return []
+    try:
+        topology_lines(topology)
+        entries = [*(topology.get("switches") or []), *(topology.get("blocks") or [])]
+        placed = {name for entry in entries if entry.get("nodes") for name in unfold(entry["nodes"])}
+    except (KeyError, ValueError) as exc:
+        return [make_problem([], "slurm_topology", str(exc), "correct the entry")]
+    strangers, missing = sorted(placed - compute), sorted(compute - placed)
+    problems = []
+    if strangers:
+        problem = "is named by the topology but is no compute node"
+        problems.append(make_problem(strangers, "slurm_topology", problem, "correct its nodes"))
+    if missing:
+        problem = "is a compute node that no switch or block of the topology names; Slurm could not place its jobs"
+        problems.append(make_problem(missing, "slurm_topology", problem, "add it to a switch or block"))
+    return problems
+
+
+def _accounting_problems(
+    accounting: Mapping[str, Sequence[Mapping[str, Any]]], databases: Sequence[str]
+) -> list[Problem]:
+    """Return problems of accounts, users and QOS."""
+    declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
+    if any(declared.values()) and not databases:
+        problem = "are declared, but no host runs the accounting database"
+        remedy = "put a host into the group slurm_database"
+        return [make_problem([], "slurm_accounts, slurm_users, slurm_qos", problem, remedy)]
+    return [
+        make_problem([], f"slurm_{key}", problem, "correct the entry")
+        for key, problem in declaration_errors(declared["accounts"], declared["users"], declared["qos"])
+    ]
+
+
+def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of the health check's times."""
+    return [
+        make_problem([], f"slurm_health_check_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
+        for key, (least, most) in _HEALTH_LIMITS.items()
+        if key in health and not least <= int(health[key]) <= most
+    ]

@@ -1,0 +1,147 @@
+"""The series that the collector of Slurm's metrics writes; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from .states import NODE_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from .nodes import Node
+    from .queue import Job, Scheduler
+
+__all__ = ["Family", "job_families", "job_series", "node_families", "one", "scheduler_families"]
+
+_LONGEST = 200
+
+
+class Family(NamedTuple):
+    """Series of one name, without the prefix ``busbar_slurm_``; samples are label values and a value."""
+
+    name: str
+    help: str
+    labels: tuple[str, ...]
+    samples: Sequence[tuple[tuple[str, ...], float]]
+    is_counter: bool = False
+
+
+def one(name: str, text: str, value: float, **labels: str) -> Family:
+    """Return a family of one sample."""
+    return Family(name, text, tuple(labels), [(tuple(labels.values()), float(value))])
+
+
+def _counted(
+    name: str, text: str, labels: tuple[str, ...], counts: Mapping[tuple[str, ...], float], *, is_counter: bool = False
+) -> Family:
+    return Family(name, text, labels, [(key, float(value)) for key, value in sorted(counts.items())], is_counter)
+
+
+def _clean(text: str) -> str:
+    """Free text as a label: one line, not too long; quotes and backslashes are escaped by who writes it."""
+    return "".join(char if char.isprintable() else " " for char in text)[:_LONGEST]
+
+
+def node_families(nodes: Sequence[Node], *, native: bool = False) -> list[Family]:
+    """Return the series of nodes and GPUs; with `native` without those that slurmctld itself gives."""
+    states: dict[tuple[str, ...], float] = {(state,): 0.0 for state in NODE_STATES}
+    total: Counter[tuple[str, ...]] = Counter()
+    used: Counter[tuple[str, ...]] = Counter()
+    for node in nodes:
+        states[node.state,] += 1
+        total.update({(kind,): count for kind, count in node.gpus.items()})
+        used.update({(kind,): count for kind, count in node.gpus_used.items()})
+
+    def each(name: str, text: str, value: Callable[[Node], int]) -> Family:
+        return Family(name, text, ("node",), [((node.name,), float(value(node))) for node in nodes])
+
+    info = [((node.name, node.state, _clean(node.reason)), 1.0) for node in nodes]
+    found = [
+        _counted("nodes", "Nodes by state.", ("state",), states),
+        Family("node_state_info", "State of each node, and its reason.", ("node", "state", "reason"), info),
+        _counted("gpus", "GPUs by type.", ("type",), {**dict.fromkeys(used, 0), **total}),
+        _counted("gpus_allocated", "GPUs that jobs hold, by type.", ("type",), {**dict.fromkeys(total, 0), **used}),
+        each("node_gpus", "GPUs of a node.", lambda node: sum(node.gpus.values())),
+        each("node_gpus_allocated", "GPUs of a node that jobs hold.", lambda node: sum(node.gpus_used.values())),
+    ]
+    if not native:
+        found += [
+            each("node_cpus", "CPUs of a node that jobs can have.", lambda node: node.cpus),
+            each("node_cpus_allocated", "CPUs of a node that jobs hold.", lambda node: node.cpus_used),
+            each("node_memory_bytes", "Memory of a node.", lambda node: node.memory),
+            each("node_memory_allocated_bytes", "Memory of a node that jobs hold.", lambda node: node.memory_used),
+        ]
+    return found
+
+
+def job_families(jobs: Iterable[Job], partitions: Iterable[str], now: float) -> list[Family]:
+    """Return the series of the queue; partitions without jobs are there with zeros."""
+    names = dict.fromkeys(partitions)
+    counts: Counter[tuple[str, ...]] = Counter()
+    reasons: Counter[tuple[str, ...]] = Counter()
+    users: Counter[tuple[str, ...]] = Counter()
+    gpus: Counter[tuple[str, ...]] = Counter()
+    oldest: dict[str, float] = {}
+    waited: dict[str, list[float]] = {}
+    for job in jobs:
+        names.setdefault(job.partition)
+        counts[job.partition, job.state] += 1
+        users[job.user, job.account, job.state] += 1
+        if job.state == "pending":
+            reasons[job.partition, job.reason] += 1
+            # Held jobs, those that wait for others and those for a later hour have no such time, or a later one.
+            if 0 < job.eligible <= now:
+                oldest[job.partition] = max(oldest.get(job.partition, 0), now - job.eligible)
+        elif job.state == "running":
+            gpus[job.user, job.account] += job.gpus
+            if job.eligible and job.start:
+                waited.setdefault(job.partition, []).append(max(0, job.start - job.eligible))
+    for name in names:
+        for state in ("pending", "running"):
+            counts.setdefault((name, state), 0)
+    longest: dict[tuple[str, ...], float] = {(name,): oldest.get(name, 0) for name in names}
+    mean: dict[tuple[str, ...], float] = {(name,): sum(times) / len(times) for name, times in waited.items()}
+    account = ("user", "account")
+    return [
+        _counted("jobs", "Jobs that have not ended.", ("partition", "state"), counts),
+        _counted("jobs_pending", "Jobs that wait, by reason.", ("partition", "reason"), reasons),
+        _counted("user_jobs", "Jobs of each user.", (*account, "state"), users),
+        _counted("user_gpus_allocated", "GPUs that each user's jobs hold.", account, gpus),
+        _counted("wait_seconds_max", "Since when the oldest job waits that could start.", ("partition",), longest),
+        _counted("wait_seconds_mean", "For how long the jobs that run had waited.", ("partition",), mean),
+    ]
+
+
+def job_series(jobs: Iterable[Job], limit: int) -> list[Family]:
+    """Return a series per running job and per node of it, at most `limit` of each kind, and how many jobs have none.
+
+    Those with the most GPUs come first, so that what is left out matters least.
+    """
+    running = sorted((job for job in jobs if job.state == "running"), key=lambda job: (-job.gpus, int(job.number)))
+    info: list[tuple[tuple[str, ...], float]] = []
+    places: list[tuple[tuple[str, ...], float]] = []
+    for job in running:
+        if len(info) < limit and len(places) + len(job.nodes) <= limit:
+            info.append(((job.number, job.user, job.account, job.partition, _clean(job.name)), 1.0))
+            places += [((job.number, node), 1.0) for node in job.nodes]
+    return [
+        Family("job_info", "Jobs that run.", ("job", "user", "account", "partition", "name"), info),
+        Family("job_node_info", "On which nodes they run.", ("job", "node"), places),
+        one("jobs_left_out", "Jobs that run and have no series of their own.", len(running) - len(info)),
+    ]
+
+
+def scheduler_families(scheduler: Scheduler, *, native: bool = False) -> list[Family]:
+    """Return the series of slurmctld itself; with `native` without those that it gives on its own."""
+    rpcs = _counted("rpcs", "RPCs that slurmctld answered.", (), {(): scheduler.rpcs}, is_counter=True)
+    if native:
+        return [rpcs]
+    return [
+        rpcs,
+        one("scheduler_cycle_seconds", "How long the last cycle of the main scheduler took.", scheduler.cycle),
+        one("backfill_cycle_seconds", "How long the last cycle of the backfill scheduler took.", scheduler.backfill),
+        one("scheduler_threads", "Threads of slurmctld that serve RPCs.", scheduler.threads),
+        one("slurmdbd_queue_messages", "Messages that wait for slurmdbd.", scheduler.dbd_queue),
+    ]

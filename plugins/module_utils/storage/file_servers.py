@@ -1,0 +1,69 @@
+"""Questions to file servers over the network, each with a time limit."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from functools import partial
+
+from ..common.bounded import bounded
+from .nfs_rpc import null_call, reply_fault
+
+__all__ = ["addresses", "server_fault"]
+
+_ONE_TRY_S = 5
+_PAUSE_S = 1
+
+
+def addresses(name: str) -> list[str]:
+    """Return the IP addresses of a host.
+
+    Raises:
+        OSError: when its name cannot be resolved.
+    """
+    return sorted({str(found[4][0]) for found in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+
+
+def _receive(connection: socket.socket) -> bytes:
+    """Return the first record that a server sends, as far as it came."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + (int.from_bytes(data[:4], "big") & 0x7FFFFFFF):  # noqa: PLR2004 - the mark
+        part = connection.recv(4096)
+        if not part:
+            break
+        data += part
+    return data
+
+
+def _ask(host: str, port: int, version: int | None, timeout_s: float) -> str:
+    """Return what is wrong with a server that listens; '' when nothing is, or only its port was asked (no version).
+
+    Raises:
+        OSError: when it does not answer.
+    """
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        if version is None:
+            return ""
+        xid = random.getrandbits(32)
+        connection.sendall(null_call(version, xid))
+        return reply_fault(_receive(connection), version, xid)
+
+
+def server_fault(servers: list[tuple[str, int]], version: int | None, timeout_s: int) -> str:
+    """Return why none of these servers can be used, after asking them again and again; '' when one can."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        faults = []
+        for host, port in servers:
+            left = max(1.0, min(_ONE_TRY_S, deadline - time.monotonic()))
+            try:
+                fault = bounded(partial(_ask, host, port, version, left), left + 1)
+            except OSError as exc:
+                fault = f"does not answer on TCP port {port} ({exc})"
+            if not fault:
+                return ""
+            faults.append(f"{host} {fault}")
+        if time.monotonic() + _PAUSE_S >= deadline:
+            return "; ".join(faults)
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,130 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Takes from a controller's answer to a validation only what can be one.
+
+Whoever is root on a controller writes that answer, and the provisioning host may do everything everywhere: where it
+reads and deletes is decided here, by the tests that it asked for, and never by what the controller says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NoReturn
+
+from .tests import fold
+
+__all__ = ["checked_answer", "output_path"]
+
+_JOB = re.compile(r"[0-9]{1,10}")
+_TEXTS = ("state", "reason", "exit_code", "problem")
+_MOST_TEXT = 2000
+_MOST_REASONS = 1000
+_MOST_SHOWN = 100
+
+
+def output_path(pattern: str, job_id: str) -> str:
+    """Return where a job wrote its output.
+
+    Args:
+        pattern: as it was given to sbatch, with %j for the number of the job.
+        job_id: that number.
+
+    Raises:
+        ValueError: it is no number of a job.
+    """
+    if not _JOB.fullmatch(job_id):
+        message = f"{job_id!r} is no number of a job"
+        raise ValueError(message)
+    return pattern.replace("%j", job_id)
+
+
+def checked_answer(
+    options: dict[str, Any], step: dict[str, Any], result: dict[str, Any], controller: str
+) -> dict[str, Any]:
+    """Return the answer of a controller, each entry with ``output``, the path of what its job wrote on ``batch_host``.
+
+    Args:
+        options: of the validation; of them output, the pattern of that path.
+        step: what was asked, as stages.next_step gave it.
+        result: what the module slurm_tests returned; a failed or unreachable result when it did not run.
+        controller: its name, for messages.
+
+    Returns:
+        tests, node_reasons and msg; no tests, and a message that says what is wrong, when anything in it cannot be.
+    """
+    entries, asked = result.get("tests"), step["tests"]
+    answer: dict[str, Any] = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
+    if not entries:
+        return answer
+    try:
+        if not isinstance(entries, list) or len(entries) != len(asked):
+            _refuse("tests", "the answer", entries, f"no list of the {len(asked)} test(s) that were asked for")
+        answer["tests"] = [_entry(options, test, entry) for test, entry in zip(asked, entries, strict=True)]
+    except ValueError as exc:
+        answer["msg"] = f"{controller} {exc}; nothing was fetched: check {controller} for an intruder"
+    else:
+        reasons = result.get("node_reasons")
+        lines = reasons[:_MOST_REASONS] if isinstance(reasons, list) else []
+        answer["node_reasons"] = [_text(line)[:_MOST_TEXT] for line in lines]
+    return answer
+
+
+def _refuse(key: str, where: str, value: object, why: str) -> NoReturn:
+    shown = repr(value)
+    shown = f"{shown[:_MOST_SHOWN]}…" if len(shown) > _MOST_SHOWN else shown
+    message = f"gives {key} {shown} for {where}, which is {why}"
+    raise ValueError(message)
+
+
+def _text(value: object) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in str(value))
+
+
+def _entry(options: dict[str, Any], planned: dict[str, Any], given: object) -> dict[str, Any]:
+    """Return one entry of the answer, of values that were checked.
+
+    Raises:
+        ValueError: a value cannot be.
+    """
+    name, job = str(planned["name"]), planned["job"]
+    if not isinstance(given, dict) or given.get("name") != name:
+        _refuse("an entry", f"the test {name}", given, "no entry of that name")
+    entry: dict[str, Any] = {"name": name}
+    for key, known in (("nodes", job["nodes"]), ("partners", job["candidates"])):
+        entry[key] = _names(f"{key} of the test {name}", given.get(key), known)
+    if len(entry["partners"]) > int(job["partners"]):
+        _refuse("partners", f"the test {name}", entry["partners"], f"more than {job['partners']}")
+    for key in ("left_out", "busy"):
+        words = given.get(key)
+        words = words if isinstance(words, dict) else {}
+        _names(f"{key} of the test {name}", list(words), job["nodes"])
+        entry[key] = {node: _text(why)[:_MOST_TEXT] for node, why in words.items()}
+    entry |= {key: _text(given.get(key, ""))[:_MOST_TEXT] for key in _TEXTS}
+    seconds = given.get("seconds")
+    sound = isinstance(seconds, int | float) and math.isfinite(seconds)
+    entry["seconds"] = float(seconds) if sound else 0.0  # type: ignore[arg-type]
+    members = entry["nodes"] + entry["partners"]
+    job_id, host = given.get("job_id"), given.get("batch_host")
+    if host and (not isinstance(host, str) or host not in members):
+        _refuse("batch_host", f"the test {name}", host, f"none of its nodes ({fold(members)})")
+    if job_id and (not isinstance(job_id, str) or not _JOB.fullmatch(job_id)):
+        _refuse("job_id", f"the test {name}", job_id, "no number of a job")
+    entry |= {"job_id": job_id or "", "batch_host": host or ""}
+    entry["output"] = output_path(str(options["output"]), entry["job_id"]) if job_id and host else ""
+    return entry
+
+
+def _names(where: str, given: object, known: list[str]) -> list[str]:
+    """Return names of nodes, each of which is known and stands there once.
+
+    Raises:
+        ValueError: one is not.
+    """
+    if not isinstance(given, list):
+        _refuse("a list", where, given, "none")
+    names: list[Any] = given
+    strange = next((name for name in names if not isinstance(name, str) or name not in known), None)
+    if strange is not None or len(names) != len(set(names)):
+        _refuse("a node", where, strange or names, f"not one of {fold(known) or 'none'}")
+    return names

@@ -1,0 +1,389 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Says PASS, FAIL or INCONCLUSIVE about runs of nccl-tests, with the reason in plain words.
+
+The order: did it run, did everyone take part, is it right, is it fast enough, is it steady, is it believable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from ..catalogue.ceilings import ceilings, effective_nvlink
+from ..catalogue.collectives import known_floor
+from ..nccl.outcome import ranks_from_ratio
+
+__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "judge", "scope_of", "worst"]
+
+PASS = "PASS"  # noqa: S105 - a verdict
+FAIL = "FAIL"
+INCONCLUSIVE = "INCONCLUSIVE"
+# How the reason begins when nothing but a floor lacks for a verdict.
+NO_FLOOR = "no floor is known"
+
+# A message must be on the way for a millisecond, or a low figure tells of latency and not of
+# bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
+_SATURATED_S = 1e-3
+# How far repeats may lie apart, as a share of the best. Nine healthy repeats on one pair of nodes lie within 2.6 %
+# (alltoall) and 3.5 % (all_reduce): jianxiongzhang/nccl_test, 6kd_p2p_sys_plugin_*_raw_data.txt, commit 3ae8409. Three
+# times that is no noise any more.
+STEADY = 0.10
+_ABOVE = 1.03
+_IMPOSSIBLE = 1.15
+_HALVES_DIFFER = 0.5
+_RING_SHARE = 1.05
+_GB = 1e9
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the runs were meant to be.
+
+    Attributes:
+        nodes: number of nodes.
+        ranks: number of ranks; by default nodes times the profile's GPUs.
+        hardware: name of the profile, for the words only.
+        floor: GB/s that the operator asks for instead of the profile's floor.
+        collective: program without "_perf"; by default what the runs say, else all_reduce.
+        allow_unchecked: let results pass that nobody checked.
+        allow_missing_ranks: let an output pass whose rank lines were cut away.
+        hosts: names of the hosts that had to take part; empty when any will do.
+        steady: how far repeats may lie apart, as a share of the best.
+        repeats: how many runs of each collective there have to be; None when any number will do.
+    """
+
+    nodes: int
+    ranks: int | None = None
+    hardware: str | None = None
+    floor: float | None = None
+    collective: str | None = None
+    allow_unchecked: bool = False
+    allow_missing_ranks: bool = False
+    hosts: tuple[str, ...] = ()
+    steady: float = STEADY
+    repeats: int | None = None
+
+
+@dataclass
+class _Verdict:
+    verdict: str = INCONCLUSIVE
+    reason: str = ""
+    measured_busbw: float | None = None
+    at_size: int | None = None
+    floor: float | None = None
+    ceiling: float | None = None
+    source: str | None = None
+    findings: list[str] = field(default_factory=list)
+
+
+def worst(verdicts: list[str]) -> str:
+    """Return the verdict of several tests: FAIL before INCONCLUSIVE before PASS; of none, INCONCLUSIVE."""
+    for verdict in (FAIL, INCONCLUSIVE):
+        if verdict in verdicts:
+            return verdict
+    return PASS if verdicts else INCONCLUSIVE
+
+
+def scope_of(profile: dict[str, Any], nodes: int) -> str:
+    """Return which scope of a profile speaks about so many nodes."""
+    if nodes <= 1:
+        return "intra_node"
+    domain = int(profile.get("nvlink_domain_nodes") or 1)
+    return "inter_domain" if domain > 1 and nodes > domain else "inter_node"
+
+
+def _did_not_run(runs: list[dict[str, Any]]) -> str | None:
+    """Return why there is nothing to judge, or None."""
+    said = {
+        "crashed": "the run crashed",
+        "hung": "the run hung: it printed its header and no row",
+        "truncated": "the output is not whole",
+        "error-only": "the run did not start",
+        "template": "the text holds placeholders instead of numbers",
+        "no-data": "there is no output of nccl-tests",
+    }
+    for number, run in enumerate(runs, start=1):
+        if run["outcome"] in said:
+            which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
+            why = f": {run['errors'][0]}" if run["errors"] else ""
+            return f"{said[run['outcome']]}{which}{why}"
+    return None if runs else "there is no output of nccl-tests"
+
+
+def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int | None) -> str | None:
+    """Return who did not take part, or None."""
+    if run["ranks"] is None:
+        span = ranks_from_ratio(run)
+        if ranks is not None and span is not None and not span[0] <= ranks <= span[1]:
+            return f"{ranks} ranks were asked for, and busbw / algbw belongs to {span[0]} to {span[1]}"
+        return None if asked.allow_missing_ranks else "the rank lines are missing, so it is not known who took part"
+    if ranks is not None and run["ranks"] != ranks:
+        return f"{run['ranks']} ranks took part and not {ranks}"
+    missing = [host for host in asked.hosts if host not in run["hosts"]]
+    if missing:
+        return f"did not take part: {', '.join(missing)}"
+    if run["nodes"] != asked.nodes:
+        return f"{run['nodes']} nodes took part and not {asked.nodes}"
+    return None
+
+
+def _out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
+    return [
+        (row["size"], row["out_of_place"]["busbw"])
+        for row in run["rows"]
+        if row["size"] > 0 and row["out_of_place"] is not None and row["out_of_place"]["busbw"] is not None
+    ]
+
+
+def _collective(run: dict[str, Any], asked: Asked) -> str:
+    if asked.collective:
+        return asked.collective
+    program = run["program"]
+    return str(program).split("_perf", maxsplit=1)[0] if program else "all_reduce"
+
+
+def _floor(profile: dict[str, Any] | None, asked: Asked, collective: str) -> tuple[float | None, str | None]:
+    """Return the floor in GB/s and its source."""
+    if asked.floor is not None:
+        return asked.floor, "the operator"
+    return known_floor(profile, scope_of(profile, asked.nodes), collective) if profile is not None else (None, None)
+
+
+def _wrong_number(runs: list[dict[str, Any]], collective: str, asked: Asked) -> str | None:
+    """Return what is not as asked about the programs and their number, or None."""
+    others = [str(run["program"]) for run in runs if run["program"] and _collective(run, Asked(1)) != collective]
+    if others:
+        return f"the output is of {others[0].split('_perf', maxsplit=1)[0]} and not of {collective}"
+    if asked.repeats is not None and len(runs) != asked.repeats:
+        return f"{len(runs)} of {asked.repeats} repeats are there"
+    return None
+
+
+def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
+    """Return the verdict on one or more runs of one test.
+
+    Several runs of one program are repeats. Runs of several programs are judged program by program, each against its
+    own floor, and the worst verdict stands.
+
+    Args:
+        runs: as ``nccl_output.parse_text`` gives them.
+        profile: the entry of the hardware catalogue, None when it is not known.
+        asked: what the runs were meant to be.
+
+    Returns:
+        ``verdict``, ``reason``, ``measured_busbw`` (GB/s), ``at_size`` (bytes), ``floor``, ``ceiling`` (GB/s),
+        ``source`` and ``findings``.
+    """
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault(_collective(run, asked), []).append(run)
+    answers = [_judge_one(name, members, profile, asked) for name, members in groups.items()] or [
+        _judge_one("all_reduce", [], profile, asked)
+    ]
+    verdict = worst([answer.verdict for answer in answers])
+    answer = next(answer for answer in answers if answer.verdict == verdict)
+    if len(answers) > 1:
+        others = [
+            f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers, strict=True) if a is not answer
+        ]
+        answer.findings += others
+    return asdict(answer)
+
+
+def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:
+    answer = _Verdict()
+    answer.floor, answer.source = _floor(profile, asked, collective)
+    ranks = asked.ranks
+    if ranks is None and profile is not None:
+        ranks = asked.nodes * int((profile.get("gpu") or {}).get("count") or 1)
+    limits = _limits(profile, asked, ranks, collective)
+    answer.ceiling = _rounded(limits.get("limit"))
+    _measure(answer, runs)
+    _fabric_findings(answer, runs, profile, asked)
+    wrong = [run for run in runs if run["outcome"] == "wrong-results"]
+    reason = _did_not_run([run for run in runs if run not in wrong] if wrong else runs)
+    if reason is None and not wrong and profile is None and answer.floor is None:
+        reason = (
+            f"unknown hardware {asked.hardware!r}: no floor" if asked.hardware else "no hardware is given: no floor"
+        )
+    if reason is None and not wrong:
+        reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
+        reason = reason or _wrong_number(runs, collective, asked)
+    if wrong:
+        answer.verdict, answer.reason = FAIL, _wrong_words(wrong[0])
+    elif reason is not None:
+        answer.reason = reason
+    elif not all(run["checked"] for run in runs) and not asked.allow_unchecked:
+        answer.reason = "the results were not checked (all correctness cells are N/A)"
+    else:
+        _speed(answer, runs, limits, replace(asked, collective=collective), ranks)
+    return answer
+
+
+def _wrong_words(run: dict[str, Any]) -> str:
+    cells = [
+        (half["wrong"], row["size"])
+        for row in run["rows"]
+        for half in (row["out_of_place"], row["in_place"])
+        if half is not None and (half["wrong"] or 0) > 0
+    ]
+    if cells and all(float(count).is_integer() for count, _ in cells):
+        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} bad measurement(s)"
+    return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"
+
+
+def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, collective: str) -> dict[str, Any]:
+    if profile is None or ranks is None:
+        return {}
+    scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes)) or {}
+    entry = (scope.get("collectives") or {}).get(collective) or scope
+    given = entry.get("limit_gbs") or scope.get("limit_gbs")
+    given = None if given is None else float(given)
+    if profile.get("validation_backend") == "mpi":
+        return {"wire": None, "limit": given, "algorithm": "ring"}
+    gpus = max(1, ranks // asked.nodes)
+    limits = ceilings(profile, asked.nodes, gpus, collective)
+    if not (profile.get("gpu") or {}).get("nvlink_gbs") and given is not None:
+        limits["limit"] = max(given, limits["limit"] or 0.0)
+    return limits
+
+
+def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
+    """Set what was measured: the median over repeats of out-of-place busbw at the largest size."""
+    points = [point for run in runs for point in _out_of_place(run)]
+    if points:
+        answer.at_size = max(size for size, _ in points)
+        answer.measured_busbw = median([busbw for size, busbw in points if size == answer.at_size])
+
+
+def _speed(
+    answer: _Verdict, runs: list[dict[str, Any]], limits: dict[str, Any], asked: Asked, ranks: int | None
+) -> None:
+    """Decide whether it is fast enough, steady and believable."""
+    hardware = asked.hardware or "this hardware"
+    measured, size, floor = answer.measured_busbw, answer.at_size, answer.floor
+    if measured is None or size is None:
+        answer.reason = "no out-of-place bandwidth was printed"
+    elif (ranks or min(run["ranks"] or 2 for run in runs)) < 2:  # noqa: PLR2004 - one rank sends nothing
+        answer.reason = "one rank sends nothing, so there is no bandwidth to judge"
+    elif floor is None:
+        answer.reason = f"{NO_FLOOR} for {asked.collective} of {hardware} on {asked.nodes} node(s): give one"
+    elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
+        most = f"{hardware} reaches {limits['limit']:.4g} at most"
+        answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"
+    else:
+        _compare(answer, runs, size, floor, asked.steady)
+        _believable(answer, measured, limits)
+
+
+def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: float, steady: float) -> None:
+    """Decide against the floor, then about steadiness.
+
+    All repeats under the floor are a FAIL. A result that comes and goes proves nobody guilty and nobody fit: when some
+    repeats are under the floor, or they lie too far apart, it is INCONCLUSIVE.
+    """
+    repeats = [busbw for run in runs for at, busbw in _out_of_place(run) if at == size]
+    low, high = min(repeats), max(repeats)
+    many = f" (median of {len(repeats)}: {low:.4g} to {high:.4g})" if len(repeats) > 1 else ""
+    said = f"{answer.measured_busbw:.4g} GB/s at {_human(size)}{many}, floor {floor:g}"
+    spread = (high - low) / high if high > 0 else 0.0
+    if high < floor:
+        if high > 0 and size / (high * _GB) < _SATURATED_S:
+            answer.reason = f"{said}; the largest message is too small to reach the plateau"
+        else:
+            answer.verdict, answer.reason = FAIL, f"too slow: {said}"
+    elif low < floor:
+        answer.reason = f"not steady around the floor: {low:.4g} to {high:.4g} GB/s at {_human(size)}, floor {floor:g}"
+    elif spread > steady:
+        answer.reason = (
+            f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s at {_human(size)}, "
+            f"{spread:.0%} apart, at most {steady:.0%} allowed; floor {floor:g}"
+        )
+    else:
+        answer.verdict, answer.reason = PASS, said
+    if spread > steady and not answer.reason.startswith("not steady"):
+        answer.findings.append(f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s")
+    for run in runs:
+        _halves_differ(answer, run, size)
+
+
+def _halves_differ(answer: _Verdict, run: dict[str, Any], size: int) -> None:
+    for row in run["rows"]:
+        out, inside = (float((row[half] or {}).get("busbw") or 0) for half in ("out_of_place", "in_place"))
+        if row["size"] == size and out and inside and abs(out - inside) > _HALVES_DIFFER * max(out, inside):
+            answer.findings.append(f"out-of-place {out:g} and in-place {inside:g} GB/s differ at {_human(size)}")
+            return
+
+
+def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> None:
+    wire, limit = limits.get("wire"), limits.get("limit")
+    if limit is not None and measured > _ABOVE * limit:
+        answer.findings.append(f"{measured:g} GB/s is above the computed ceiling of {limit:.4g}")
+    elif wire is not None and measured > _ABOVE * wire:
+        why = {"NVLS": "the NVSwitch added up (NVLS)", "tree": "a tree or sums in a switch"}.get(
+            limits["algorithm"], "sums in the network's switches (SHARP) or a tree"
+        )
+        answer.findings.append(
+            f"above what a ring can carry ({wire:.4g} GB/s), most likely {why}: it says little about the wire itself"
+        )
+
+
+def _fabric_findings(
+    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked
+) -> None:
+    """Name what NCCL's own lines tell about a slow way."""
+    gpu = (profile or {}).get("gpu") or {}
+    nics = [nic for nic in (profile or {}).get("nics") or [] if nic.get("rdma")]
+    for run in runs:
+        fabric = run.get("fabric") or {}
+        if nics and asked.nodes > 1:
+            _network_findings(answer, fabric, sum(int(nic["count"]) for nic in nics))
+            _rail_findings(answer, fabric.get("rails") or {})
+        if fabric.get("nvls") is False and float(gpu.get("nvlink_gbs") or 0) >= 450:  # noqa: PLR2004 - Hopper
+            _once(answer, "NVLS not in use: the fabric manager, the driver or NCCL_NVLS_ENABLE")
+    if answer.measured_busbw and asked.nodes == 1 and profile is not None:
+        line = float(gpu.get("nvlink_gbs") or 0)
+        below = answer.floor is not None and answer.measured_busbw < answer.floor
+        if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
+            _once(answer, "the figure is that of a ring: NVLS not in use")
+
+
+def _network_findings(answer: _Verdict, fabric: dict[str, Any], nics: int) -> None:
+    if any(name.lower().startswith("socket") for name in fabric.get("networks") or []):
+        _once(answer, "InfiniBand not used (NET/Socket)")
+    elif fabric.get("gdrdma") is False:
+        _once(answer, "GPUDirect RDMA off")
+    found = len(fabric.get("nics") or [])
+    if found and found != nics:
+        _once(answer, f"wrong number of NICs: NCCL uses {found} and the profile has {nics}")
+
+
+def _rail_findings(answer: _Verdict, rails: dict[str, dict[str, list[str]]]) -> None:
+    """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
+    for key, words in (("listed", "is not in use"), ("carried", "is idle")):
+        told = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
+        names = sorted({name for nics in told.values() for name in nics})
+        usual = [name for name in names if 2 * sum(name in nics for nics in told.values()) >= len(told)]
+        for host, nics in sorted(told.items()):
+            for name in usual:
+                if name not in nics and (key == "listed" or name in rails[host]["listed"]):
+                    _once(answer, f"rail {name} of node {host} {words}, unlike on other nodes")
+
+
+def _once(answer: _Verdict, finding: str) -> None:
+    if finding not in answer.findings:
+        answer.findings.append(finding)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+def _human(size: int) -> str:
+    """Return a size in the largest unit that keeps it whole enough."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size} B"

@@ -1,0 +1,136 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What readers of bandwidth matrices share: lines without decoration, cells, matrices and nvidia-smi's topology."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from ..nccl.text import clean
+
+__all__ = ["Grid", "blank", "lines_of", "read_cells", "read_links"]
+
+_MOST_LINES = 200_000
+_LONGEST = 4096
+_MOST_GPUS = 64
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan)", re.IGNORECASE)
+_GPU = re.compile(r"GPU(\d{1,3})")
+_LINK = re.compile(r"X|NV\d{1,3}|NVL\d*|PIX|PXB|PHB|NODE|SYS|SOC|PIX/NV\d+|N/A|NS|OK")
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of an output without terminal codes and what launchers put in front of them."""
+    return [clean(line[:_LONGEST]).rstrip() for line in text.splitlines()[:_MOST_LINES]]
+
+
+def read_cells(words: list[str]) -> list[float | None] | None:
+    """Return the cells of a row, None for ``N/A``; None when one of them is no finite number of 0 or more."""
+    cells: list[float | None] = []
+    for word in words:
+        if word in {"N/A", "-"}:
+            cells.append(None)
+            continue
+        value = float(word) if _NUMBER.fullmatch(word) else math.nan
+        if not math.isfinite(value) or value < 0:
+            return None
+        cells.append(value)
+    return cells
+
+
+def blank(program: str) -> dict[str, Any]:
+    """Return what is known of an output before it is read.
+
+    Returns:
+        program, version, devices (names), matrices, links (label of ``nvidia-smi topo -m`` by pair, such as "0-1"),
+        notes (what was left out or could not be reached, in words), wrong (what tells of spoilt data) and errors (why
+        the output is not whole). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p
+        (whether a profile's floor speaks about it), rows and columns (labels), and values (None where nothing was
+        measured).
+    """
+    found: dict[str, Any] = {"program": program, "version": None, "devices": [], "matrices": [], "links": {}}
+    return found | {"notes": [], "wrong": [], "errors": []}
+
+
+class Grid:
+    """A matrix while it is read row by row, a header of columns first."""
+
+    def __init__(self, title: str, unit: str, what: str, *, p2p: bool) -> None:
+        """Begin a matrix of which only the heading is known."""
+        self.about: dict[str, Any] = {"title": title, "unit": unit, "what": what, "p2p": p2p}
+        self.columns: list[int] = []
+        self.rows: list[list[float | None]] = []
+        self.problem = ""
+
+    @property
+    def wanted(self) -> int:
+        """How many rows there must be: as many as columns, or one that speaks of the host or of all GPUs."""
+        return 1 if self.about["what"] == "each" else len(self.columns)
+
+    @property
+    def full(self) -> bool:
+        """Whether every row has come."""
+        return bool(self.columns) and len(self.rows) >= self.wanted
+
+    def head(self, words: list[str]) -> bool:
+        """Take the header of the columns; returns whether it was one."""
+        known = [int(word) for word in words if word.isdecimal() and len(word) < 4]  # noqa: PLR2004 - a GPU's number
+        if self.columns or len(known) != len(words) or known != list(range(len(known))) or not known:
+            return False
+        if len(known) > _MOST_GPUS:
+            self.problem = self.problem or f"{len(known)} columns, more than {_MOST_GPUS} GPUs"
+            return False
+        self.columns = known
+        return True
+
+    def row(self, words: list[str]) -> bool:
+        """Take a row, its number first; returns whether it was one, right or wrong."""
+        if not self.columns or self.full or not words[0].isdecimal() or len(words) < 2:  # noqa: PLR2004 - number, cell
+            return False
+        cells = read_cells(words[1:])
+        if int(words[0][:9]) != len(self.rows):
+            self.problem = self.problem or f"row {words[0][:9]} stands where row {len(self.rows)} belongs"
+        elif cells is None:
+            self.problem = self.problem or f"row {len(self.rows)} holds what is no number: {' '.join(words[1:])[:80]}"
+        elif len(cells) != len(self.columns):
+            self.problem = self.problem or f"row {len(self.rows)} has {len(cells)} cells and not {len(self.columns)}"
+        else:
+            self.rows.append(cells)
+            return True
+        return True
+
+    def close(self, found: dict[str, Any]) -> None:
+        """Add the matrix to what was found, or say why it is not whole."""
+        title = self.about["title"]
+        if self.problem:
+            found["errors"].append(f"{title}: {self.problem}")
+        elif not self.full:
+            wanted = self.wanted if self.columns else "its"
+            found["errors"].append(f"{title}: cut after {len(self.rows)} of {wanted} rows")
+        elif any(item["title"] == title for item in found["matrices"]):
+            found["errors"].append(f"{title}: printed twice, so these are two outputs in one")
+        else:
+            labels = [str(number) for number in self.columns]
+            rows = [""] if self.about["what"] == "each" else labels
+            found["matrices"].append({**self.about, "rows": rows, "columns": labels, "values": self.rows})
+
+
+def read_links(lines: list[str]) -> dict[str, str]:
+    """Return the label of each pair of GPUs in ``nvidia-smi topo -m``, as in {"0-1": "NV2"}; nothing without it."""
+    columns: list[int] = []
+    found: dict[str, str] = {}
+    for line in lines:
+        words = line.split()
+        match = _GPU.fullmatch(words[0]) if words else None
+        if match is None:
+            continue
+        if len(words) == 1 or not _LINK.fullmatch(words[1]):
+            heads = [_GPU.fullmatch(word) for word in words]
+            columns = [int(head.group(1)) for head in heads if head]
+        elif columns and len(words) > len(columns):
+            row = int(match.group(1))
+            for column, label in zip(columns, words[1:]):  # noqa: B905 - NICs and affinities follow
+                if row < column and _LINK.fullmatch(label):
+                    found[f"{row}-{column}"] = label
+    return found

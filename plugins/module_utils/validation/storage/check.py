@@ -1,0 +1,230 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether nodes really share a tree, and whether each of them is fast enough at it.
+
+What is wrong comes before what is missing, and both before how fast it is. A node is blamed only when the others show
+that it is the odd one; what all nodes suffer from is the tree's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ..judge import FAIL, INCONCLUSIVE, PASS
+from ..tests import fold
+from .found import (
+    WAYS,
+    Found,
+    Limits,
+    blamed_nodes,
+    figures,
+    mount_words,
+    rate_words,
+    size_words,
+    slow_peers,
+    words_of,
+)
+from .locks import lock_faults
+
+__all__ = ["judge_storage"]
+
+_ENOUGH = 2
+_MOST_FINDINGS = 40
+# Nothing that lies in a node's memory, or on its root, is shared with another machine.
+_PRIVATE = frozenset({"tmpfs", "ramfs", "overlay"})
+_RESULTS = {
+    "missing": "does not see the file of {peer}",
+    "stale": "sees an old version of the file of {peer}",
+    "wrong": "reads other bytes than {peer} wrote",
+    "handle": "cannot read the file of {peer}: stale file handle",
+}
+
+
+def judge_storage(data: dict[str, Any], nodes: list[str], limits: Limits) -> dict[str, Any]:
+    """Return verdict, reason, findings, blamed (node and reason of each) and storage (the figures of the report).
+
+    Args:
+        data: as storage_output.read_storage gives it.
+        nodes: names of the nodes that had to take part.
+        limits: what they are judged by.
+    """
+    said = {item["node"]: item for item in data["nodes"] if item["node"] in nodes}
+    found = Found()
+    for node in nodes:
+        _own(found, node, said.get(node))
+    groups = _groups(found, said, limits.path)
+    _complaints(found, said, groups)
+    _locks(found, said, groups)
+    if len(nodes) < _ENOUGH:
+        found.unknown.append("one node alone shows nothing about sharing: add others with nccl_validation_partners")
+    if limits.speed:
+        _speeds(found, said, limits)
+    _unexplained(found, nodes, said, limits)
+    blamed = blamed_nodes(found, nodes)
+    verdict = FAIL if found.faults or found.common else INCONCLUSIVE if found.gaps or found.unknown else PASS
+    reason, findings = words_of(found, blamed, nodes, said, limits)
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "findings": findings + (slow_peers(said) if limits.speed else []),
+        "source": limits.source or None,
+        "blamed": blamed,
+        "storage": figures(found, nodes, said, limits),
+    }
+
+
+def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
+    """Judge what a node says of itself alone."""
+    if item is None or item["write_error"] is None:
+        found.gap(node, "gave no result" if item is None else "did not get as far as writing")
+    elif item["write_error"] == "no room":
+        found.gap(
+            node, f"no room: {size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes together"
+        )
+    elif item["write_error"]:
+        found.fault(node, f"cannot write: {item['write_error']}{_squash(item['write_error'])}")
+    elif item["back"] not in {None, "ok"}:
+        found.fault(node, f"does not read back what it wrote: {item['back']}")
+
+
+def _squash(error: str) -> str:
+    denied = "denied" in error or "not permitted" in error
+    return (
+        " (nccl_validation_user must be able to write there: give it a folder of its own, name that)" if denied else ""
+    )
+
+
+def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
+    """Return which tree each node sees, and say who sees another one than the rest."""
+    tree = {
+        node: item["tree"]
+        for node, item in said.items()
+        if item["tree"] is not None and not item["write_error"] and node not in found.gaps
+    }
+    sizes = Counter(tree.values()).most_common()
+    if len(sizes) > 1:
+        most = sizes[0][1]
+        largest = {number for number, size in sizes if size == most}
+        odd = {node for node, number in tree.items() if number not in largest}
+        if len(largest) > 1:
+            odd |= _private(said, tree, largest)
+        for node in sorted(odd):
+            item = said[node]
+            found.fault(node, f"sees another tree at {path} than the others: {mount_words(item)}")
+        left = sorted(node for node in tree if node not in odd)
+        if len({tree[node] for node in left}) > 1:
+            which = ", ".join(f"{node} has {mount_words(said[node])}" for node in left[:_MOST_FINDINGS])
+            found.common.append(f"{fold(left)} do not see one and the same tree at {path}: {which}")
+    return tree
+
+
+def _private(said: dict[str, dict[str, Any]], tree: dict[str, int], largest: set[int]) -> set[str]:
+    """Return the nodes among equally large groups whose mount cannot be shared, when that leaves one group."""
+    suspects = {
+        node
+        for node, number in tree.items()
+        if number in largest and (said[node]["type"] in _PRIVATE or said[node]["mount"] == "/")
+    }
+    left = {number for node, number in tree.items() if number in largest and node not in suspects}
+    return suspects if len(left) == 1 else set()
+
+
+def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+    """Judge what nodes of one tree say about each other's files."""
+    names = {item["rank"]: node for node, item in said.items()}
+    complaints: dict[tuple[str, str], str] = {}
+    for node, item in said.items():
+        for peer, words in [*_bad_sights(item), *_bad_renames(item)]:
+            other = names.get(peer, "")
+            if node in groups and groups[node] == groups.get(other):
+                complaints.setdefault((node, other), words.format(peer=other))
+    readers: dict[str, set[str]] = {}
+    for reader, writer in complaints:
+        readers.setdefault(writer, set()).add(reader)
+    busy = Counter(reader for reader, _writer in complaints)
+    for (reader, writer), words in complaints.items():
+        alike = {one for one in readers[writer] if busy[one] == 1}
+        if len(alike) >= _ENOUGH:
+            if reader == min(alike):
+                found.fault(writer, f"its files are not seen as they are by {fold(sorted(readers[writer]))}")
+        else:
+            found.fault(reader, words)
+
+
+def _bad_sights(item: dict[str, Any]) -> list[tuple[int, str]]:
+    return [
+        (sight["peer"], _RESULTS.get(sight["result"], f"cannot read the file of {{peer}}: {_safe(sight['result'])}"))
+        for sight in item["sees"]
+        if sight["result"] != "ok"
+    ]
+
+
+def _safe(text: str) -> str:
+    return text.replace("{", "(").replace("}", ")")
+
+
+def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
+    rename = item["rename"]
+    counts = {
+        "missing": "missing",
+        "wrong": "not whole",
+        "back": "older than before",
+        "other": "not readable",
+    }
+    bad = [f"{rename[key]} times {words}" for key, words in counts.items() if rename and rename[key]]
+    if not bad:
+        return []
+    return [(rename["peer"], f"saw a file {', '.join(bad)} while {{peer}} replaced it {rename['reads']} looks long")]
+
+
+def _locks(found: Found, said: dict[str, dict[str, Any]], groups: dict[str, int]) -> None:
+    """Enter what the locks of nodes of one tree show."""
+    usable = {node: item for node, item in said.items() if node in groups and node not in found.faults}
+    answer = lock_faults(usable, groups)
+    for node, words in answer["faults"]:
+        found.fault(node, words)
+    for node, words in answer["gaps"]:
+        found.gap(node, words)
+    found.common += answer["common"]
+
+
+def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> None:
+    """Judge the rates of the nodes that could be measured."""
+    lacking: set[str] = set()
+    broken = found.faults.keys() | found.gaps.keys()
+    for node, item in said.items():
+        for way in WAYS:
+            speed, floor = item["speed"][way], limits.floors.get(node, {}).get(way)
+            if floor is None:
+                lacking.add(way)
+            if speed is None or node in broken:
+                continue
+            if speed["rate"] is None:
+                why = f" ({size_words(item['free'])} free, {size_words(item['needed'])} needed by all nodes together)"
+                found.gap(node, f"{way} not measured: {speed['error']}{why if speed['error'] == 'no room' else ''}")
+            elif floor is not None and speed["rate"] < floor:
+                found.fault(node, f"{way}s {rate_words(speed['rate'])}, floor {rate_words(floor)}")
+    if lacking:
+        found.unknown.append(
+            f"no floor is known for the speed of {' and '.join(way for way in WAYS if way in lacking)}: set storage "
+            "in the hardware profile, or nccl_validation_storage_read_floor and nccl_validation_storage_write_floor"
+        )
+
+
+def _unexplained(found: Found, nodes: list[str], said: dict[str, dict[str, Any]], limits: Limits) -> None:
+    """Say of each node what it should have said and did not, unless that follows from what is known of it."""
+    for node in nodes:
+        if node in found.faults or node in found.gaps:
+            continue
+        item = said[node]
+        wanted = {"read back": item["back"], "tree": item["tree"]}
+        if len(nodes) >= _ENOUGH:
+            wanted |= {"rename": item["rename"], "lock": item["lock"]}
+            wanted |= {"look at others": {sight["version"] for sight in item["sees"]} >= {1, 2} or None}
+        if limits.speed:
+            wanted |= {f"speed of {way}": item["speed"][way] for way in WAYS}
+        missing = [what for what, value in wanted.items() if value is None]
+        if item["problems"] or missing:
+            lack = [f"no result of {', '.join(missing)}"] if missing else []
+            found.gap(node, "; ".join([*item["problems"][:1], *lack]))

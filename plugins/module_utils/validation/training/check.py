@@ -1,0 +1,282 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether a training gets faster as it should with every node, and what it is that slows it.
+
+A step of many ranks cannot be faster than a step of one. What it takes longer is lost, and the measurements part that
+loss: the program measures on every rank a step without any communication, all ranks at once.
+
+- communication: the step less the slowest rank's own part of it; the time in which all wait for the network.
+- a slow node: the slowest rank's own part less that of the middle one.
+- sharing: the middle rank's own part less that of one rank that has its node for itself (memory, power, cores).
+
+Whichever is the largest is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li
+et al., PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each
+(nccl-tests doc/PERFORMANCE.md), from which the least time on the wire follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from ..judge import FAIL, INCONCLUSIVE, PASS
+
+__all__ = ["CAUSES", "Asked", "judge_training"]
+
+CAUSES = {
+    "communication": "network-bound",
+    "slow node": "slow node",
+    "sharing": "ranks of one node share what they need",
+}
+_NO_TORCH = 3
+# Beyond this a baseline was disturbed: many ranks cannot be faster than as many alone.
+_TOO_GOOD = 1.2
+# A node that takes this much longer than the middle one for the same work is told of, whatever the verdict.
+_SLOW = 1.25
+_FEWEST = 3
+# After fewer a loss may still be above where it began.
+_ENOUGH_STEPS = 50
+_GB = 1e9
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a training is judged by.
+
+    Attributes:
+        scales: nodes and ranks per node of each run that was asked for, the single rank first.
+        backend: nccl or gloo; what the ranks must have used.
+        efficiency: samples/s of all ranks over ranks times those of one, at least; None: not known.
+        rate: samples/s of one rank at least; None: not asked.
+        source: where the floors come from.
+        wire: GB/s that leave a node at most, None when not known.
+    """
+
+    scales: list[tuple[int, int]]
+    backend: str
+    efficiency: float | None = None
+    rate: float | None = None
+    source: str = ""
+    wire: float | None = None
+
+
+def judge_training(scales: list[dict[str, Any]], asked: Asked) -> dict[str, Any]:
+    """Return verdict, reason, findings, source and training (the figures of the report).
+
+    Args:
+        scales: as training_output.read_training gives them.
+        asked: what they are judged by.
+    """
+    by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
+    gaps = [words for scale in asked.scales if (words := _gap(scale, by_scale.get(scale), asked))]
+    wrong = [words for scale in asked.scales if (words := _wrong(scale, by_scale.get(scale)))]
+    good = {scale: by_scale[scale]["result"] for scale in asked.scales if _gap(scale, by_scale.get(scale), asked) == ""}
+    base = good.get(asked.scales[0])
+    rows = [_row(scale, good[scale], base, asked) for scale in asked.scales if scale in good]
+    slow = [words for row in rows if (words := _below(row, asked))]
+    verdict, reason = _verdict(wrong, gaps, slow, rows, asked)
+    return {
+        "verdict": verdict,
+        "reason": reason,
+        "findings": _findings(wrong, gaps, slow, rows, reason),
+        "source": asked.source or None,
+        **_program(list(good.values())),
+        "training": {"efficiency_floor": asked.efficiency, "rate_floor": asked.rate, "rows": rows},
+    }
+
+
+def _program(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Return what ran, for the report."""
+    return {"program": "train_ddp with torch", "version": results[-1]["torch"]} if results else {}
+
+
+def _verdict(
+    wrong: list[str], gaps: list[str], slow: list[str], rows: list[dict[str, Any]], asked: Asked
+) -> tuple[str, str]:
+    """Return verdict and reason: what is wrong, what is missing, then how fast it is."""
+    if wrong:
+        return FAIL, wrong[0]
+    if gaps:
+        return INCONCLUSIVE, gaps[0]
+    if slow:
+        return FAIL, slow[-1]
+    last = rows[-1]
+    said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
+    if last["efficiency"] is not None and len(rows) > 1:
+        said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
+    doubt = _doubt(rows, asked)
+    return (INCONCLUSIVE, f"{said}; {doubt}") if doubt else (PASS, said)
+
+
+def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
+    """Return why figures that miss no floor prove nothing all the same; an empty text when they do."""
+    disturbed = [words for row in rows if (words := _disturbed(row))]
+    if disturbed:
+        return f"{disturbed[-1]}; train again, longer (nccl_validation_training_seconds)"
+    if asked.efficiency is None and len(rows) > 1:
+        return (
+            "no floor is known for the scaling efficiency: set training in the hardware profile, or "
+            "nccl_validation_training_efficiency"
+        )
+    if asked.rate is None and len(rows) == 1:
+        return (
+            "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
+            "profile, or nccl_validation_training_rate"
+        )
+    return ""
+
+
+def _label(scale: tuple[int, int]) -> str:
+    nodes, ranks = scale
+    if nodes > 1:
+        return f"{nodes} nodes"
+    return "1 GPU" if ranks == 1 else "1 node"
+
+
+def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
+    """Return why a run says nothing; an empty text when it does."""
+    if found is None:
+        words = "did not run"
+    elif found["result"] is None and found["code"] == _NO_TORCH:
+        words = f"{found['said'] or 'no torch'} (nccl_validation_training_image, or the nodes' packages)"
+    elif found["result"] is None:
+        ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
+        words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"
+    else:
+        words = _strange(scale, found["result"], asked)
+    return f"{_label(scale)}: {words}" if words else ""
+
+
+def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> str:
+    """Return how a result is not of what was asked for; an empty text when it is."""
+    nodes, ranks = scale
+    if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
+        took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
+        return f"{took}, {nodes * ranks} on {nodes} were asked for"
+    if result["backend"] != asked.backend:
+        return f"trained over {result['backend'] or 'nothing known'}, not {asked.backend}: torch sees no GPU"
+    return "" if result["step_seconds"] and result["samples_per_second"] else "nothing was measured"
+
+
+def _wrong(scale: tuple[int, int], found: dict[str, Any] | None) -> str:
+    """Return what is wrong with what a run learned; an empty text when nothing is."""
+    result = (found or {}).get("result")
+    if not result or not result["world_size"]:
+        return ""
+    first, final = result["first_loss"], result["final_loss"]
+    if first is None or final is None:
+        return f"{_label(scale)}: the loss is no number"
+    if final >= first and (result["steps"] or 0) >= _ENOUGH_STEPS:
+        return f"{_label(scale)}: it learned nothing, the loss went from {first:.4g} to {final:.4g}"
+    return ""
+
+
+def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
+    """Return the figures of a scale; seconds per step."""
+    ranks = result["world_size"]
+    ideal = base["samples_per_second"] * ranks if base else None
+    efficiency = result["samples_per_second"] / ideal if ideal else None
+    lost = _lost(result, base) if base and ranks > 1 else {}
+    total = sum(lost.values())
+    cause = max(lost, key=lambda key: lost[key]) if total > 0 else ""
+    step, shared = result["step_seconds"], result["all_reduce_seconds"]
+    return {
+        "label": _label(scale),
+        "nodes": scale[0],
+        "ranks": ranks,
+        "samples_per_second": result["samples_per_second"],
+        "ideal": ideal,
+        "efficiency": efficiency,
+        "step_seconds": step,
+        "compute_seconds": result["compute_seconds"],
+        "all_reduce_seconds": shared,
+        "all_reduce_share": None if shared is None else shared / step,
+        "wire_seconds": _wire_seconds(scale, result, asked),
+        "lost_seconds": lost,
+        "cause": cause if efficiency is not None and efficiency < 1 else "",
+        "slow_nodes": _slow_nodes(result),
+    }
+
+
+def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds per step that are lost against a single rank, by cause; nothing where not measured."""
+    own = [host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"] is not None]
+    alone = base["compute_seconds"]
+    if not own or alone is None or result["all_reduce_seconds"] is None:
+        return {}
+    return {
+        "communication": result["all_reduce_seconds"],
+        "slow node": max(0.0, max(own) - median(own)),
+        "sharing": max(0.0, median(own) - alone),
+    }
+
+
+def _slow_nodes(result: dict[str, Any]) -> list[str]:
+    """Return the nodes that take far longer than the middle one for the same work; of two none can be told."""
+    own = {host["node"]: host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"]}
+    if len(own) < _FEWEST:
+        return []
+    middle = median(own.values())
+    return sorted(node for node, seconds in own.items() if seconds > _SLOW * middle)
+
+
+def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> float | None:
+    """Return what the gradients need on the wire at the least; None inside a node or where the wire is not known."""
+    nodes, size = scale[0], result["gradient_bytes"]
+    if nodes == 1 or not asked.wire or not size:
+        return None
+    return float(2 * (nodes - 1) / nodes * size / (asked.wire * _GB))
+
+
+def _below(row: dict[str, Any], asked: Asked) -> str:
+    """Return how a scale misses its floor, and why; an empty text when it does not."""
+    if row["ranks"] == 1:
+        if asked.rate is None or row["samples_per_second"] >= asked.rate:
+            return ""
+        return f"{row['label']}: {row['samples_per_second']:.4g} samples/s, floor {asked.rate:.4g}"
+    if asked.efficiency is None or row["efficiency"] is None or row["efficiency"] >= asked.efficiency:
+        return ""
+    words = f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank, floor {asked.efficiency:.0%}"
+    return f"{words}: {_why(row)}"
+
+
+def _disturbed(row: dict[str, Any]) -> str:
+    """Return that what all are compared with was measured too low; an empty text when it was not."""
+    if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
+        return ""
+    return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
+
+
+def _why(row: dict[str, Any]) -> str:
+    """Return in words what takes the time."""
+    if not row["cause"]:
+        return "what takes the time was not measured"
+    lost, cause = row["lost_seconds"], row["cause"]
+    share = lost[cause] / sum(lost.values())
+    words = f"{CAUSES[cause]}: "
+    if cause == "communication":
+        words += f"all-reduce takes {_ms(lost[cause])} of a step of {_ms(row['step_seconds'])}"
+        if row["wire_seconds"]:
+            words += f" (the wire needs {_ms(row['wire_seconds'])} at the least)"
+    elif cause == "slow node":
+        who = ", ".join(row["slow_nodes"]) or "one of the nodes"
+        words += f"{who} makes each step {_ms(lost[cause])} longer"
+    else:
+        words += f"a rank's own work takes {_ms(lost[cause])} longer than alone"
+    return f"{words}, {share:.0%} of what is lost"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"
+
+
+def _findings(wrong: list[str], gaps: list[str], slow: list[str], rows: list[dict[str, Any]], reason: str) -> list[str]:
+    """Return what else is to be told."""
+    found = [words for words in wrong + gaps + slow if words != reason]
+    for row in rows:
+        if (words := _disturbed(row)) and words not in reason:
+            found.append(words)
+        if row["slow_nodes"]:
+            found.append(f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others at the same work")
+    return found

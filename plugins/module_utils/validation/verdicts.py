@@ -1,0 +1,308 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the report of a validation: its verdict, who is to blame, and whom to drain.
+
+The verdict is about nodes, links and switches that were found guilty and about the state at the end, not about every
+test on the way there:
+
+- Somebody named by the search, or a node that failed alone, is a FAIL.
+- A test of the whole that failed is a FAIL, also when nobody could be named; but when the same nodes passed the same
+  test at another time, it comes and goes and is INCONCLUSIVE.
+- A test of the culprit search says nothing by itself once the search is over: it was a question, and the search repeats
+  what failed before it blames anybody. Amid noise one of many pairs is slow once. When the search could not end, the
+  last answer about each set of nodes stands.
+- What stays open, was left out or could not be run is INCONCLUSIVE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .judge import FAIL, INCONCLUSIVE, PASS, worst
+from .node_checks import COLLECTIVE, kind_of
+from .searches import member_nodes
+from .stages import next_step, search_done, searches
+from .storage.stage import STORAGE, blamed_for_storage
+from .tests import fold, node_list
+
+__all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
+
+SCHEMA = 1
+_MOST_REASON = 200
+_MOST_EVIDENCE = 6
+# A rail is a NIC, its cable and its port of a switch; the node is not fit for work with it.
+_DRAINED = frozenset({"node", "rail"})
+_OF_SEARCH = frozenset({"pair", "search"})
+
+
+def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return who is to blame, and of whom nothing can be said; for the shared tree first, then nodes that failed alone.
+
+    Args:
+        options: as for stages.next_step.
+        state: as stages.with_results gives it.
+
+    Returns:
+        Culprits, each with kind (node, rail, link, boundary), nodes, reason, rail (empty for all) and tests (names of
+        those that show it); and what is unresolved, each with nodes and reason.
+    """
+    tests = state["tests"]
+    found: list[dict[str, Any]] = [
+        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE], "rail": ""}
+        for node, reason in blamed_for_storage(tests).items()
+    ]
+    found += [
+        {
+            "kind": "node",
+            "nodes": test["nodes"],
+            "reason": f"{test['name']}: {test['reason']}",
+            "tests": [test["name"]],
+            "rail": "",
+        }
+        for test in tests
+        if test["stage"] == "node" and test["verdict"] == FAIL
+    ]
+    unresolved: list[dict[str, Any]] = []
+    for search in searches(options, state):
+        answer = search["answer"]
+        kind = "rail" if search["rail"] else "node"
+        entries = [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
+        entries += [
+            ("link", item["nodes"], _link_words(item["nodes"], search["nodes"]), item) for item in answer["links"]
+        ]
+        entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
+        rail = search["rail"]
+        for kind, nodes, words, item in entries:
+            reason = f"rail {rail} of node {nodes[0]}: {words}" if kind == "rail" else words
+            reason = f"{words} over rail {rail}" if rail and kind != "rail" else reason
+            if item["verdict"] == FAIL:
+                names = [tests[place]["name"] for place in item["results"]]
+                found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names, "rail": rail})
+            else:
+                unresolved.append({"nodes": nodes, "reason": reason})
+        if not search["explained"]:
+            unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in answer["unresolved"]]
+    return _once(found), _once(unresolved)
+
+
+def _once(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the items less those about nodes that an earlier one is about."""
+    return list(
+        {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
+    )[::-1]
+
+
+def _link_words(nodes: list[str], among: list[str]) -> str:
+    """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
+    pair = " and ".join(nodes)
+    if set(among) <= set(nodes):
+        return f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
+    return f"slow between {pair}, though each is fine with others"
+
+
+def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
+    """Return the nodes of the smaller side and what lies between it and the other."""
+    small, large = sorted(sides, key=len)
+    return list(
+        small
+    ), f"slow between {fold(list(small))} and {fold(list(large))}, each fine by itself: a switch or uplink"
+
+
+def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reasons: list[str]) -> dict[str, Any]:
+    """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
+
+    Args:
+        options: drain_failed, drain_limit (percent), pool (all compute nodes).
+        blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
+        node_reasons: lines of ``sinfo -R``: those that busbar drained before count.
+
+    Returns:
+        nodes (a list of node and reason) and refused (text).
+    """
+    guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
+    answer: dict[str, Any] = {"nodes": [], "refused": ""}
+    if not options["drain_failed"] or not guilty:
+        return answer
+    before = {line.split(maxsplit=1)[0] for line in node_reasons if line.partition(" ")[2].startswith("busbar:")}
+    out, whole, limit = len(before | guilty.keys()), len(options["pool"]), int(options["drain_limit"])
+    if out * 100 > limit * whole:
+        answer["refused"] = (
+            f"{fold(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
+            f"nccl_validation_drain_limit allows {limit} %"
+        )
+    else:
+        answer["nodes"] = [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]
+    return answer
+
+
+def _slurm_reason(words: str) -> str:
+    kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
+    return f"busbar: {kept}"[:_MOST_REASON]
+
+
+def report(
+    options: dict[str, Any], state: dict[str, Any], stopped: str = "", drained: list[dict[str, str]] | None = None
+) -> dict[str, Any]:
+    """Return the report of a validation.
+
+    Args:
+        options: as for stages.next_step, and cluster, started (ISO 8601 text), drain_failed, drain_limit.
+        state: as stages.with_results gives it.
+        stopped: why it ended before its time.
+        drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
+    """
+    tests = state["tests"]
+    blamed, unresolved = culprits(options, state)
+    rest = next_step(options, state)
+    unrun = stopped or ("not all tests were run" if rest["tests"] else "")
+    counting = _counting(options, state)
+    verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
+    verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
+    # A search that found nothing wrong is a result, though none of its tests counts.
+    verdicts += [PASS] * bool(tests and state["search_rounds"])
+    verdict = worst(verdicts)
+    reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
+    started = [test for test in counting if test["name"] not in state["not_started"]]
+    # Nothing but the jobs of others kept it from a verdict of PASS.
+    allowed = bool(
+        options.get("allow_busy")
+        and state["busy"]
+        and not (blamed or unresolved or unrun or state["problem"])
+        and not state["left_out"].keys() - state["busy"].keys()
+        and all(test["verdict"] == PASS for test in started)
+    )
+    if allowed:
+        reason = _left_out_words(state, started)
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "reason": reason,
+        "busy": state["busy"],
+        "busy_allowed": allowed,
+        "cluster": options["cluster"],
+        "started": options["started"],
+        "backend": options["backend"],
+        "nodes": node_list(options["nodes"]),
+        "left_out": state["left_out"],
+        # Without a search, readers of the report say themselves what the tests leave no doubt of.
+        **({"culprits": blamed} if blamed or state["search_rounds"] else {}),
+        "unresolved": unresolved,
+        "skipped": rest["skipped"],
+        "stopped": unrun,
+        "search_rounds": state["search_rounds"],
+        "drain": {**drain_plan(options, blamed, state["node_reasons"]), "done": drained or []},
+        "tests": tests,
+        "node_reasons": state["node_reasons"],
+        "settings": {
+            key: options[key]
+            for key in (
+                *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
+                *("partners", "locate_rounds", "rails"),
+            )
+        },
+    }
+
+
+def _left_out_words(state: dict[str, Any], started: list[dict[str, Any]]) -> str:
+    """Return which nodes were left out for the jobs of others, and what can be said of the rest."""
+    nodes_of: dict[str, list[str]] = {}
+    for node, jobs in sorted(state["busy"].items()):
+        nodes_of.setdefault(jobs, []).append(node)
+    shown = [f"{fold(nodes)} ({jobs})" for jobs, nodes in list(nodes_of.items())[:_MOST_EVIDENCE]]
+    more = " and more" if len(nodes_of) > _MOST_EVIDENCE else ""
+    tested = fold(list(dict.fromkeys(node for test in started for node in test["nodes"])))
+    rest = f"all tests that ran on {tested} passed" if tested else "no node was tested"
+    return f"left out {', '.join(shown)}{more}; {rest}"
+
+
+def _counting(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the tests whose verdicts count, each with the verdict that stands at the end."""
+    tests = state["tests"]
+    passed = {_who_and_what(test) for test in tests if test["verdict"] == PASS}
+    done = search_done(options, state)
+    last = {_who_and_what(test): test for test in tests if test["stage"] in _OF_SEARCH}
+    counting = []
+    for test in tests:
+        if test["stage"] in _OF_SEARCH:
+            if not done and last[_who_and_what(test)] is test:
+                counting.append(test)
+        elif test["stage"] in {"cluster", "rail"} and test["verdict"] == FAIL and _who_and_what(test) in passed:
+            reason = f"failed once ({test['reason']}), and passed with the same nodes at another time"
+            counting.append({**test, "verdict": INCONCLUSIVE, "reason": reason})
+        else:
+            counting.append(test)
+    return counting
+
+
+def _who_and_what(test: dict[str, Any]) -> tuple[frozenset[str], str, str]:
+    return frozenset(member_nodes(test)), test["collective"], test["rail"]
+
+
+def _reason(
+    verdict: str,
+    state: dict[str, Any],
+    blamed: list[dict[str, Any]],
+    unresolved: list[dict[str, Any]],
+    unrun: str,
+) -> str:
+    """Return why the verdict is what it is: who is to blame, else a test of that verdict, else what lacks."""
+    if blamed:
+        first = blamed[0]
+        more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
+        alone = any(first["reason"].startswith(f"{name}: ") for name in first["tests"])
+        return (
+            f"{first['reason']}{more}"
+            if alone or first["kind"] == "rail"
+            else f"{_who(first)}: {first['reason']}{more}"
+        )
+    if state["problem"]:
+        return str(state["problem"])
+    telling = [test for test in state["tests"] if test["verdict"] == verdict]
+    if telling:
+        # Of what passed, the test of all nodes together says the most.
+        test = next((test for test in telling if verdict == PASS and test["stage"] == "cluster"), telling[0])
+        return f"{test['name']}: {test['reason']}"
+    if state["left_out"]:
+        return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
+    if unresolved:
+        return f"{fold(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
+    searched = f"{state['search_rounds']} round(s) of the culprit search found nothing wrong" if verdict == PASS else ""
+    return unrun or searched or "no test ran"
+
+
+def _who(culprit: dict[str, Any]) -> str:
+    return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold(culprit["nodes"])
+
+
+def summary_lines(data: dict[str, Any]) -> list[str]:
+    """Return one line per test, then what was left out, then who is to blame, then the verdict."""
+    lines = []
+    blamed = data.get("culprits") or []
+    allowed = data["busy_allowed"]
+    for test in data["tests"]:
+        if allowed and test["verdict"] != PASS:
+            continue  # what was left out stands below
+        who = fold(test["nodes"] + test["partners"]) or "no node"
+        ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
+        lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")
+        lines += [f"      {finding}" for finding in test["findings"]]
+    lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
+    lines += [f"not run  stage {stage}: {reason}" for stage, reason in data["skipped"].items()]
+    if data["stopped"]:
+        lines.append(f"stopped  {data['stopped']}")
+    guilty = [item["nodes"][0] for item in blamed if item["kind"] == "node"]
+    if guilty:
+        lines.append(f"FAIL  culprit nodes: {fold(guilty)}")
+    for item in blamed:
+        shown = ", ".join(item["tests"][:_MOST_EVIDENCE]) + (", …" if len(item["tests"]) > _MOST_EVIDENCE else "")
+        who = "" if item["kind"] == "rail" else f"{item['kind']} {_who(item)}: "
+        lines.append(f"FAIL  {who}{item['reason']} ({shown})")
+    lines += [f"INCONCLUSIVE  {fold(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
+    lines += [
+        f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
+        for item in data["drain"]["done"]
+    ]
+    if data["drain"]["refused"]:
+        lines.append(data["drain"]["refused"])
+    heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"
+    return [*lines, f"{heading} {data['reason']}"]

@@ -1,0 +1,188 @@
+"""Accounts: the declaration, how it fits a host, and what must change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import (
+    account_conflicts,
+    account_plan,
+    account_problems,
+    declared_groups,
+    key_files,
+    password_digest,
+    removal_conflicts,
+)
+
+GROUPS = [{"name": "research", "gid": 2000}]
+ALICE = {"name": "alice", "uid": 2001, "group": "research", "comment": "Alice"}
+BOB = {"name": "bob", "uid": 2002, "group": "research"}
+DEFAULTS = {"shell": "/bin/bash", "home_base": "/home", "create_home": True}
+ALICE_THERE = {
+    "uid": 2001,
+    "gid": 2000,
+    "comment": "Alice",
+    "home": "/home/alice",
+    "shell": "/bin/bash",
+    "home_exists": True,
+    "groups": [],
+    "password": "",
+}
+
+
+def _absent(item: dict[str, Any]) -> dict[str, Any]:
+    return {"name": item["name"], "state": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("users", "groups", "parts"),
+    [
+        ([ALICE, BOB], GROUPS, []),
+        ([], [], []),
+        ([ALICE, {**BOB, "uid": 2001}], GROUPS, ["uid 2001 is declared for both alice and bob"]),
+        ([ALICE, {**BOB, "uid": "2001"}], GROUPS, ["uid 2001 is declared for both alice and bob"]),
+        ([ALICE, ALICE], GROUPS, ["user alice is declared twice"]),
+        ([ALICE], [], ["group research is not declared"]),
+        ([ALICE], [{**GROUPS[0], "state": "absent"}], ["group research is not declared"]),
+        ([ALICE], [*GROUPS, {"name": "staff", "gid": 2000}], ["gid 2000 is declared for both research and staff"]),
+        ([{"name": "carol", "uid": 2000}], GROUPS, ["gid 2000 is declared for both research and carol"]),
+        ([{"name": "carol"}], [], ["user carol: uid None cannot be used"]),
+        ([{"name": "root", "uid": 5}], [], ["'root'"]),
+        ([{"name": "root", "state": "absent"}], [], ["'root'"]),
+        ([{"name": "Carol Smith", "uid": 5}], [], ["'Carol Smith'"]),
+        ([{"name": "carol", "uid": 0}], [], ["uid 0 cannot be used"]),
+        ([{"name": "carol", "uid": 65534}], [], ["uid 65534 cannot be used"]),
+        ([ALICE, _absent(BOB), {"name": "dan", "uid": 2002}], GROUPS, []),
+    ],
+)
+def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], parts: list[str]) -> None:
+    problems = account_problems(users, groups)
+    assert len(problems) == len(parts)
+    for problem, part in zip(problems, parts, strict=True):
+        assert part in problem
+
+
+@pytest.mark.parametrize(
+    ("users", "passwd", "group_ids", "parts"),
+    [
+        ([ALICE], {}, {}, []),
+        ([ALICE], {"alice": 2001}, {"research": 2000}, []),
+        ([ALICE], {"zed": 2001}, {}, ["uid 2001 of user alice is taken by zed"]),
+        ([ALICE, _absent({"name": "zed"})], {"zed": 2001}, {"zed": 2001}, []),
+        ([ALICE], {"alice": 1000}, {}, ["user alice has uid 1000 there and 2001 in users_accounts"]),
+        ([ALICE], {"alice": 1000, "zed": 2001}, {}, ["alice has uid 1000", "taken by zed"]),
+        ([ALICE], {}, {"games": 2000}, ["gid 2000 of group research is taken by games"]),
+        ([ALICE], {}, {"research": 100}, ["group research has gid 100 there"]),
+        ([{"name": "carol", "uid": 7}], {}, {"lp": 7}, ["gid 7 of group carol is taken by lp"]),
+        ([{**ALICE, "groups": ["docker"]}], {}, {}, ["there is no group docker"]),
+        ([{**ALICE, "groups": ["docker"]}], {}, {"docker": 100}, []),
+    ],
+)
+def test_conflicts(
+    users: list[dict[str, Any]], passwd: dict[str, int], group_ids: dict[str, int], parts: list[str]
+) -> None:
+    conflicts = account_conflicts(users, GROUPS, passwd, group_ids)
+    assert len(conflicts) == len(parts)
+    for conflict, part in zip(conflicts, parts, strict=True):
+        assert part in conflict
+
+
+def test_own_group_of_a_user() -> None:
+    assert declared_groups([{"name": "carol", "uid": 7}, ALICE], GROUPS) == [
+        *GROUPS,
+        {"name": "carol", "gid": 7, "state": "present"},
+    ]
+
+
+def _plan(users: list[dict[str, Any]], here: dict[str, Any], groups: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
+    return account_plan(users, GROUPS, {"users": here, "groups": groups}, DEFAULTS)
+
+
+def test_fresh_host_needs_everything() -> None:
+    plan = _plan([ALICE, BOB], {}, {"root": 0})
+    assert plan["groups"] == GROUPS
+    assert [user["name"] for user in plan["users"]] == ["alice", "bob"]
+    assert plan["users"][0] == {
+        "name": "alice",
+        "uid": 2001,
+        "group": "research",
+        "groups": [],
+        "comment": "Alice",
+        "shell": "/bin/bash",
+        "home": "/home/alice",
+        "create_home": True,
+    }
+
+
+def test_finished_host_needs_nothing() -> None:
+    plan = _plan([ALICE, _absent(BOB)], {"alice": ALICE_THERE}, {"research": 2000})
+    assert not any(plan.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"comment": "Alice A."},
+        {"shell": "/bin/sh"},
+        {"home": "/data/alice"},
+        {"groups": ["video"]},
+        {"create_home": True, "home": "/home/alice2"},
+    ],
+)
+def test_one_difference_is_one_change(change: dict[str, Any]) -> None:
+    plan = _plan([{**ALICE, **change}], {"alice": ALICE_THERE}, {"research": 2000, "video": 44})
+    assert [user["name"] for user in plan["users"]] == ["alice"]
+    assert not any(value for key, value in plan.items() if key != "users")
+
+
+def test_comment_that_is_not_declared_is_left() -> None:
+    there = {**ALICE_THERE, "uid": 2002, "home": "/home/bob", "comment": "set by hand"}
+    assert not any(_plan([BOB], {"bob": there}, {"research": 2000}).values())
+
+
+def test_home_that_is_missing_is_made_only_where_wanted() -> None:
+    here = {"alice": {**ALICE_THERE, "home_exists": False}}
+    assert _plan([ALICE], here, {"research": 2000})["users"]
+    assert not _plan([{**ALICE, "create_home": False}], here, {"research": 2000})["users"]
+
+
+def test_undeclared_groups_stay_and_declared_ones_are_exact() -> None:
+    groups = [*GROUPS, {"name": "old", "gid": 2100}]
+    here = {"alice": {**ALICE_THERE, "groups": ["old", "video"]}}
+    found = {"users": here, "groups": {"research": 2000, "old": 2100, "video": 44}}
+    plan = account_plan([ALICE], groups, found, DEFAULTS)
+    assert plan["users"][0]["groups"] == ["video"]
+
+
+def test_removal() -> None:
+    users = [_absent(ALICE), {**_absent(BOB), "remove_home": True}]
+    plan = _plan(users, {"alice": ALICE_THERE, "bob": ALICE_THERE}, {"research": 2000, "bob": 2002})
+    assert plan["users_absent"] == [{"name": "alice", "remove_home": False}, {"name": "bob", "remove_home": True}]
+    assert plan["groups_absent"] == [{"name": "bob"}]
+
+
+@pytest.mark.parametrize(("here", "planned"), [("", ["alice"]), ("$6$x$y", []), ("$6$x$other", ["alice"])])
+def test_password_is_planned_without_its_hash(here: str, planned: list[str]) -> None:
+    there = {**ALICE_THERE, "password": password_digest(here) if here else ""}
+    plan = _plan([{**ALICE, "password_hash": "$6$x$y"}], {"alice": there}, {"research": 2000})
+    assert [item["name"] for item in plan["passwords"]] == planned
+    assert "$6$" not in str(plan)
+
+
+def test_key_files() -> None:
+    users = [{**ALICE, "authorized_keys": ["ssh-ed25519 A alice\n", "ssh-ed25519 B"]}, BOB, _absent({"name": "old"})]
+    assert key_files(users, ["bob", "old", "not-ours"], "/keys/") == [
+        {"path": "/keys/alice", "content": "ssh-ed25519 A alice\nssh-ed25519 B\n"},
+        {"path": "/keys/bob", "state": "absent"},
+        {"path": "/keys/old", "state": "absent"},
+    ]
+
+
+def test_a_user_who_still_runs_something_stays() -> None:
+    active = {"alice": ["job 3 (waiting)"], "bob": ["job 11 (on gpu1)", "process 9938 (sleep, job 11)"]}
+    leaving = [{"name": name, "state": "absent"} for name in ("bob", "dan")]
+    conflicts = removal_conflicts([ALICE, *leaving], active)
+    assert len(conflicts) == 1
+    assert "user bob cannot be removed yet, there is job 11 (on gpu1), process 9938 (sleep, job 11)" in conflicts[0]
+    assert "scancel --user=bob" in conflicts[0]

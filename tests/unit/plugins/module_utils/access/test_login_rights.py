@@ -1,0 +1,71 @@
+"""Who is an admin by the declaration and by the sudo rules of a host."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_rights import login_rights
+from ansible_collections.busbar.cluster.plugins.module_utils.access.sudoers import sudo_holders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_declared_accounts_by_what_they_may_do() -> None:
+    users: list[dict[str, object]] = [
+        {"name": "alice", "group": "research", "groups": ["docker"]},
+        {"name": "carol", "sudo": ["ALL=(ALL) ALL"]},
+        {"name": "dave", "groups": ["admins"]},
+        {"name": "erin", "group": "admins"},
+        {"name": "gone", "state": "absent"},
+        {"name": "root"},
+    ]
+    groups: list[dict[str, object]] = [
+        {"name": "research"},
+        {"name": "admins", "sudo": ["ALL=(ALL) ALL"]},
+        {"name": "old", "state": "absent"},
+    ]
+    assert login_rights(users, groups) == {
+        "admin_users": ["carol"],
+        "admin_groups": ["admins"],
+        "plain_users": ["alice"],
+    }
+
+
+SUDOERS = """\
+User_Alias OPS = ubuntu, dave
+root ALL=(ALL:ALL) ALL
+%sudo ALL=(ALL:ALL) ALL
+%#27 ALL=(ALL) ALL
+OPS ALL=(ALL) NOPASSWD: ALL
+#1001 ALL=(root) /usr/bin/true
+ALL, !bob ALL=(root) /usr/bin/uptime
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("cvtsudoers") is None, reason="cvtsudoers comes with sudo, which is not installed here"
+)
+def test_rules_of_the_real_program(tmp_path: Path) -> None:
+    path = tmp_path / "sudoers"
+    path.write_text(SUDOERS)
+    done = subprocess.run(["cvtsudoers", "-e", "-f", "json", str(path)], check=True, capture_output=True, text=True)
+    assert sudo_holders(done.stdout) == {"users": ["#1001", "dave", "root", "ubuntu"], "groups": ["#27", "sudo"]}
+
+
+def test_rules_as_the_program_tells_them() -> None:
+    users = [{"username": "ubuntu"}, {"usergroup": "sudo"}, {"username": "ALL"}, {"username": "bob", "negated": True}]
+    numbers = [{"userid": 1001}, {"usergid": 27}]
+    text = json.dumps({"Defaults": [], "User_Specs": [{"User_List": users}, {"User_List": numbers}]})
+    assert sudo_holders(text) == {"users": ["#1001", "ubuntu"], "groups": ["#27", "sudo"]}
+    assert sudo_holders("{}") == {"users": [], "groups": []}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "no JSON"])
+def test_another_answer_is_not_taken_for_nobody(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        sudo_holders(text)

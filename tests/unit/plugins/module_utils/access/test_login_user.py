@@ -1,0 +1,46 @@
+"""Who logged in, told by the processes on the way."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of, login_user
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOBODY = pwd.getpwnam("nobody")
+
+
+def _processes(folder: Path, uids: list[int]) -> int:
+    """Write processes from the first one down, each with its real user; returns the number of the last."""
+    for number, uid in enumerate(uids, start=1):
+        (folder / str(number)).mkdir()
+        status = f"Name:\tx\nPPid:\t{number - 1}\nUid:\t{uid}\t0\t0\t0\n"
+        (folder / str(number) / "status").write_text(status)
+    return len(uids)
+
+
+def test_root_by_whatever_means_is_told_by_who_asked(tmp_path: Path) -> None:
+    last = _processes(tmp_path, [0, 0, NOBODY.pw_uid, NOBODY.pw_uid, 0, 0])
+    assert login_user(tmp_path, last).pw_name == "nobody"
+
+
+def test_the_outermost_user_counts(tmp_path: Path) -> None:
+    last = _processes(tmp_path, [0, NOBODY.pw_uid, 0, pwd.getpwnam("daemon").pw_uid])
+    assert login_user(tmp_path, last).pw_name == "nobody"
+
+
+def test_root_and_nobody_knows_whom(tmp_path: Path) -> None:
+    assert login_user(tmp_path, _processes(tmp_path, [0, 0])).pw_uid == 0
+    assert login_user(tmp_path, 99).pw_uid == 0
+    (tmp_path / "other").mkdir()
+    assert login_user(tmp_path / "other", _processes(tmp_path / "other", [0, 2**31 - 5])).pw_uid == 0
+
+
+def test_groups_have_names() -> None:
+    user = pwd.getpwuid(os.getuid())
+    assert groups_of(user)[0] == grp.getgrgid(user.pw_gid).gr_name

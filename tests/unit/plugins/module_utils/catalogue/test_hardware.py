@@ -1,0 +1,148 @@
+"""The catalogue and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_problems, hardware_warnings
+
+CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+WANTED = set(
+    "dgx1 dgx2 c4140_v100 dgx_a100 hgx_a100 rudra_a100_pcie dgx_h100 hgx_h100 dgx_h200 dgx_b200 gb200_nvl72 gb300 l40s "  # noqa: SIM905
+    "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu".split()
+)
+
+
+def test_the_catalogue_is_sound() -> None:
+    assert set(CATALOGUE) >= WANTED
+    assert hardware_problems(CATALOGUE) == []
+    assert hardware_warnings(CATALOGUE) == []
+
+
+def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value
+    catalogue = {name: copy.deepcopy(CATALOGUE[name])}
+    *way, last = path.split(".")
+    place = catalogue[name]
+    for key in way:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "words"),
+    [
+        ("dgx_h100", "sockets", 0, "hardware dgx_h100: sockets: must be a whole number"),
+        ("dgx_h100", "memory_mb", "2 TB", "memory_mb"),
+        ("dgx_h100", "memory_mb", None, "memory_mb"),
+        ("dgx_h100", "colour", "green", "colour: unknown key"),
+        ("dgx_h100", "storage", {"source": "x"}, "storage: must have source and read_floor_bytes_per_second or"),
+        ("dgx_h100", "storage", {"read_floor_bytes_per_second": 1e9}, "storage.source: every figure needs its source"),
+        (
+            "dgx_h100",
+            "storage",
+            {"write_floor_bytes_per_second": "1 GB", "source": "x"},
+            "storage.write_floor_bytes_per_second: must be bytes per second above 0",
+        ),
+        (
+            "dgx_h100",
+            "storage",
+            {"write_floor_bytes_per_second": 1e9, "floor_gbs": 1, "source": "x"},
+            "storage.floor_gbs: unknown key",
+        ),
+        ("dgx_h100", "training", {"source": "x"}, "training: must have source and efficiency_floor or"),
+        ("dgx_h100", "training", {"efficiency_floor": 0.8}, "training.source: every figure needs its source"),
+        (
+            "dgx_h100",
+            "training",
+            {"efficiency_floor": 80, "source": "x"},
+            "training.efficiency_floor: must be a number above 0 up to 1",
+        ),
+        ("dgx_h100", "training", {"efficiency_floor": 1, "x": 1, "source": "x"}, "training.x: unknown key"),
+        ("dgx_h100", "gpu.count", True, "gpu.count"),
+        ("dgx_h100", "gpu.settings", {"power_limit_w": "much"}, "gpu.settings: power_limit_w: must be watts"),
+        ("dgx_h100", "gpu.settings", ["ecc"], "gpu.settings: must be a dictionary"),
+        ("dgx_h100", "gpu.mig", {"profile": "1g.10gb", "count": 8}, "gpu.mig: GPU 0,1,2,3,4,5,6,7: 8 x 1g.10gb"),
+        ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: NVIDIA L40S with 46068 MiB has no MIG"),
+        ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
+        ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type"),
+        ("dgx_h100", "gpu.pcie_gen", "5", "gpu.pcie_gen: must be a whole number"),
+        ("dgx_h100", "gpu.pcie_width", 0, "gpu.pcie_width: must be a whole number"),
+        ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: must be true or false"),
+        ("l40s", "gpu.nvswitch", True, "gpu.nvswitch: GPUs behind NVSwitches have NVLinks"),
+        ("l40s", "gpu.generation", "kepler", "gpu.generation: must be one of maxwell, pascal"),
+        ("dgx_h100", "nics", [], "nics"),
+        ("dgx_h100", "nics", [{"count": 1}], "nics[0]"),
+        ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", None, "floor_gbs"),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
+        ("dgx_h100", "busbw.between_planets", {}, "unknown scope"),
+        ("c4140_v100", "p2p", [], "p2p: must have floor_gbs and source"),
+        ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: must be a number above 0"),
+        ("c4140_v100", "p2p.source", " ", "p2p.source: every figure needs its source"),
+        ("c4140_v100", "p2p.floor_gbs", 151, "no pair of GPUs reaches the floor 151"),
+        ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "no pair of GPUs reaches the floor 64"),
+        # Thresholds that somebody publishes and no node can reach.
+        ("dgx_h100", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 800, "source": "x"}, "no hardware reaches"),
+        ("dgx_b200", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 900, "source": "x"}, "no hardware reaches"),
+        ("hgx_a100", "busbw.intra_node", {"limit_gbs": 400, "floor_gbs": 350, "source": "x"}, "no hardware reaches"),
+        (
+            "rtx_3060_desktop",
+            "busbw.inter_node",
+            {"limit_gbs": 1, "floor_gbs": 0.5, "source": "x"},
+            "no hardware reaches",
+        ),
+        ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
+        ("dgx_h100", "busbw.inter_node.collectives", [], "busbw.inter_node.collectives: is not a dictionary"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives",
+            {"sum": {"floor_gbs": 1, "source": "x"}},
+            "collectives.sum: is not one of all_gather, ",
+        ),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.source", None, "alltoall.source: every figure needs"),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", "40", "alltoall.floor_gbs: must be a number"),
+        # 400 Gb/s for each of 8 GPUs: what two nodes reach does not carry over to many.
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives.alltoall.floor_gbs",
+            90,
+            "collectives.alltoall: no hardware reaches the floor 90; the ceiling is 50 GB/s",
+        ),
+        # No switch adds up a gather, so 460 is for all_reduce only.
+        ("dgx_h100", "busbw.intra_node.collectives.all_gather.floor_gbs", 480, "all_gather: no hardware reaches"),
+        (
+            "sandbox_gpu",
+            "busbw.inter_node.collectives",
+            {"alltoall": {"floor_gbs": 200, "source": "x"}},
+            "alltoall: no hardware reaches the floor 200; the ceiling is 100 GB/s",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
+    problems = hardware_problems(changed(name, path, value))
+    assert any(words in problem for problem in problems), problems
+    assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
+
+
+def test_links_to_the_host_may_be_declared() -> None:
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_gen", 5)) == []
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_width", 16)) == []
+
+
+@pytest.mark.parametrize("catalogue", [None, [], "dgx", {"dgx": None}, {"dgx": []}, {3: {}}])
+def test_what_is_no_catalogue_is_refused(catalogue: object) -> None:
+    assert hardware_problems(catalogue)
+
+
+def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
+    assert "under half" in hardware_warnings(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]
+    (said,) = hardware_warnings(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
+    assert said == "hardware dgx_h100: busbw.inter_node.collectives.alltoall: floor 25 GB/s, under half of 50.38"

@@ -1,0 +1,129 @@
+"""From a machine to its profile: it is valid, preflight agrees with it, and the nearest known one is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe import (
+    best_profile,
+    describe_machine,
+    description_text,
+    machine_notes,
+    profile_differences,
+    slurm_type,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from busbar.paths import collection
+from gpu_samples import gpu_xml, log_xml
+
+CATALOGUE = yaml.safe_load((collection() / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+NODE = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2, "memory_mb": 2063937}
+
+
+def facts(gpus: int = 8, ports: int = 8, links: int = 18, **changes: object) -> dict[str, Any]:
+    shown = [
+        f"GPU {index}: X (UUID: GPU-{index})\n" + "".join(f"\t Link {link}: 26.562 GB/s\n" for link in range(links))
+        for index in range(gpus)
+    ]
+    query = log_xml(*(gpu_xml(index, **changes) for index in range(gpus)))
+    found = join_sources({"state": "ok", "query": query, "nvlink": "".join(shown)}, {}, [])
+    port = {"port": "1", "active": True, "state": "ACTIVE", "rate_gbps": 400.0}
+    slow = {"device": "mlx5_9", **port, "rate_gbps": 100.0}
+    found["rdma_ports"] = [{"device": f"mlx5_{number}", **port} for number in range(ports)] + [slow] * bool(ports)
+    interface = {"name": "eno1", "up": True, "rate_gbps": 25.0}
+    return found | {"network_interfaces": [interface], "pci_nics": []}
+
+
+def test_a_dgx_h100() -> None:
+    found = facts()
+    profile = describe_machine(NODE, found)
+    assert profile["memory_mb"] == 2060000
+    assert profile["gpu"] == {
+        "model": "NVIDIA H100 80GB HBM3",
+        "count": 8,
+        "slurm_type": "h100",
+        "device_files": "/dev/nvidia[0-7]",
+        "memory_mb": 81559,
+        "nvlink_gbs": 450,
+    }
+    assert profile["nics"] == [{"count": 8, "gbps": 400, "rdma": True}]
+    assert best_profile(CATALOGUE, profile) == ("dgx_h100", [])
+    assert profile_problems("x", profile) == []
+    assert claim_problems("n1", profile, found, {"gpu_tolerance": 0.05}) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "best", "keys"),
+    [
+        (facts(gpus=7), "dgx_h100", ["gpu.count"]),
+        (facts(ports=4), "dgx_h100", ["nics"]),
+        (facts(name="NVIDIA B200", memory="183359 MiB", links=18), "dgx_b200", ["gpu.nvlink_gbs"]),
+        (facts(name="NVIDIA X9"), None, []),
+    ],
+)
+def test_the_nearest_profile(found: dict[str, Any], best: str | None, keys: list[str]) -> None:
+    name, differences = best_profile(CATALOGUE, describe_machine(NODE, found))
+    assert (name, [key for key, _, _ in differences]) == (best, keys)
+
+
+def test_less_memory_than_known_is_a_difference() -> None:
+    small = describe_machine({**NODE, "memory_mb": 1031968}, facts())
+    assert profile_differences(CATALOGUE["dgx_h100"], small) == [("memory_mb", 2000000, 1030000)]
+
+
+def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
+    machines = [
+        (f"n{number}", describe_machine(NODE, facts()), [f"slurmd -C: NodeName=n{number} CPUs=224"])
+        for number in (1, 2)
+    ]
+    machines.append(("cpu1", describe_machine(NODE, facts(gpus=0, ports=0)), []))
+    text = description_text(machines, CATALOGUE)
+    assert "  # n[1-2]\n  # is what the known profile dgx_h100 says: write hardware: dgx_h100" in text
+    assert "  # slurmd -C: CPUs=224\n" in text
+    assert "  # cpu1\n  # has no GPUs; every known profile has\n" in text
+    profiles = yaml.safe_load(text)["hardware_profiles_extra"]
+    assert list(profiles) == ["h100x8", "cpu112"]
+    assert profiles["cpu112"]["nics"] == [{"count": 1, "gbps": 25, "rdma": False}]
+    assert [profile_problems(name, profile) for name, profile in profiles.items()] == [[], []]
+
+
+def test_names_that_are_taken_are_not_used_again() -> None:
+    text = description_text([("n1", describe_machine(NODE, facts()), [])], {"h100x8": {}})
+    assert list(yaml.safe_load(text)["hardware_profiles_extra"]) == ["h100x8_2"]
+
+
+def test_what_could_not_be_read_is_said() -> None:
+    bare = join_sources({"state": "absent"}, {}, [{"address": "0000:3b:00.0"}])
+    bare |= {"rdma_ports": [], "network_interfaces": []}
+    notes = machine_notes(bare, "")
+    assert [note.partition(":")[0] for note in notes] == [
+        "slurmd -C",
+        "gpu.model and gpu.memory_mb are guesses",
+        "nics is a guess",
+    ]
+    assert profile_problems("x", describe_machine(NODE, bare)) == []
+    assert machine_notes(facts(), "NodeName=n1 CPUs=4\nUpTime=1-0\n") == ["slurmd -C: NodeName=n1 CPUs=4"]
+    assert "a GPU is lost" in machine_notes(facts(memory="GPU is lost"), "")[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "short"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-40GB", "a100"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("NVIDIA GeForce RTX 3060", "rtx3060"),
+        ("NVIDIA GB200", "gb200"),
+        ("NVIDIA L40S", "l40s"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA RTX A6000", "rtxa6000"),
+        ("Simulated GPU", "simulated_gpu"),
+        ("", "gpu"),
+    ],
+)
+def test_short_names_of_models(model: str, short: str) -> None:
+    assert slurm_type(model) == short

@@ -1,0 +1,115 @@
+"""What must change so that packages have their versions and are held."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_changes import (
+    Present,
+    Wanted,
+    as_lines,
+    changes_for,
+    parse_dpkg,
+    parse_madison,
+    parse_rpm,
+    touched_packages,
+    version_fits,
+)
+
+NCCL = "2.27.5-1+cuda12.9"
+DPKG = (
+    f"libnccl2\t{NCCL}\thold\tinstalled\n"
+    "dcgm\t3.3.9\tdeinstall\tconfig-files\n"
+    "cuda-toolkit-12-8\t12.8.1-1\tinstall\tinstalled\n"
+    "libnccl-dev\t\tunknown\tnot-installed\n"
+)
+PRESENT = parse_dpkg(DPKG)
+
+
+def wanted(name: str, version: str = "", *, hold: bool | None = None) -> Wanted:
+    return {"name": name, "version": version, "hold": hold}
+
+
+def test_only_what_is_installed_counts() -> None:
+    assert PRESENT == {
+        "libnccl2": {"version": NCCL, "held": True},
+        "cuda-toolkit-12-8": {"version": "12.8.1-1", "held": False},
+    }
+
+
+def test_rpm_and_its_locks() -> None:
+    listed = "nvidia-driver\t3:570.133.20-1.el9\nlibnccl\t2.27.5-1+cuda12.9\npackage x is not installed\n"
+    locks = ["# made by dnf", "nvidia-driver-3:570.133.20-1.el9.*", "!libnccl-0:2.27.5-1.*"]
+    assert parse_rpm(listed, locks) == {
+        "nvidia-driver": {"version": "3:570.133.20-1.el9", "held": True},
+        "libnccl": {"version": "2.27.5-1+cuda12.9", "held": False},
+    }
+
+
+def test_a_lock_of_a_longer_name_is_not_that_of_a_shorter() -> None:
+    listed = "cuda-toolkit\t12.8.1-1\n"
+    assert not parse_rpm(listed, ["cuda-toolkit-12-8-0:12.8.1-1.*"])["cuda-toolkit"]["held"]
+    assert parse_rpm(listed, ["cuda-toolkit-0:12.8.1-1.*"])["cuda-toolkit"]["held"]
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "fits"),
+    [
+        (NCCL, "", True),
+        (NCCL, NCCL, True),
+        (NCCL, "2.27.5-1+cuda12.8", False),
+        (NCCL, "2.27.*", True),
+        ("570.133.20-1", "570.133.20", True),
+        ("570.133.20-1", "570.133.2", False),
+        ("570.133.20-1", "570.133.20-*", True),
+        ("1:4.4.1-1", "4.4.1-1", True),
+        ("1:4.4.1-1", "1:4.4.1-1", True),
+        ("1:14.4.1-1", "4.4.1-1", False),
+    ],
+)
+def test_versions_and_patterns(version: str, asked: str, *, fits: bool) -> None:
+    assert version_fits(version, asked) is fits
+
+
+@pytest.mark.parametrize(
+    ("package", "install", "hold", "unhold"),
+    [
+        (wanted("libnccl2", NCCL, hold=True), [], [], []),
+        (wanted("libnccl2", "2.28.*", hold=True), ["libnccl2=2.28.*"], [], []),
+        (wanted("libnccl2", NCCL, hold=False), [], [], ["libnccl2"]),
+        (wanted("libnccl2", NCCL), [], [], []),
+        (wanted("libnccl-dev", NCCL, hold=True), [f"libnccl-dev={NCCL}"], ["libnccl-dev"], []),
+        (wanted("libnccl-dev", hold=False), ["libnccl-dev"], [], []),
+        (wanted("cuda-toolkit-12-8"), [], [], []),
+    ],
+)
+def test_changes(package: Wanted, install: list[str], hold: list[str], unhold: list[str]) -> None:
+    assert changes_for([package], [], PRESENT) == {"install": install, "remove": [], "hold": hold, "unhold": unhold}
+
+
+def test_what_is_wanted_is_never_removed() -> None:
+    changes = changes_for([wanted("libnccl2", NCCL)], ["lib*", "cuda-*"], PRESENT)
+    assert (changes["install"], changes["remove"]) == ([], ["cuda-toolkit-12-8"])
+
+
+def test_the_diff_shows_versions_and_holds() -> None:
+    changes = changes_for([wanted("libnccl2", "2.28", hold=False), wanted("a", hold=True)], ["cuda-*"], PRESENT)
+    assert as_lines(PRESENT) == f"cuda-toolkit-12-8 12.8.1-1\nlibnccl2 {NCCL} held\n"
+    assert as_lines(PRESENT, changes) == "a the newest held\nlibnccl2 2.28\n"
+    empty: dict[str, Present] = {}
+    assert as_lines(empty) == ""
+
+
+def test_versions_that_apt_knows() -> None:
+    text = (
+        "  libnccl2 | 2.28.1-1+cuda13.0 | http://mirror/cuda ./ Packages\n"
+        f"  libnccl2 | {NCCL} | http://mirror/cuda ./ Packages\n"
+        f"  libnccl2 | {NCCL} | http://other ./ Packages\n"
+        "  nccl | 2.0-1 | http://deb/debian trixie/non-free Sources\n"
+    )
+    assert parse_madison(text) == {"libnccl2": ["2.28.1-1+cuda13.0", NCCL], "nccl": []}
+
+
+def test_a_simulation_shows_what_would_be_touched() -> None:
+    text = "Inst cuda-toolkit-12-8 (12.8.1-1)\nRemv nvidia-driver [570]\nConf nvidia-open (570)\nInst libcuda1 (580)\n"
+    assert touched_packages(text, ["nvidia-*", "libcuda1*"]) == ["libcuda1", "nvidia-driver"]
+    assert touched_packages(text, ["nvidia-open*"]) == []

@@ -1,0 +1,197 @@
+"""How package managers are called: their errors, and services that are held meanwhile."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common import package_commands
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import (
+    clear_policy,
+    error_text,
+    run_manager,
+    services_held,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What apt 3.0 said in Debian 13 of a package that cannot be installed.
+APT_3 = """\
+Reading package lists...
+Solving dependencies...
+Some packages could not be installed. This may mean that you have
+The following information may help to resolve the situation:
+
+The following packages have unmet dependencies:
+ needsmore : Depends: nosuchthing (>= 2) but it is not installable
+             Depends: bash (>= 99) but 5.2.37-2+b10 is to be installed
+
+E: Unable to correct problems, you have held broken packages.
+E: The following information from --solver 3.0 may provide additional context:
+   Unable to satisfy dependencies. Reached two conflicting decisions:
+   1. needsmore:amd64=1.0 is selected for install
+   2. needsmore:amd64 Depends nosuchthing (>= 2)
+      but none of the choices are installable:
+      [no choices]
+"""
+DNF = """\
+Last metadata expiration check: 0:00:01 ago.
+Error:
+ Problem: conflicting requests
+  - nothing provides nosuchthing >= 2 needed by needsmore-1.0-1.noarch
+(try to add '--skip-broken' to skip uninstallable packages)
+"""
+BUSY = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)"
+
+
+def test_reasons_of_apt_before_and_after_its_errors_are_shown() -> None:
+    lines = error_text(APT_3).splitlines()
+    assert lines[0] == "E: Unable to correct problems, you have held broken packages."
+    assert "   2. needsmore:amd64 Depends nosuchthing (>= 2)" in lines
+    assert "      but none of the choices are installable:" in lines
+    assert " needsmore : Depends: nosuchthing (>= 2) but it is not installable" in lines
+    assert "             Depends: bash (>= 99) but 5.2.37-2+b10 is to be installed" in lines
+    assert not any("Reading package lists" in line or "may help to resolve" in line for line in lines)
+
+
+def test_reasons_of_dnf_are_shown() -> None:
+    assert error_text(DNF).splitlines() == [
+        "Error:",
+        " Problem: conflicting requests",
+        "  - nothing provides nosuchthing >= 2 needed by needsmore-1.0-1.noarch",
+    ]
+
+
+def test_without_errors_the_last_words_count() -> None:
+    assert error_text("1\n2\n3\n4\n5\n6\n") == "2 3 4 5 6"
+
+
+class Ended(Exception):  # noqa: N818 - what fail_json does to a module
+    """The module has ended."""
+
+
+class Module:
+    """Answers each command alike."""
+
+    def __init__(self, status: int, said: str) -> None:
+        """Keep the answer."""
+        self.status, self.said, self.commands = status, said, []  # type: ignore[var-annotated]
+        self.result: dict[str, Any] = {}
+
+    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
+        """Answer."""
+        self.commands.append(command)
+        return self.status, "", self.said
+
+    def fail_json(self, **result: Any) -> None:  # noqa: ANN401
+        """End."""
+        self.result = result
+        raise Ended
+
+
+HOLDER = {"lock": "/var/lib/dpkg/lock", "pid": 812, "process": "apt-get", "command": "apt-get upgrade"}
+
+
+def test_nothing_is_called_while_somebody_has_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_commands, "lock_holder", lambda: HOLDER)
+    module = Module(0, "")
+    with pytest.raises(Ended):
+        run_manager(module, ["apt-get", "install", "x"])
+    assert module.commands == []
+    assert module.result["waits_for"] == HOLDER
+    assert "held by apt-get (pid 812: apt-get upgrade)" in module.result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "said"),
+    [
+        (["apt-get", "install", "x"], 100, BUSY),
+        (["apt-get", "update"], 100, "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt)"),
+        (["apt-mark", "hold", "x"], 2, "dpkg: error: dpkg frontend lock was locked by another process with pid 7"),
+        (["dnf", "install", "x"], 200, "Failed to obtain the transaction lock (logged in as: root)."),
+    ],
+)
+def test_who_was_quicker_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, command: list[str], status: int, said: str
+) -> None:
+    answers = iter([None, HOLDER])
+    monkeypatch.setattr(package_commands, "lock_holder", lambda: next(answers))
+    monkeypatch.setattr(package_commands, "first_holder", lambda: next(answers))
+    module = Module(status, said)
+    with pytest.raises(Ended):
+        run_manager(module, command)
+    assert module.result["waits_for"] == HOLDER
+
+
+def test_another_failure_is_not_taken_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package_commands, "lock_holder", lambda: None)
+    assert run_manager(Module(100, "E: Unable to locate package x"), ["apt-get", "install", "x"])[0] == 100
+    assert run_manager(Module(1, "Error: x"), ["dnf", "install", "x"])[0] == 1
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, Path]:
+    return {"policy": tmp_path / "policy-rc.d", "lock": tmp_path / "lock"}
+
+
+def answer(policy: Path) -> int:
+    """Ask the policy as a package does: 101 holds the service, 0 lets it start."""
+    return subprocess.run([policy], check=False).returncode if policy.exists() else 0
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_services_are_held_only_meanwhile(places: dict[str, Path], *, held: bool) -> None:
+    with services_held(held=held, **places):
+        assert answer(places["policy"]) == (101 if held else 0)
+    assert not places["policy"].exists()
+
+
+def test_a_policy_of_somebody_else_stays(places: dict[str, Path]) -> None:
+    places["policy"].write_text("mine")
+    with services_held(held=True, **places):
+        assert places["policy"].read_text() == "mine"
+    assert not clear_policy(**places)
+    assert places["policy"].read_text() == "mine"
+
+
+KILLED = """
+import os, pathlib, signal, sys
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import services_held
+with services_held(held=True, policy=pathlib.Path(sys.argv[1]), lock=pathlib.Path(sys.argv[2])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_install_leaves_holds_nothing_and_is_cleared(places: dict[str, Path]) -> None:
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", KILLED, *map(str, places.values())], check=False, env=here)
+    assert done.returncode == -9
+    assert places["policy"].exists()
+    assert answer(places["policy"]) == 0
+    with services_held(held=True, **places):  # taken over, not taken for somebody else's
+        assert answer(places["policy"]) == 101
+    assert not places["policy"].exists()
+    subprocess.run([sys.executable, "-c", KILLED, *map(str, places.values())], check=False, env=here)
+    assert clear_policy(**places)
+    assert not places["policy"].exists()
+    assert not clear_policy(**places)
+
+
+def test_two_installs_at_once_do_not_take_the_policy_from_each_other(places: dict[str, Path]) -> None:
+    with services_held(held=True, **places):
+        with services_held(held=True, **places):
+            assert not clear_policy(**places)
+        assert answer(places["policy"]) == 101
+    assert not places["policy"].exists()
+
+
+def test_nobody_else_may_take_the_lock_and_so_hold_services(places: dict[str, Path]) -> None:
+    with services_held(held=True, **places):
+        assert places["lock"].stat().st_mode & 0o077 == 0
+    with places["lock"].open() as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,90 @@
+"""Who holds the lock of a package manager, as the host itself tells it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_lock import (
+    Holder,
+    first_holder,
+    holder_text,
+    lock_holder,
+    over_limit_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# As apt does it: a lock by fcntl(2), held until the input ends.
+KEEPER = """
+import fcntl, pathlib, sys
+path = pathlib.Path(sys.argv[1])
+path.parent.mkdir(parents=True, exist_ok=True)
+stream = path.open("w")
+fcntl.lockf(stream, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+HOLDER: Holder = {"lock": "/var/lib/apt/lists/lock", "pid": 7, "process": "apt-get", "command": "apt-get update"}
+
+
+@pytest.fixture(params=["var/lib/dpkg/lock-frontend", "var/lib/apt/lists/lock", "var/lib/rpm/.rpm.lock"])
+def held(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[str, int]]:
+    """Have a process hold a lock; its path and the number of the process."""
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", KEEPER, str(tmp_path / request.param)], **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield f"/{request.param}", process.pid
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def test_the_holder_is_named_with_process_and_command(tmp_path: Path, held: tuple[str, int]) -> None:
+    holder = first_holder(tmp_path)
+    assert holder is not None
+    assert (holder["lock"], holder["pid"]) == held
+    assert holder["process"].startswith("python")
+    assert "-c import fcntl, pathlib" in holder["command"]
+
+
+def test_a_free_lock_has_no_holder(tmp_path: Path) -> None:
+    assert first_holder(tmp_path) is None
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    (tmp_path / "var/lib/dpkg/lock").touch()
+    assert first_holder(tmp_path) is None
+
+
+@pytest.mark.parametrize(("pid", "holds"), [(os.getppid(), True), (os.getpid(), False), (2**22 + 1, False), (0, False)])
+def test_a_file_of_dnf_names_a_living_process(tmp_path: Path, pid: int, *, holds: bool) -> None:
+    (tmp_path / "var/lib/dnf").mkdir(parents=True)
+    (tmp_path / "var/lib/dnf/rpmdb_lock.pid").write_text(str(pid))
+    holder = first_holder(tmp_path)
+    assert (holder is not None) is holds
+    assert holder is None or holder["pid"] == pid
+
+
+def test_a_module_waits_a_moment_and_not_for_ever() -> None:
+    slept: list[float] = []
+    assert lock_holder(15, lambda: HOLDER, slept.append) == HOLDER
+    assert sum(slept) == 15
+    answers = iter([HOLDER, HOLDER, None])
+    slept.clear()
+    assert lock_holder(15, lambda: next(answers), slept.append) is None
+    assert len(slept) == 2
+
+
+def test_words() -> None:
+    text = "/var/lib/apt/lists/lock is held by apt-get (pid 7: apt-get update)"
+    assert holder_text(HOLDER) == text
+    hidden: Holder = {**HOLDER, "pid": 0, "process": "", "command": ""}
+    assert holder_text(hidden) == "/var/lib/apt/lists/lock is held by a process that the host does not show"
+    assert over_limit_text(HOLDER, 300).splitlines()[0] == (
+        f"the package manager was busy for 300 s, and nothing was installed: {text}"
+    )
+    assert "remedy: let it end" in over_limit_text(HOLDER, 300)

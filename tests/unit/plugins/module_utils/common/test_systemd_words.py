@@ -1,0 +1,26 @@
+"""Commands in units of systemd."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd import exec_start
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["/bin/a", "--b=c"], "/bin/a \\\n  --b=c"),
+        (["a", "x y"], 'a \\\n  "x y"'),
+        (["100%", "$HOME"], "100%% \\\n  $$HOME"),
+        (['say "hi"'], '"say \\"hi\\""'),
+        (["a\\.b"], '"a\\\\.b"'),
+        (["a", ""], 'a \\\n  ""'),
+    ],
+)
+def test_words_arrive_as_they_are(words: list[str], text: str) -> None:
+    assert exec_start(words) == text
+
+
+def test_a_line_break_is_refused() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        exec_start(["a\nb"])

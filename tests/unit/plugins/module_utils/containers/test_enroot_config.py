@@ -1,0 +1,121 @@
+"""What Enroot reads, and what is refused before it is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import problem_report
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import (
+    enroot_plan,
+    package_files,
+    settings_text,
+    sysctl_text,
+)
+
+SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
+FILES = ["enroot_4.0.1-1_amd64.deb", "enroot+caps_4.0.1-1_amd64.deb"]
+CREDENTIAL = {"user": "alice", "machine": "nvcr.io", "login": "$oauthtoken", "password": SECRET}
+DECLARED: dict[str, Any] = {
+    "packages": ["enroot", "enroot+caps"],
+    "release": {"version": "4.0.1", "revision": "1", "dist": "el8"},
+    "family": "Debian",
+    "architecture": "x86_64",
+    "package_version": "4.0.1-1",
+    "checksums": dict.fromkeys(FILES, "a" * 64),
+    "own": {"ENROOT_CACHE_PATH": "$(enroot_path cache)", "ENROOT_CONFIG_PATH": None},
+    "settings": {},
+    "credentials": [CREDENTIAL],
+    "users": "/etc/enroot/users",
+    "path": "/var/lib/enroot",
+    "minimum_mb": 20000,
+}
+FOUND: dict[str, Any] = {
+    "works": True,
+    "settings": {},
+    "disk": {"total_mb": 100_000, "free_mb": 1, "type": "xfs"},
+    "unknown_users": [],
+    "credentials": [],
+}
+
+
+def report(declared: dict[str, Any] | None = None, found: dict[str, Any] | None = None) -> str:
+    """What is said of a declaration and a host."""
+    plan = enroot_plan({**DECLARED, **(declared or {})}, "gpu1", {**FOUND, **(found or {})})
+    return problem_report(plan["problems"])
+
+
+@pytest.mark.parametrize(
+    ("family", "architecture", "names"),
+    [
+        ("Debian", "x86_64", FILES),
+        ("Debian", "aarch64", ["enroot_4.0.1-1_arm64.deb", "enroot+caps_4.0.1-1_arm64.deb"]),
+        ("RedHat", "aarch64", ["enroot-4.0.1-1.el8.aarch64.rpm", "enroot+caps-4.0.1-1.el8.aarch64.rpm"]),
+    ],
+)
+def test_names_of_the_files(family: str, architecture: str, names: list[str]) -> None:
+    assert package_files(DECLARED["packages"], DECLARED["release"], family, architecture) == names
+
+
+def test_a_sound_host() -> None:
+    plan = enroot_plan(DECLARED, "gpu1", {**FOUND, "credentials": ["alice", "bob"]})
+    assert plan["problems"] == []
+    assert plan["config"] == f"{'ENROOT_CACHE_PATH':<26} $(enroot_path cache)\n"
+    assert plan["packages"][0] == {"name": "enroot", "version": "4.0.1-1", "file": FILES[0], "sha256": "a" * 64}
+    alice, bob = plan["credentials"]
+    assert alice["content"] == f"machine nvcr.io login $oauthtoken password {SECRET}\n"
+    assert (alice["path"], alice["owner"], alice["mode"]) == ("/etc/enroot/users/alice/.credentials", "alice", "0600")
+    assert bob == {"path": "/etc/enroot/users/bob/.credentials", "state": "absent"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        ({"checksums": {}}, f"enroot_checksums: has no SHA-256 for {FILES[0]}"),
+        ({"architecture": "aarch64"}, "has no SHA-256 for enroot_4.0.1-1_arm64.deb"),
+        ({"settings": {"PATH": "/tmp"}}, "'PATH' is nothing that Enroot reads"),  # noqa: S108 - any path
+        ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X has several lines"),
+        ({"credentials": [{**CREDENTIAL, "user": ""}]}, "item 1 has no usable user"),
+        ({"credentials": [{**CREDENTIAL, "machine": "a b"}]}, "item 1 has no usable machine"),
+        ({"credentials": [{**CREDENTIAL, "password": f"${SECRET}"}]}, "which Enroot takes for a command"),
+        ({"credentials": [{**CREDENTIAL, "password": f"{SECRET} x"}]}, "item 1 has no usable password"),
+    ],
+)
+def test_bad_declarations_are_refused_without_telling_a_secret(declared: dict[str, Any], said: str) -> None:
+    assert said in report(declared)
+    assert SECRET not in report(declared)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"kernel.unprivileged_userns_clone": 0}, "sysctl -w kernel.unprivileged_userns_clone=1;"),
+        ({"user.max_user_namespaces": 0, "user.max_mnt_namespaces": 9000}, "sysctl -w user.max_user_namespaces=15000;"),
+        (
+            {"kernel.unprivileged_userns_clone": 1, "kernel.apparmor_restrict_unprivileged_userns": 1},
+            "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0;",
+        ),
+        ({"kernel.unprivileged_userns_clone": None}, "CONFIG_USER_NS"),
+    ],
+)
+def test_no_user_namespaces(settings: dict[str, int | None], said: str) -> None:
+    text = report(found={"works": False, "settings": settings})
+    assert text.startswith("gpu1: user namespaces: ")
+    assert said in text
+    assert not report(found={"works": True, "settings": settings})
+
+
+def test_disk_and_users() -> None:
+    assert "less than enroot_minimum_mb (20000)" in report(found={"disk": {"total_mb": 900, "type": "ext4"}})
+    assert "lies in memory (tmpfs)" in report(found={"disk": {"total_mb": 90_000, "type": "tmpfs"}})
+    assert "no user carol is known here" in report(found={"unknown_users": ["carol"]})
+
+
+def test_settings_and_sysctls() -> None:
+    assert settings_text({"ENROOT_ALLOW_HTTP": True, "https_proxy": None}).split() == ["ENROOT_ALLOW_HTTP", "yes"]
+    present = {
+        "user.max_user_namespaces": 96365,
+        "user.max_mnt_namespaces": 0,
+        "kernel.unprivileged_userns_clone": None,
+    }
+    assert sysctl_text(present) == "user.max_user_namespaces = 96365\nuser.max_mnt_namespaces = 15000\n"

@@ -1,0 +1,42 @@
+"""What forbids containers to ordinary users, and the line that allows them."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.user_namespaces import (
+    SETTINGS,
+    user_namespace_problems,
+)
+
+FREE: dict[str, int | None] = {SETTINGS[0]: 60000, SETTINGS[1]: 1, SETTINGS[2]: 0}
+REFUSED = "unshare: unshare failed: Operation not permitted"
+
+
+def test_a_trial_that_goes_well_counts_for_more_than_the_settings() -> None:
+    """AppArmor's restriction leaves alone the programs that have a profile."""
+    assert user_namespace_problems("gpu1", "apptainer_enabled", FREE | {SETTINGS[2]: 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem", "remedy"),
+    [
+        ({SETTINGS[0]: 0}, "user.max_user_namespaces is 0", "`user.max_user_namespaces = 15000`"),
+        ({SETTINGS[1]: 0}, "kernel.unprivileged_userns_clone is 0", "`kernel.unprivileged_userns_clone = 1`"),
+        (
+            {SETTINGS[2]: 1},
+            "kernel.apparmor_restrict_unprivileged_userns is 1",
+            "`kernel.apparmor_restrict_unprivileged_userns = 0`",
+        ),
+        ({SETTINGS[1]: None, SETTINGS[2]: None}, "Operation not permitted", "CONFIG_USER_NS"),
+    ],
+)
+def test_the_setting_that_forbids_is_named(settings: dict[str, int | None], problem: str, remedy: str) -> None:
+    (found,) = user_namespace_problems("gpu1", "apptainer_enabled", FREE | settings, REFUSED)
+    assert (found["hosts"], found["key"]) == (["gpu1"], "apptainer_enabled")
+    assert problem in found["problem"]
+    assert remedy in found["remedy"]
+
+
+def test_every_setting_that_forbids_is_named() -> None:
+    found = user_namespace_problems("gpu1", "x", {SETTINGS[0]: 0, SETTINGS[1]: 0, SETTINGS[2]: 1}, REFUSED)
+    assert len(found) == 3

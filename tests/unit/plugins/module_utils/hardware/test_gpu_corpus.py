@@ -1,0 +1,188 @@
+"""Holds the readers against recordings that lie beside the checkout; they are others' data and not copied."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.infiniband import parse_ibstat, parse_ibstatus
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_links import (
+    parse_nvlink,
+    parse_topology,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.pci_devices import parse_lspci
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+CORPUS = Path(__file__).parents[6] / "shared" / "gpu"
+INDEX = CORPUS / "index.json"
+ENTRIES: list[dict[str, Any]] = json.loads(INDEX.read_text()) if INDEX.is_file() else []
+ABSENT = {None, "N/A", "[N/A]", "Not Found", "GPU is lost"}
+PER_GPU = (
+    "pci_bus_id",
+    "product_name",
+    "uuid",
+    "serial",
+    "memory_total_mib",
+    "persistence_mode",
+    "pcie_gen_max",
+    "pcie_gen_current",
+    "pcie_width_max",
+    "pcie_width_current",
+    "mig_mode",
+    "mig_devices",
+    "ecc_mode",
+    "power_limit_w",
+)
+
+pytestmark = pytest.mark.skipif(not ENTRIES, reason=f"no recordings in {CORPUS}")
+
+
+def of_form(form: str) -> pytest.MarkDecorator:
+    entries = [entry for entry in ENTRIES if entry["form"] == form]
+    return pytest.mark.parametrize("entry", entries, ids=[entry["file"] for entry in entries])
+
+
+def recording(entry: dict[str, Any]) -> str:
+    return (CORPUS / str(entry["file"])).read_text(errors="replace")
+
+
+def same(want: object, got: object) -> bool:
+    if want in ABSENT:
+        return got is None
+    if isinstance(want, (int, float)) and isinstance(got, (int, float)):
+        return math.isclose(want, got, rel_tol=1e-6)
+    return want == got
+
+
+def test_the_check_of_the_recordings_passes() -> None:
+    command = [sys.executable, "-c", "import sys; from busbar.cli import main; sys.exit(main())"]
+    command += ["gpu", "parse", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, str(CORPUS / "check_gpu.py"), "--command", shlex.join(command)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@of_form("xml")
+def test_xml(entry: dict[str, Any]) -> None:
+    data, facts = parse_query(recording(entry)), entry["facts"]
+    assert data["form"] == "xml"
+    assert data["attached_gpus"] == facts["attached_gpus_field"]
+    for gpu, wanted in zip(data["gpus"], facts["gpus"], strict=True):
+        assert {"fabric": bool(gpu["fabric"])} == {"fabric": (wanted.get("fabric") or {}).get("state") not in ABSENT}
+        assert gpu["odd_texts"] == wanted.get("odd_texts", [])
+        assert gpu["lost"] == ("GPU is lost" in wanted.get("odd_texts", []))
+        rows = wanted.get("remapped_rows")
+        counts = (int(rows["remapped_row_corr"]), int(rows["remapped_row_unc"])) if isinstance(rows, dict) else None
+        found = gpu["remapped_rows"]
+        assert (found and (found["correctable"], found["uncorrectable"])) == counts
+
+
+@of_form("q")
+def test_text(entry: dict[str, Any]) -> None:
+    data, facts = parse_query(recording(entry)), entry["facts"]
+    assert data["form"] == "text"
+    assert [data[key] for key in ("driver_version", "cuda_version", "attached_gpus", "gpu_count")] == [
+        facts[key] for key in ("driver_version", "cuda_version", "attached_gpus_field", "gpu_count")
+    ]
+    for gpu, wanted in zip(data["gpus"], facts["gpus"], strict=True):
+        assert [key for key in PER_GPU if key in wanted and not same(wanted[key], gpu[key])] == []
+        pages = str((wanted.get("retired_pages") or {}).get("Retired Pages/Double Bit ECC"))
+        assert same(int(pages) if pages.isdigit() else None, (gpu["retired_pages"] or {}).get("double_bit"))
+
+
+@of_form("csv")
+def test_csv(entry: dict[str, Any]) -> None:
+    data = parse_query(recording(entry))
+    assert data["form"] == "csv"
+    for gpu, wanted in zip(data["gpus"], entry["facts"]["gpus"], strict=True):
+        assert same(wanted["driver_version"], data["driver_version"])
+        for key in ("product_name", "serial", "uuid", "pci_bus_id", "persistence_mode", "ecc_mode", "mig_mode"):
+            assert same(wanted[key], gpu[key]), key
+        assert gpu["memory_total_mib"] == int(wanted["memory_total"].split()[0])
+        assert gpu["power_limit_w"] == float(wanted["power_limit"].split()[0])
+
+
+@of_form("nvlink")
+def test_nvlink(entry: dict[str, Any]) -> None:
+    data, facts = parse_nvlink(recording(entry)), entry["facts"]
+    keys = ("index", "name", "uuid", "links_active", "links_inactive", "speeds_gb_s")
+    assert [{key: gpu[key] for key in keys} for gpu in data["gpus"]] == facts["gpus"]
+    assert [gpu["note"] for gpu in data["gpus"] if gpu["note"]] == facts.get("other_lines", [])
+
+
+@of_form("topo")
+def test_topology(entry: dict[str, Any]) -> None:
+    data, facts = parse_topology(recording(entry)), entry["facts"]
+    assert list(data["rows"]) == facts["matrix_columns"]
+    for name, wanted in facts["rows"].items():
+        assert data["rows"][name]["links"] == wanted["links"]
+        assert data["rows"][name]["cpu_affinity"] == wanted.get("cpu_affinity")
+        assert data["rows"][name]["numa_affinity"] == (wanted.get("rest") or [None])[0]
+    assert (data["nics"], data["gpus"], data["nic_count"]) == (facts["nic_legend"], facts["gpus"], facts["nics"])
+    assert data["errors"] == []
+
+
+@of_form("ibstat")
+def test_ibstat(entry: dict[str, Any]) -> None:
+    data, facts = parse_ibstat(recording(entry)), entry["facts"]
+    wanted = [(adapter, port) for adapter in facts["cas"] for port in adapter["ports"]]
+    assert [port["active"] for port in data["ports"]].count(True) == facts["ports_active"]
+    for found, (adapter, port) in zip(data["ports"], wanted, strict=True):
+        assert (found["device"], found["type"], found["firmware"]) == (
+            adapter["name"],
+            adapter["ca_type"],
+            adapter["firmware_version"],
+        )
+        assert found["rate_gbps"] == float(port["rate"])
+        for key in ("port", "state", "physical_state", "link_layer", "base_lid", "port_guid"):
+            assert found[key] == port[key]
+    assert bool(data["errors"]) == ("ibpanic" in entry["file"])
+
+
+@of_form("ibstatus")
+def test_ibstatus(entry: dict[str, Any]) -> None:
+    for found, port in zip(parse_ibstatus(recording(entry))["ports"], entry["facts"]["ports"], strict=True):
+        assert (found["device"], found["port"], found["base_lid"]) == (port["device"], port["port"], port["base_lid"])
+        assert found["active"]
+        assert found["physical_state"] == "LinkUp"
+        assert found["rate_gbps"] == float(port["rate"].split()[0])
+        assert found["link_layer"] == port["link_layer"]
+
+
+@of_form("lspci")
+def test_lspci(entry: dict[str, Any]) -> None:
+    devices, facts = parse_lspci(recording(entry)), entry["facts"]
+    of = {kind: [each["address"] for each in devices if each["kind"] == kind] for kind in ("gpu", "nic", "nvswitch")}
+    assert len(devices) == facts["device_lines"]
+    assert of["gpu"] == facts["nvidia_gpu_addresses"]
+    assert of["nic"] == facts["mellanox_addresses"]
+    assert len(of["nvswitch"]) == facts["nvidia_bridges_nvswitch"]
+    assert len([each for each in devices if each["vendor"] == "10de"]) == facts["nvidia_devices"]
+
+
+READERS = (parse_query, parse_nvlink, parse_topology, parse_ibstat, parse_ibstatus, parse_lspci)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_no_mutilated_recording_stops_a_reader(data: st.DataObject) -> None:
+    entry = data.draw(st.sampled_from([each for each in ENTRIES if each["bytes"] < 60_000]))
+    text = recording(entry)
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.sampled_from([0, 1, 7, 300, 20_000])))
+        text = text[:start] + data.draw(st.text(max_size=12)) + text[end:]
+    for read in READERS:
+        json.dumps(read(text), allow_nan=False)

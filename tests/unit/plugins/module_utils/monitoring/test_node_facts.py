@@ -1,0 +1,102 @@
+"""What an exporter says of its node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.node_exporter_plan import node_exporter_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.node_facts import exposition, node_facts
+
+NICS = [{"count": 8, "gbps": 400, "rdma": True}, {"count": 2, "gbps": 25, "rdma": False}]
+
+
+def values(text: str) -> list[str]:
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def test_a_gpu_node() -> None:
+    assert values(exposition(node_facts("dgx_h100", {"gpu": {"count": 8}, "nics": NICS}))) == [
+        'busbar_node_info{hardware="dgx_h100"} 1',
+        "busbar_node_expected_gpus 8",
+        'busbar_node_expected_links{kind="infiniband"} 8',
+        'busbar_node_expected_links{kind="ethernet"} 2',
+        'busbar_node_expected_link_bytes_per_second{kind="infiniband"} 50000000000',
+        'busbar_node_expected_link_bytes_per_second{kind="ethernet"} 3125000000',
+    ]
+
+
+def test_a_node_without_a_profile() -> None:
+    assert values(exposition(node_facts("", {}))) == ["busbar_node_info 1", "busbar_node_expected_gpus 0"]
+
+
+def test_what_prometheus_reads_specially_is_escaped() -> None:
+    fact = {"name": "a", "labels": {"path": 'x"\\\n'}, "value": 0.5, "help": "two\nlines"}
+    assert exposition([fact]) == '# HELP a two\\nlines\n# TYPE a gauge\na{path="x\\"\\\\\\n"} 0.5\n'
+
+
+def test_those_of_one_name_stand_together() -> None:
+    text = exposition([{"name": name, "value": 1, "labels": {"n": n}} for n, name in enumerate("aba")])
+    assert values(text) == ['a{n="0"} 1', 'a{n="2"} 1', 'b{n="1"} 1']
+    assert text.count("# TYPE a ") == 1
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [({"name": "a-b", "value": 1}, "no name of a metric"), ({"name": "a", "value": "x"}, "no number")],
+)
+def test_wrong_facts(fact: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        exposition([fact])
+
+
+def settings(**own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
+    return {
+        "source": "distribution",
+        "packaged": True,
+        "archives": {},
+        "architecture": "x86_64",
+        "listen": "10.0.0.1:9100",
+        "collectors": ["systemd"],
+        "collectors_off": [],
+        "systemd_units": ["slurmd", "nvidia-.+"],
+        "textfile_dir": "/t",
+        "mount_timeout_s": 5,
+        "arguments": [],
+        "web_config": False,
+        "facts": [],
+        "hardware_name": "",
+        "profile": {},
+        **own,
+    }
+
+
+def test_flags() -> None:
+    assert node_exporter_plan(settings(collectors_off=["arp"]), "gpu1")["arguments"] == [
+        "--web.listen-address=10.0.0.1:9100",
+        "--collector.textfile.directory=/t",
+        "--collector.filesystem.mount-timeout=5s",
+        (
+            "--collector.filesystem.mount-points-exclude="
+            "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($|/)"
+        ),
+        "--collector.systemd",
+        "--no-collector.arp",
+        "--collector.systemd.unit-include=(slurmd|nvidia-.+)[.]service",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"packaged": False}, "node_exporter_source: this distribution has no package"),
+        ({"source": "url"}, "node_exporter_archives: has no url for x86_64"),
+        ({"source": "url", "archives": {"x86_64": {"url": "https://m.site/a.tgz"}}}, "sha256 of https"),
+        ({"collectors_off": ["systemd"]}, "systemd in node_exporter_collectors, too"),
+        ({"facts": [{"name": "a b", "value": 1}]}, "node_exporter_facts: 'a b' is no name"),
+    ],
+)
+def test_refused(own: dict[str, Any], words: str) -> None:
+    (problem,) = node_exporter_plan(settings(**own), "gpu1")["problems"]
+    assert words in f"{problem['key']}: {problem['problem']}"
+    assert problem["remedy"]

@@ -1,0 +1,70 @@
+"""Which packages of DCGM a host gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.dcgm import dcgm_plan
+
+H100, V100 = {"model": "NVIDIA H100 80GB HBM3"}, {"model": "Tesla V100-SXM2-32GB"}
+SETTINGS = {
+    "version": "",
+    "cuda": [],
+    "proprietary": False,
+    "multinode": False,
+    "hold": True,
+    "driver": "580.95.05",
+}
+CORE = "datacenter-gpu-manager-4-core"
+
+
+def names(gpu: dict[str, str], **changes: Any) -> list[str]:  # noqa: ANN401 - options are of any kind
+    found = dcgm_plan(gpu, SETTINGS | changes, "gpu1")
+    assert found["problems"] == []
+    return [item["name"].removeprefix("datacenter-gpu-manager-4-") for item in found["packages"]]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "changes", "wanted"),
+    [
+        (H100, {}, ["core", "cuda13"]),
+        (H100, {"driver": "570"}, ["core", "cuda12"]),
+        (H100, {"driver": ""}, ["core", "cuda13"]),
+        (V100, {}, ["core", "cuda12"]),
+        (H100, {"cuda": ["12", "13"]}, ["core", "cuda12", "cuda13"]),
+        (H100, {"proprietary": True}, ["core", "proprietary", "cuda13", "proprietary-cuda13"]),
+        (H100, {"multinode": True}, ["core", "multinode", "cuda13", "multinode-cuda13"]),
+    ],
+)
+def test_packages_by_driver_and_gpu(gpu: dict[str, str], changes: dict[str, Any], wanted: list[str]) -> None:
+    assert names(gpu, **changes) == wanted
+
+
+def test_dcgm_3_makes_way_and_nothing_of_4_does() -> None:
+    absent = dcgm_plan(H100, SETTINGS, "gpu1")["absent"]
+    assert "datacenter-gpu-manager" in absent
+    assert not any("-4" in name for name in absent)
+
+
+@pytest.mark.parametrize(
+    ("version", "pinned"), [("4.4.1-1", "1:4.4.1-1"), ("4.4.1", "1:4.4.1-*"), ("1:4.4.1-1", "1:4.4.1-1")]
+)
+def test_a_declared_version_is_pinned_and_held(version: str, pinned: str) -> None:
+    found = dcgm_plan(H100, SETTINGS | {"version": version}, "gpu1")
+    assert found["packages"][0] == {"name": CORE, "version": version, "hold": True}
+    assert found["pins"] == [{"packages": "datacenter-gpu-manager-4-*", "version": pinned, "priority": 1001}]
+    assert dcgm_plan(H100, SETTINGS, "gpu1")["pins"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({"version": "3.3.9-1"}, "dcgm_version", "3.3.9-1 is no version of DCGM 4"),
+        ({"cuda": ["12", "14"]}, "dcgm_cuda", "no package for CUDA 14"),
+    ],
+)
+def test_what_is_not_there_is_refused(changes: dict[str, Any], key: str, said: str) -> None:
+    (found,) = dcgm_plan(H100, SETTINGS | changes, "gpu1")["problems"]
+    assert (found["hosts"], found["key"]) == (["gpu1"], key)
+    assert said in found["problem"]

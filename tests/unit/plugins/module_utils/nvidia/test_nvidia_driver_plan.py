@@ -1,0 +1,286 @@
+"""What a host gets: names by source and system, exact versions, and what waits for a reboot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
+
+CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+DEBIAN = {"distribution": "Debian", "major": "12", "container": False}
+UBUNTU = {"distribution": "Ubuntu", "major": "24", "container": False}
+ROCKY = {"distribution": "Rocky", "major": "9", "container": False}
+FOUND: dict[str, Any] = {
+    "available": {},
+    "installed": {},
+    "index": True,
+    "loaded": "",
+    "parameters": {},
+    "kernel_release": "6.8.0-136-generic",
+    "gpus": 8,
+    "nouveau": False,
+    "secure_boot": False,
+    "signing_key": "",
+    "key_enrolled": False,
+    "initramfs": "update-initramfs",
+    "units": {},
+}
+DEBIAN_OPEN = "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-open-dkms"
+UBUNTU_OWN = "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server nvidia-dkms-580-server-open"
+OLD, NEW = "570.133.20", "580.95.05"
+
+
+def plan(hardware: str, system: dict[str, Any], found: dict[str, Any] | None = None, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    return driver_plan("gpu1", CATALOGUE[hardware], {"source": "nvidia", **given}, system, found)
+
+
+def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]:  # noqa: ANN401 - what was found
+    available = {name: [f"{version}-1" for version in versions] for name in names}
+    return {**FOUND, "available": available, **given}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "system", "given", "names"),
+    [
+        ("l40s", DEBIAN, {}, DEBIAN_OPEN),
+        ("dgx_h100", {**DEBIAN, "major": "13"}, {}, f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq"),
+        ("dgx1", DEBIAN, {}, "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-dkms"),
+        ("l40s", DEBIAN, {"branch": "550"}, "libcuda1 nvidia-smi nvidia-persistenced nvidia-kernel-dkms"),
+        (
+            "dgx_h100",
+            DEBIAN,
+            {"branch": "570"},
+            f"{DEBIAN_OPEN} nvidia-fabricmanager-570 libnvidia-nscq-570",
+        ),
+        (
+            "dgx_h100",
+            DEBIAN,
+            {},
+            f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq",
+        ),
+        (
+            "dgx_b200",
+            DEBIAN,
+            {},
+            f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq nvlsm infiniband-diags",
+        ),
+        ("gb200_nvl72", DEBIAN, {}, f"{DEBIAN_OPEN} nvidia-imex"),
+        (
+            "gb200_nvl72",
+            UBUNTU,
+            {"branch": "570"},
+            "libnvidia-compute-570 nvidia-utils-570 nvidia-persistenced nvidia-dkms-570-open nvidia-imex-570",
+        ),
+        ("l40s", UBUNTU, {"branch": "595"}, "libnvidia-compute nvidia-persistenced nvidia-dkms-open"),
+        ("dgx1", UBUNTU, {}, "libnvidia-compute-580 nvidia-utils-580 nvidia-persistenced nvidia-dkms-580"),
+        (
+            "dgx_a100",
+            UBUNTU,
+            {"source": "distribution"},
+            f"{UBUNTU_OWN} nvidia-fabricmanager-580 libnvidia-nscq-580",
+        ),
+        (
+            "l40s",
+            DEBIAN,
+            {"source": "distribution"},
+            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-kernel-dkms nvidia-persistenced",
+        ),
+        (
+            "l40s",
+            DEBIAN,
+            {"source": "distribution", "kernel_modules": "open"},
+            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-open-kernel-dkms nvidia-persistenced",
+        ),
+        (
+            "l40s",
+            {**DEBIAN, "major": "13"},
+            {"source": "distribution", "branch": "535"},
+            "libnvidia-tesla-535-cuda1 nvidia-tesla-535-smi nvidia-tesla-535-kernel-dkms nvidia-persistenced",
+        ),
+        (
+            "dgx_h100",
+            ROCKY,
+            {"version": NEW},
+            "nvidia-driver-cuda nvidia-persistenced kmod-nvidia-open-dkms nvidia-fabricmanager libnvidia-nscq",
+        ),
+        (
+            "dgx2",
+            ROCKY,
+            {"version": OLD},
+            "nvidia-driver-cuda nvidia-persistenced kmod-nvidia-latest-dkms nvidia-fabric-manager libnvidia-nscq-570",
+        ),
+    ],
+)
+def test_names_of_the_packages(hardware: str, system: dict[str, Any], given: dict[str, Any], names: str) -> None:
+    assert plan(hardware, system, **given)["names"] == names.split()
+
+
+def test_precompiled_modules_follow_the_kernel() -> None:
+    found = {**FOUND, "index": False}
+    given: dict[str, Any] = {"source": "distribution", "build": "precompiled"}
+    assert plan("l40s", UBUNTU, found, **given)["names"][-2:] == [
+        "linux-modules-nvidia-580-server-open-6.8.0-136-generic",
+        "linux-modules-nvidia-580-server-open-generic",
+    ]
+    given["kernel_flavour"] = "generic-hwe-24.04"
+    assert plan("l40s", UBUNTU, found, **given)["names"][-1] == "linux-modules-nvidia-580-server-open-generic-hwe-24.04"
+
+
+@pytest.mark.parametrize(("modules", "stream"), [("open", "580-open"), ("proprietary", "580-dkms")])
+def test_el_gets_the_stream_of_the_branch(modules: str, stream: str) -> None:
+    made = plan("l40s", ROCKY, FOUND | {"index": False}, version=NEW, kernel_modules=modules)
+    assert made["stream"] == f"nvidia-driver:{stream}"
+    assert made["packages"]["nvidia-driver-cuda"] == f"{NEW}-*"
+    assert [item["path"] for item in made["files"]][:1] == ["/etc/modprobe.d/busbar-nvidia.conf"]
+
+
+@pytest.mark.parametrize(
+    ("given", "installed", "version"),
+    [
+        ({}, "", "580.105.08"),
+        ({"branch": "570"}, "", OLD),
+        ({"version": NEW}, "", NEW),
+        # What is there stays, until another version is declared.
+        ({}, NEW, NEW),
+        ({"version": "580.105.08"}, NEW, "580.105.08"),
+        ({"version": OLD}, NEW, OLD),
+        ({"branch": "570"}, NEW, OLD),
+    ],
+)
+def test_the_version_is_declared_or_kept_or_the_newest(given: dict[str, Any], installed: str, version: str) -> None:
+    names = plan("l40s", DEBIAN, **given)["names"]
+    found = offering(OLD, NEW, "580.105.08", "590.48.01", names=names)
+    found["installed"] = dict.fromkeys(names, f"{installed}-1") if installed else {}
+    made = plan("l40s", DEBIAN, found, **given)
+    assert (made["version"], made["problems"]) == (version, [])
+    assert made["packages"] == dict.fromkeys(names, f"{version}-1")
+    assert f"\nPin: version {version}-*\nPin-Priority: 1001\n" in made["files"][0]["content"]
+
+
+def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
+    names = plan("dgx_h100", DEBIAN)["names"]
+    found = offering(NEW, names=names)
+    found["available"]["nvidia-fabricmanager"] = ["580.82.07-1"]
+    (problem,) = plan("dgx_h100", DEBIAN, found)["problems"]
+    assert problem["key"] == "nvidia-fabricmanager"
+    assert problem["problem"].startswith(f"{NEW} is not to be had; the repositories have 580.82.07; it must be of")
+    # What is installed already needs no repository.
+    found["installed"] = dict.fromkeys(names, f"{NEW}-1")
+    assert plan("dgx_h100", DEBIAN, found)["problems"] == []
+
+
+def test_a_version_that_has_left_the_repository_is_told_with_those_that_are_there() -> None:
+    found = offering(NEW, names=plan("l40s", DEBIAN)["names"])
+    problems = plan("l40s", DEBIAN, found, version="580.65.06")["problems"]
+    assert [item["problem"] for item in problems] == [f"580.65.06 is not to be had; the repositories have {NEW}"] * 3
+    assert plan("l40s", DEBIAN, {**FOUND, "index": False}, version="580.65.06")["problems"] == []
+
+
+def test_what_belongs_to_another_branch_or_flavour_makes_way() -> None:
+    names = plan("dgx_h100", DEBIAN)["names"]
+    found = offering(NEW, names=names)
+    found["installed"] = {
+        "nvidia-fabricmanager-570": f"{OLD}-1",
+        "libnvidia-nscq-570": f"{OLD}-1",
+        "nvidia-kernel-dkms": f"{OLD}-1",
+        "nvidia-container-toolkit": "1.18.0-1",
+        "nvidia-settings": f"{OLD}-1",
+    }
+    removed = ["libnvidia-nscq-570", "nvidia-fabricmanager-570", "nvidia-kernel-dkms"]
+    assert plan("dgx_h100", DEBIAN, found)["remove"] == removed
+
+
+@pytest.mark.parametrize(
+    ("system", "found", "given", "why"),
+    [
+        ({**DEBIAN, "container": True}, {}, {}, "a container has no kernel of its own"),
+        (DEBIAN, {"gpus": 0}, {}, "no NVIDIA GPU is on the PCI bus"),
+        (DEBIAN, {}, {"kernel_parts": "skipped"}, "nvidia_driver_kernel_parts says so"),
+    ],
+)
+def test_kernel_parts_are_left_alone_and_that_is_said(
+    system: dict[str, Any], found: dict[str, Any], given: dict[str, str], why: str
+) -> None:
+    names = plan("dgx_h100", DEBIAN)["names"]
+    made = plan("dgx_h100", system, offering(NEW, names=names, loaded=OLD, nouveau=True, **found), **given)
+    assert made["notes"] == [f"gpu1: kernel modules, their settings and the driver's services are left alone: {why}"]
+    assert "nvidia-kernel-open-dkms" not in made["packages"]
+    assert "nvidia-fabricmanager" in made["packages"]
+    assert (made["services"], made["reboot"], made["load"], made["initramfs"]) == ([], [], False, "")
+    assert [item["path"] for item in made["files"] if item["state"] == "present"] == [
+        "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "given", "reasons"),
+    [
+        ({"loaded": NEW}, {}, []),
+        ({}, {}, []),
+        ({"loaded": OLD}, {}, [f"the driver {OLD} is loaded, {NEW} is installed"]),
+        ({"loaded": OLD}, {"reboot": True}, [f"the driver {OLD} is loaded, {NEW} is declared"]),
+        ({"nouveau": True}, {}, ["nouveau is loaded and holds the GPUs"]),
+        (
+            {"loaded": NEW, "parameters": {"NvLinkDisable": "0", "Mobile": "1"}},
+            {"module_parameters": {"nvidia": {"NVreg_NvLinkDisable": True, "NVreg_Mobile": 1}}},
+            ["the driver runs with NVreg_NvLinkDisable=0, 1 is declared"],
+        ),
+    ],
+)
+def test_why_a_reboot_is_due(found: dict[str, Any], given: dict[str, Any], reasons: list[str]) -> None:
+    names = plan("l40s", DEBIAN)["names"]
+    made = plan("l40s", DEBIAN, offering(NEW, names=names, **found), **given)
+    assert made["reboot"] == reasons
+    assert any("reboot needed" in note for note in made["notes"]) == bool(reasons)
+
+
+def test_services_wait_for_the_driver_that_is_theirs() -> None:
+    names = plan("dgx_h100", DEBIAN)["names"]
+    good = {"enabled": "enabled", "active": "active"}
+    units = {"nvidia-persistenced": good, "nvidia-fabricmanager": {"enabled": "disabled", "active": "inactive"}}
+    made = plan("dgx_h100", DEBIAN, offering(NEW, names=names, loaded=NEW, units=units))
+    assert made["services"] == [
+        {"name": "nvidia-persistenced", "started": True, "right": True},
+        {"name": "nvidia-fabricmanager", "started": True, "right": False},
+    ]
+    made = plan("dgx_h100", DEBIAN, offering(NEW, names=names, loaded=OLD, units={}))
+    assert [service["started"] for service in made["services"]] == [False, False]
+
+
+def test_a_rack_gets_its_members_and_a_channel() -> None:
+    names = plan("gb300", DEBIAN)["names"]
+    made = plan("gb300", DEBIAN, offering(NEW, names=names), imex_nodes=["10.0.0.1", "10.0.0.2"])
+    files = {item["path"]: item for item in made["files"]}
+    assert files["/etc/nvidia-imex/nodes_config.cfg"]["content"] == "10.0.0.1\n10.0.0.2\n"
+    assert "\noptions nvidia NVreg_CreateImexChannel0=1\n" in files["/etc/modprobe.d/busbar-nvidia.conf"]["content"]
+    assert [service["name"] for service in made["services"]] == ["nvidia-persistenced", "nvidia-imex"]
+    assert files["/etc/modules-load.d/busbar-nvlsm.conf"]["state"] == "absent"
+
+
+def test_a_box_with_the_fourth_nvswitch_gets_the_way_of_its_subnet_manager() -> None:
+    made = plan("dgx_b200", DEBIAN, offering(NEW, names=plan("dgx_b200", DEBIAN)["names"]))
+    files = {item["path"]: item for item in made["files"]}
+    assert files["/etc/modules-load.d/busbar-nvlsm.conf"]["content"].endswith("\nib_umad\n")
+    assert made["packages"]["nvlsm"] == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ({"signing_key": "/var/lib/dkms/mok.pub"}, "enrol it once: mokutil --import /var/lib/dkms/mok.pub"),
+        ({}, "run again to see its path"),
+        ({"signing_key": "/var/lib/dkms/mok.pub", "key_enrolled": True}, None),
+    ],
+)
+def test_secure_boot_is_explained(found: dict[str, Any], words: str | None) -> None:
+    names = plan("l40s", DEBIAN)["names"]
+    notes = plan("l40s", DEBIAN, offering(NEW, names=names, secure_boot=True, **found))["notes"]
+    assert (words is None and not notes) or (words is not None and words in notes[0])
+
+
+@pytest.mark.parametrize("text", ["570.133.20-1", "3:570.133.20-1.el9", "570.133.20-0ubuntu1", "570.133.20"])
+def test_the_drivers_version_of_a_package(text: str) -> None:
+    assert driver_version(text) == OLD

@@ -1,0 +1,176 @@
+"""Which driver is meant, and what is refused before anything changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import (
+    driver_branch,
+    driver_problems,
+    site_driver_problems,
+)
+
+CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+TRAYS = [f"10.0.0.{number}" for number in range(1, 19)]
+DEBIAN = {"distribution": "Debian", "major": "13"}
+UBUNTU = {"distribution": "Ubuntu", "major": "24"}
+ROCKY = {"distribution": "Rocky", "major": "9"}
+
+
+def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - as an admin may write it
+    return {"source": "nvidia", **given}
+
+
+def told(hardware: str | dict[str, Any], system: dict[str, str] | None = None, **given: Any) -> list[str]:  # noqa: ANN401
+    profile = CATALOGUE[hardware] if isinstance(hardware, str) else hardware
+    problems = driver_problems("gpu1", profile, settings(**given), system)
+    assert all(item["hosts"] == ["gpu1"] and item["remedy"] for item in problems)
+    return [f"{item['key']}: {item['problem']}" for item in problems]
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
+@pytest.mark.parametrize("system", [{**DEBIAN, "major": "12"}, UBUNTU, {**ROCKY}])
+def test_every_profile_is_sound_with_defaults(name: str, system: dict[str, str]) -> None:
+    given: dict[str, Any] = {"imex_nodes": TRAYS}
+    given |= {"version": "580.95.05"} if system["distribution"] == "Rocky" else {}
+    assert told(name, system, **given) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
+def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> None:
+    problems = driver_problems("gpu1", CATALOGUE[name], settings(imex_nodes=TRAYS), DEBIAN)
+    if "V100" not in CATALOGUE[name]["gpu"]["model"]:
+        assert problems == []
+        return
+    (problem,) = problems
+    assert "branch 590 no longer drives" in problem["problem"]
+    for way in ("say 580", "a mirror that has it", "nvidia_driver_source: distribution"):
+        assert way in problem["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "given", "words"),
+    [
+        ("dgx_b200", {"branch": "535"}, "branch 535 is too old for NVIDIA B200 (Blackwell), which needs 570 or newer"),
+        ("gb300", {"branch": "570", "imex_nodes": TRAYS}, "branch 570 is too old for NVIDIA GB300 (Blackwell Ultra)"),
+        ("dgx1", {"branch": "590"}, "branch 590 no longer drives Tesla V100-SXM2-32GB (Volta)"),
+        ("dgx2", {"kernel_modules": "open"}, "works with the proprietary modules only, not with the open ones"),
+        ("dgx_b200", {"kernel_modules": "proprietary"}, "(Blackwell) works with the open modules only"),
+        ("dgx_a100", {"kernel_modules": "open", "branch": "470"}, "branch 470 has no open modules; 515 was the first"),
+        ("dgx_h100", {"kernel_modules": "proprietary", "branch": "620"}, "branch 620 has no proprietary modules; 615"),
+        ("l40s", {"fabric_manager": "present"}, "nvidia_driver_fabric_manager: the fabric manager is asked for, and"),
+        ("dgx1", {"fabric_manager": "present"}, "the hardware has no NVSwitch"),
+        ("dgx_h100", {"nvlsm": "present"}, "nvidia_driver_nvlsm: NVLSM is asked for"),
+        ("dgx_h100", {"imex": "present"}, "nvidia_driver_imex: IMEX is asked for"),
+        ("gb200_nvl72", {}, "nvidia_driver_imex_nodes: is empty, and IMEX must know the members"),
+        ("gb200_nvl72", {"imex_nodes": ["gpu1"]}, "nvidia_driver_imex_nodes: gpu1: not an address"),
+        ("gb200_nvl72", {"imex_nodes": [*TRAYS, "10.0.0.99"]}, "has 19 members, an NVLink rack of this hardware 18"),
+        ("gb200_nvl72", {"imex_nodes": ["10.0.0.1", "10.0.0.1"]}, "names a member twice"),
+        ("sandbox_gpu", {}, "hardware: the generation of Simulated GPU is not known"),
+        (
+            "dgx_h100",
+            {"branch": "580", "version": "570.133.20"},
+            "nvidia_driver_version: 570.133.20 is not of branch 580",
+        ),
+        ("dgx_h100", {"version": "580.95.05-1"}, "nvidia_driver_version: '580.95.05-1' is no version"),
+        ("dgx_h100", {"branch": "latest"}, "nvidia_driver_branch: 'latest' is no branch"),
+        ("dgx_b200", {"version": "535.161.08"}, "nvidia_driver_version: branch 535 is too old"),
+        (
+            "dgx_h100",
+            {"module_parameters": {"nouveau": {}}},
+            "nvidia_driver_module_parameters[nouveau]: is no module of",
+        ),
+        ("dgx_h100", {"module_parameters": {"nvidia": 1}}, "is not a dictionary of parameters"),
+        ("dgx_h100", {"module_parameters": {"nvidia": {"a": "1 b=2"}}}, "a: a space would end the parameter"),
+    ],
+)
+def test_a_declaration_is_refused_without_a_look_at_the_host(hardware: str, given: dict[str, Any], words: str) -> None:
+    problems = told(hardware, None, **given)
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "system", "given", "words"),
+    [
+        ("dgx_a100", DEBIAN, {"build": "precompiled"}, "nvidia_driver_build: there are no precompiled kernel modules"),
+        (
+            "dgx_a100",
+            UBUNTU,
+            {"build": "precompiled"},
+            "nvidia_driver_build: the precompiled kernel modules are Ubuntu's",
+        ),
+        ("dgx_a100", ROCKY, {"build": "precompiled", "version": "580.95.05"}, "are the proprietary ones only"),
+        (
+            "dgx_a100",
+            ROCKY,
+            {"source": "distribution", "version": "580.95.05"},
+            "Rocky has no NVIDIA driver of its own",
+        ),
+        ("dgx_a100", ROCKY, {}, "nvidia_driver_version: is needed on EL"),
+        ("dgx_a100", DEBIAN, {"source": "distribution"}, "Debian itself has no fabric manager"),
+        ("l40s", DEBIAN, {"source": "distribution", "branch": "580"}, "Debian 13 has 550 and 535, not branch 580"),
+        (
+            "l40s",
+            DEBIAN,
+            {"source": "distribution", "branch": "535", "kernel_modules": "open"},
+            "Debian has branch 535 with the proprietary modules only",
+        ),
+        ("dgx_b200", DEBIAN, {"source": "distribution"}, "nvidia_driver_branch: branch 550 is too old for NVIDIA B200"),
+    ],
+)
+def test_a_declaration_is_refused_for_its_system(
+    hardware: str, system: dict[str, str], given: dict[str, Any], words: str
+) -> None:
+    problems = told(hardware, system, **given)
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+def test_nothing_is_asked_of_hosts_without_gpus_or_with_their_own_driver() -> None:
+    assert told({"nics": []}) == []
+    assert told({"gpu": None}) == []
+    assert told("sandbox_gpu", source="none") == []
+
+
+def test_an_unknown_gpu_is_taken_when_its_generation_is_declared() -> None:
+    gpu = {**CATALOGUE["sandbox_gpu"]["gpu"], "generation": "blackwell"}
+    assert told({"gpu": gpu}) == []
+    assert "too old" in told({"gpu": gpu}, branch="550")[0]
+
+
+def test_a_site_is_looked_at_host_by_host() -> None:
+    variables: dict[str, dict[str, Any]] = {
+        "gpu1": {"hardware": "dgx1", "nvidia_driver_kernel_modules": "open"},
+        "gpu2": {"hardware": "dgx_b200"},
+        "gpu3": {"hardware": "sandbox_gpu", "nvidia_driver_source": "none"},
+        "gpu4": {"hardware": "sandbox_gpu"},
+        "gpu5": {"hardware": "nobody knows"},
+        "gpu6": {"hardware": "dgx_h100", "nvidia_driver_branch": 570, "nvidia_driver_version": "580.95.05"},
+    }
+    problems = site_driver_problems(list(variables), variables, CATALOGUE)
+    assert [(item["hosts"], item["key"]) for item in problems] == [
+        (["gpu1"], "nvidia_driver_kernel_modules"),
+        (["gpu4"], "hardware"),
+        (["gpu6"], "nvidia_driver_version"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "system", "branch"),
+    [
+        ({}, None, 580),
+        ({"branch": 570}, None, 570),
+        ({"version": "570.133.20"}, None, 570),
+        ({"source": "distribution"}, None, None),
+        ({"source": "distribution"}, DEBIAN, 550),
+        ({"source": "distribution"}, {"distribution": "Debian", "major": "12"}, 535),
+        ({"source": "distribution"}, UBUNTU, 580),
+        ({"source": "distribution"}, ROCKY, None),
+    ],
+)
+def test_the_branch_that_is_meant(given: dict[str, Any], system: dict[str, str] | None, branch: int | None) -> None:
+    assert driver_branch(settings(**given), system) == branch

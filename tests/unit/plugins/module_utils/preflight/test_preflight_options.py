@@ -1,0 +1,106 @@
+"""Options that are none, and values of a wrong type: told under the name that the user wrote, with the way out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import (
+    Option,
+    Setting,
+    type_problems,
+    unknown_problems,
+)
+
+KNOWN = ("slurm_partitions", "slurm_port", "munge_key", "hardware_profiles_extra")
+FAMILIES = ("slurm", "munge", "hardware")
+SPECS: dict[str, dict[str, Any]] = {
+    "slurm_partitions": {"type": "list", "elements": "dict", "options": {"name": {"type": "str", "required": True}}},
+    "slurm_config": {"type": "dict"},
+    "slurm_port": {"type": "int"},
+    "slurm_stages": {"type": "list", "elements": "str", "choices": ["node", "pair"]},
+    "slurm_enabled": {"type": "bool"},
+    "slurm_any": {"type": "raw"},
+}
+OPTIONS = {name: Option("slurm", spec) for name, spec in SPECS.items()}
+
+
+def _unknown(*settings: Setting, allowed: tuple[str, ...] = ()) -> list[Any]:
+    return unknown_problems(settings, KNOWN, FAMILIES, allowed)
+
+
+def test_a_misspelt_option_is_told_with_the_nearest_name_and_the_place() -> None:
+    (found,) = _unknown(Setting("slurm_partition", [], "group gpu", place="inventory/group_vars/gpu.yml:3"))
+    assert (found["key"], found["hosts"]) == ("slurm_partition", [])
+    assert "set for group gpu in inventory/group_vars/gpu.yml:3" in found["problem"]
+    assert "did you mean slurm_partitions?" in found["remedy"]
+    assert "preflight_allowed_variables" in found["remedy"]
+
+
+def test_one_name_on_many_hosts_is_one_problem() -> None:
+    hosts = [f"gpu{number}" for number in range(1, 7)]
+    (found,) = _unknown(*(Setting("munge_keys", "x", f"host {host}", host) for host in hosts))
+    assert found["hosts"] == hosts
+    assert "and 3 more" in found["problem"]
+
+
+@pytest.mark.parametrize(
+    "name", ["slurm_port", "slurm", "slurmdb_host", "site_slurm_port", "__slurm_own", "ansible_host"]
+)
+def test_names_that_are_options_or_begin_otherwise_are_fine(name: str) -> None:
+    assert _unknown(Setting(name, 1, "group all")) == []
+
+
+def test_a_site_may_name_its_own() -> None:
+    setting = Setting("hardware_room", "B12", "group all")
+    assert len(_unknown(setting)) == 1
+    assert _unknown(setting, allowed=("hardware_room",)) == []
+    (given,) = _unknown(Setting("slurm_x_y_z_far_away", 1, "-e"))
+    assert "given by -e" in given["problem"]
+    assert "did you mean" not in given["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("slurm_partitions", {"name": "a"}, "is a mapping, and must be a list of mappings"),
+        ("slurm_partitions", "batch", "is text, and must be a list of mappings"),
+        ("slurm_partitions", ["batch"], "has an entry that is text, and must be a list of mappings"),
+        ("slurm_config", ["a"], "is a list, and must be a mapping"),
+        ("slurm_port", "many", "is text, and must be an integer"),
+        ("slurm_enabled", "perhaps", "is text, and must be a truth value"),
+        ("slurm_stages", ["node", "rack"], "must be one of: node, pair"),
+    ],
+)
+def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, words: str) -> None:
+    (found,) = type_problems([Setting(name, value, "host ctl", "ctl", "hosts.yml:4")], OPTIONS)
+    assert (found["key"], found["hosts"]) == (name, ["ctl"])
+    assert words in found["problem"]
+    assert "hosts.yml:4" in found["problem"]
+    assert found["remedy"] == "correct it as roles/slurm/README.md says"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("slurm_partitions", [{"name": "a"}]),
+        ("slurm_partitions", "{{ site_partitions }}"),
+        ("slurm_partitions", [{"name": "{{ which }}"}]),
+        ("slurm_partitions", None),
+        ("slurm_config", {}),
+        ("slurm_port", "6817"),
+        ("slurm_stages", "node,pair"),
+        ("slurm_enabled", "yes"),
+        ("slurm_any", ["a", {"b": 1}]),
+        ("other", object()),
+    ],
+)
+def test_what_ansible_takes_is_fine(name: str, value: object) -> None:
+    assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
+
+
+def test_a_value_is_not_shown_and_not_changed() -> None:
+    value = ["s3cret", {"name": "a"}]
+    (found,) = type_problems([Setting("slurm_partitions", value, "group all")], OPTIONS)
+    assert "s3cret" not in found["problem"] + found["remedy"]
+    assert value == ["s3cret", {"name": "a"}]

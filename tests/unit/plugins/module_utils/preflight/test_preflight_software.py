@@ -1,0 +1,54 @@
+"""What the preflight says of containers and IP over InfiniBand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.software import site_software_problems
+
+SHA256 = "0123456789abcdef" * 4
+
+
+def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
+    """What is said of two hosts with the same variables."""
+    hosts = {"gpu1": {"ansible_host": "10.0.0.1", **variables}, "gpu2": {"ansible_host": "10.0.0.2", **variables}}
+    found = site_software_problems(list(hosts), hosts)
+    assert all(item["remedy"] and item["hosts"] for item in found)
+    return [f"{','.join(item['hosts'])} {item['key']}: {item['problem']}" for item in found]
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"enroot_enabled": False, "pyxis_enabled": "no"},
+        {"enroot_enabled": True, "enroot_checksums": {"enroot.deb": SHA256}},
+        {"pyxis_enabled": "true", "pyxis_sha256": SHA256},
+    ],
+)
+def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any]) -> None:
+    assert told(**variables) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"enroot_enabled": True}, "gpu1,gpu2 enroot_checksums: is empty"),
+        ({"enroot_enabled": "yes", "enroot_checksums": {}}, "gpu1,gpu2 enroot_checksums: is empty"),
+        ({"pyxis_enabled": True}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_sha256": SHA256[1:]}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
+        (
+            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.9.0.1/24"}]},
+            "10.9.0.1 is declared more than once",
+        ),
+        (
+            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.0.0.2/24"}]},
+            "10.0.0.2 is the address by which gpu2 is managed",
+        ),
+    ],
+)
+def test_what_cannot_be_verified_or_clashes_is_named_for_all_hosts_at_once(
+    variables: dict[str, Any], words: str
+) -> None:
+    assert any(words in line for line in told(**variables)), told(**variables)

@@ -1,0 +1,106 @@
+"""The shared tree in a report: its table, bars and metrics, also in a report that somebody has spoilt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.report.data import culprits, normalised
+from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import rates_figure
+from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.module_utils.report.storage import storage_rows
+from junitparser import Failure, JUnitXml
+from plotly.graph_objects import Figure
+from prometheus_client.parser import text_string_to_metric_families
+from report_samples import EVIL
+from storage_samples import edit, private, stored
+
+SLOW = stored(edit("speed-read", "gpu2", rate=500))
+PRIVATE = stored(private("gpu3", type="tmpfs", mount="/shared", source="tmpfs"))
+ROW: dict[str, Any] = {"node": "gpu1", "verdict": "PASS", "filesystem": "", "reason": "", "write": 1e8, "read": 2e8}
+ROW |= {"write_floor": 1e6, "read_floor": None}
+
+
+def tree(report: dict[str, Any]) -> Any:  # noqa: ANN401 - None where the report holds none
+    return normalised(report)["tests"][0]["storage"]
+
+
+def with_storage(value: object) -> dict[str, Any]:
+    return {**PRIVATE, "tests": [{**PRIVATE["tests"][0], "storage": value}]}
+
+
+def test_the_worst_node_is_the_first_row() -> None:
+    rows = storage_rows(tree(SLOW))
+    assert [(row["node"], row["verdict"]) for row in rows] == [("gpu2", "FAIL"), ("gpu1", "PASS"), ("gpu3", "PASS")]
+    assert [rate["text"] for rate in rows[0]["rates"]] == ["400", "0.001", "0.0005", "0.001"]
+    assert rows[0]["filesystem"] == "nfs4 ctl:/export on /shared"
+
+
+def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
+    assert [item["nodes"] for item in culprits(normalised(PRIVATE))] == [["gpu3"]]
+    report = {key: value for key, value in PRIVATE.items() if key != "culprits"}
+    assert culprits(normalised(report)) == []
+
+
+def test_bars_and_floors_are_drawn_for_each_node() -> None:
+    figure = Figure(rates_figure(tree(SLOW)["nodes"]))
+    assert [(bar.type, bar.name) for bar in figure.data] == [
+        ("bar", "write"),
+        ("scatter", "write floor"),
+        ("bar", "read"),
+        ("scatter", "read floor"),
+    ]
+    assert list(figure.data[0].y) == ["gpu2", "gpu1", "gpu3"]
+    assert set(figure.data[1].x) == {0.001}
+
+
+@pytest.mark.parametrize(
+    ("rows", "bars"),
+    [
+        ([], None),
+        ([{**ROW, "write": None, "read": None}], None),
+        ([{**ROW, "write": None}], 1),
+        ([{**ROW, "node": f"gpu{number}"} for number in range(90)], 40),
+    ],
+)
+def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[dict[str, Any]], bars: int | None) -> None:
+    figure = rates_figure(rows)
+    assert (None if figure is None else len(figure["data"][0]["y"])) == bars
+
+
+def test_metrics_of_each_node() -> None:
+    families = {family.name: family.samples for family in text_string_to_metric_families(metrics(normalised(SLOW)))}
+    read = {sample.labels["node"]: sample.value for sample in families["busbar_storage_read_bytes_per_second"]}
+    assert read == {"gpu1": 5e8, "gpu2": 500, "gpu3": 5e8}
+    verdicts = {sample.labels["node"]: sample.value for sample in families["busbar_storage_verdict"]}
+    assert verdicts == {"gpu1": 0, "gpu2": 1, "gpu3": 0}
+    assert families["busbar_storage_write_floor_bytes_per_second"][0].labels["path"] == "/shared"
+    assert "busbar_check_verdict" not in families
+
+
+def test_junit_tells_the_node() -> None:
+    (case,) = next(iter(JUnitXml.fromstring(junit(normalised(PRIVATE)))))
+    assert (case.name, case.classname) == ("storage", "busbar.validation.storage")
+    assert isinstance(case.result[0], Failure)
+    assert "gpu3: sees another tree at /shared" in case.result[0].text
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        (None, None),
+        ([], None),
+        ({}, 0),
+        ({"nodes": "gpu1"}, 0),
+        ({"nodes": [None, {}, {"node": EVIL, "write": float("inf"), "read": "9", "verdict": "GREAT"}]}, 2),
+    ],
+)
+def test_a_spoilt_report_is_still_read(value: object, rows: int | None) -> None:
+    storage = tree(with_storage(value))
+    assert (None if storage is None else len(storage["nodes"])) == rows
+    if rows:
+        assert {row["verdict"] for row in storage["nodes"]} == {"INCONCLUSIVE"}
+        assert {row["write"] for row in storage["nodes"]} == {None}
+    assert storage_rows(storage) is not None
+    metrics(normalised(with_storage(value)))

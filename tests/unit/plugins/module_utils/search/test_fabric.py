@@ -1,0 +1,152 @@
+"""The culprit search against simulated fabrics."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
+    Fabric,
+    Faults,
+    node_names,
+    random_faults,
+    simulate,
+    switch_names,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+NODE = "node{:04d}".format
+
+
+def _random(seed: int) -> Random:
+    return Random(seed)  # noqa: S311 - noise, not a secret
+
+
+def _fabric(count: int, size: int, faults: Faults, noise: float = 0.05, seed: int = 1) -> Fabric:
+    return Fabric(switch_names(node_names(count), size), faults, noise, _random(seed))
+
+
+TWO_LINKS = frozenset({(NODE(36), NODE(72)), (NODE(56), NODE(67))})
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "faults"),
+    [
+        (8, 4, Faults(slow=frozenset({NODE(0), NODE(1)}))),
+        (8, 4, Faults(slow=frozenset({NODE(2)}), crash=frozenset({NODE(7)}))),
+        (16, 4, Faults(slow_nic=frozenset({NODE(3)}), links=frozenset({(NODE(5), NODE(6))}))),
+        (16, 4, Faults(uplinks=frozenset({"switch01"}), slow=frozenset({NODE(0)}))),
+        (15, 4, Faults(links=frozenset({(NODE(0), NODE(14)), (NODE(0), NODE(7))}))),
+        (40, 8, Faults(uplinks=frozenset({"switch03"}))),
+        (40, 8, Faults(links=frozenset({(NODE(1), NODE(39))}))),
+        (64, 16, Faults(slow=frozenset({NODE(0), NODE(1), NODE(2), NODE(3)}))),
+        (64, 8, Faults(uplinks=frozenset({"switch00", "switch05"}), crash=frozenset({NODE(63)}))),
+        (100, 32, Faults(links=frozenset({(NODE(4), NODE(5))}))),
+        # Two links of one switch are no bad uplink, and ends of a known link still lie behind a bad one.
+        (17, 8, Faults(links=frozenset({(NODE(4), NODE(12)), (NODE(13), NODE(16))}))),
+        (24, 8, Faults(links=frozenset({(NODE(4), NODE(18)), (NODE(15), NODE(21))}))),
+        (
+            80,
+            32,
+            Faults(links=TWO_LINKS, uplinks=frozenset({"switch00"})),
+        ),
+        (24, 8, Faults(links=frozenset({(NODE(13), NODE(14))}), uplinks=frozenset({"switch00"}))),
+    ],
+)
+def test_faults_are_found(count: int, size: int, faults: Faults) -> None:
+    answer = simulate(_fabric(count, size, faults))
+    assert (answer["missed"], answer["wrongly_blamed"]) == ([], [])
+    assert answer["found"] == sorted(faults.names())
+    assert answer["rounds"] <= 30
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(count=st.integers(1, 80), size=st.integers(1, 32), noise=st.floats(0, 0.07), seed=st.integers(0, 10**6))
+def test_healthy_fabric_blames_nobody(count: int, size: int, noise: float, seed: int) -> None:
+    answer = simulate(_fabric(count, size, Faults(), noise, seed))
+    assert answer["found"] == answer["missed"] == answer["wrongly_blamed"] == []
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(count=st.integers(2, 40), data=st.data(), seed=st.integers(0, 10**6))
+def test_every_single_slow_node_is_found(count: int, data: st.DataObject, seed: int) -> None:
+    node = NODE(data.draw(st.integers(0, count - 1)))
+    size = data.draw(st.integers(1, count))
+    answer = simulate(_fabric(count, size, Faults(slow=frozenset({node})), 0.05, seed))
+    assert (answer["found"], answer["wrongly_blamed"]) == ([node], [])
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(count=st.integers(4, 60), data=st.data(), seed=st.integers(0, 10**6))
+def test_slow_link_is_named_as_link(count: int, data: st.DataObject, seed: int) -> None:
+    one, other = sorted(data.draw(st.lists(st.integers(0, count - 1), min_size=2, max_size=2, unique=True)))
+    size = data.draw(st.sampled_from([4, 8, count]))
+    answer = simulate(_fabric(count, size, Faults(links=frozenset({(NODE(one), NODE(other))})), 0.05, seed))
+    assert (answer["found"], answer["wrongly_blamed"]) == ([f"{NODE(one)}-{NODE(other)}"], [])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(switches=st.integers(3, 9), size=st.integers(2, 9), data=st.data(), seed=st.integers(0, 10**6))
+def test_bad_uplink_is_named_instead_of_a_node(switches: int, size: int, data: st.DataObject, seed: int) -> None:
+    bad = f"switch{data.draw(st.integers(0, switches - 1)):02d}"
+    answer = simulate(_fabric(switches * size, size, Faults(uplinks=frozenset({bad})), 0.05, seed))
+    assert (answer["found"], answer["wrongly_blamed"]) == ([bad], [])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(count=st.integers(24, 80), faults=st.integers(0, 4), seed=st.integers(0, 10**6))
+def test_no_innocent_is_blamed_among_several_faults(count: int, faults: int, seed: int) -> None:
+    random = _random(seed)
+    topology = switch_names(node_names(count), 8)
+    answer = simulate(Fabric(topology, random_faults(topology, faults, random), 0.05, random))
+    assert answer["wrongly_blamed"] == []
+
+
+def test_thousand_nodes() -> None:
+    topology = switch_names(node_names(1000), 32)
+    for seed in range(20):
+        random = _random(seed)
+        slow, nic, crash = (frozenset(random.sample(topology[f"switch{i:02d}"], i % 2 + 1)) for i in (1, 2, 4))
+        faults = Faults(slow, nic, crash)
+        answer = simulate(Fabric(topology, faults, 0.05, random))
+        assert (answer["missed"], answer["wrongly_blamed"]) == ([], [])
+        assert answer["rounds"] <= 30
+
+
+# Two and three links, and what hides them: searched for one after the other, these took 31 to 45 rounds.
+@pytest.mark.parametrize("seed", [233, 455, 562, 680, 5148, 5316, 6110, 6600, 6987])
+def test_several_links_are_searched_for_at_once(seed: int) -> None:
+    topology = switch_names(node_names(1000), 32)
+    random = _random(seed)
+    faults = random_faults(topology, random.randint(0, 5), random)
+    answer = simulate(Fabric(topology, faults, 0.05, random))
+    assert (answer["missed"], answer["wrongly_blamed"], answer["unresolved"]) == ([], [], [])
+    assert answer["rounds"] <= 30
+
+
+# Of 11,814 such trials drawn at random the search erred in 5, all with a last switch that is not full. With noise it is
+# a matter of chance, so the trials are the same in every run.
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(count=st.integers(17, 120), links=st.integers(2, 4), seed=st.integers(0, 10**6))
+def test_links_that_share_no_end_are_all_found(count: int, links: int, seed: int) -> None:
+    random = _random(seed)
+    ends = [NODE(i) for i in random.sample(range(count), 2 * links)]
+    faults = Faults(links=frozenset((min(pair), max(pair)) for pair in zip(ends[0::2], ends[1::2], strict=True)))
+    answer = simulate(_fabric(count, 8, faults, 0.05, seed))
+    assert (answer["found"], answer["wrongly_blamed"]) == (sorted(faults.names()), [])
+    assert answer["rounds"] <= 40
+
+
+@pytest.mark.xfail(strict=True, reason="one link of two is taken for the node at its end, in a switch of five")
+def test_two_links_of_which_one_ends_in_a_small_switch() -> None:
+    random = _random(0)
+    ends = [NODE(i) for i in random.sample(range(29), 4)]
+    faults = Faults(links=frozenset((min(pair), max(pair)) for pair in zip(ends[0::2], ends[1::2], strict=True)))
+    answer = simulate(_fabric(29, 8, faults, 0.05, 0))
+    assert (answer["found"], answer["wrongly_blamed"]) == (sorted(faults.names()), [])
+
+
+def test_same_seed_same_answer() -> None:
+    faults = Faults(links=frozenset({(NODE(1), NODE(39))}))
+    assert simulate(_fabric(40, 8, faults)) == simulate(_fabric(40, 8, faults))

@@ -1,0 +1,31 @@
+"""Whose drain is it?"""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.driver_drain import node_service
+
+OURS = "busbar: NVIDIA driver 580.95.05"
+
+
+@pytest.mark.parametrize(
+    ("line", "known", "drain", "ours", "answers"),
+    [
+        ("gpu1|idle|none", True, True, True, True),
+        ("gpu1|mixed|none", True, True, True, True),
+        ("gpu1|idle*|none", True, True, True, False),
+        ("gpu1|drained|cable, Meyer", True, False, False, True),
+        ("gpu1|draining|cable, Meyer", True, False, False, True),
+        (f"gpu1|drained|{OURS}", True, False, True, True),
+        (f"gpu1|draining|{OURS} failed: no driver is loaded", True, False, True, True),
+        ("gpu1|down*|Not responding", True, False, False, False),
+        ("gpu1|maint|none", True, False, False, True),
+        ("gpu10|idle|none", False, False, False, False),
+        ("", False, False, False, False),
+    ],
+)
+def test_a_node_is_drained_and_resumed_only_when_nobody_else_did_it(
+    line: str, *, known: bool, drain: bool, ours: bool, answers: bool
+) -> None:
+    found = node_service("gpu1", f"{line}\n")
+    assert (found["known"], found["drain"], found["ours"], found["answers"]) == (known, drain, ours, answers)

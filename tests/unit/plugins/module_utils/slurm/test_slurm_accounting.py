@@ -1,0 +1,165 @@
+"""The commands that bring accounting to what is declared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import accounting as slurm_accounting
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting import (
+    declaration_errors,
+    parse_state,
+    plan,
+)
+
+
+def answer(query: str, *rows: dict[str, str]) -> str:
+    """Rows as sacctmgr prints them."""
+    words = slurm_accounting.QUERIES[query]
+    names = words[-1].partition("=")[2].split(",")
+    return "".join("|".join(row.get(name, "") for name in names) + "\n" for row in rows)
+
+
+def held(*, qos: dict[str, str] | None = None, **alice: str) -> dict[str, Any]:
+    """Accounting with cluster c, account research and user alice."""
+    return parse_state(
+        {
+            "clusters": answer("clusters", {"Cluster": "c"}),
+            "accounts": answer(
+                "accounts",
+                {"Account": "root", "Description": "default root account", "Organization": "root"},
+                {"Account": "research", "Description": "research", "Organization": "research"},
+            ),
+            "users": answer("users", {"User": "alice", "DefaultAccount": "research", "AdminLevel": "None"}),
+            "qos": answer("qos", {"Name": "normal", "Description": "Normal", "Priority": "0"}, qos or {"Name": "high"}),
+            "associations": answer(
+                "associations",
+                {"Account": "root", "Fairshare": "1", "QOS": "normal"},
+                {"Account": "research", "ParentName": "root", "Fairshare": "1"},
+                {"Account": "research", "User": "alice", "Fairshare": "1", **alice},
+            ),
+        }
+    )
+
+
+RESEARCH = {"name": "research"}
+ALICE: dict[str, Any] = {"name": "alice", "accounts": ["research"]}
+HIGH = {"Name": "high", "Description": "high", "Priority": "0"}
+
+
+def test_from_nothing() -> None:
+    accounts: list[dict[str, Any]] = [
+        {"name": "vision", "parent": "research", "organization": "x", "limits": {"GrpTRES": "gres/gpu=4"}},
+        RESEARCH,
+    ]
+    users: list[dict[str, Any]] = [
+        {**ALICE, "accounts": ["research", "vision"], "default_account": "vision", "admin_level": "Operator"}
+    ]
+    qos: list[dict[str, Any]] = [
+        {"name": "High", "priority": 10, "flags": ["DenyOnLimit"], "limits": {"MaxWall": "1:00:00"}}
+    ]
+    assert [" ".join(words) for words in plan(parse_state({}), "c", accounts, users, qos)] == [
+        "add cluster c",
+        "add qos high",
+        "modify qos where name=high set Priority=10 Flags=denyonlimit MaxWallDurationPerJob=60",
+        "add account research Cluster=c Description=research Organization=research Fairshare=1 Parent=root",
+        "add account vision Cluster=c Description=vision Organization=x Fairshare=1 Parent=research GrpTRES=gres/gpu=4",
+        "add user alice Account=vision Cluster=c Fairshare=1",
+        "add user alice Account=research Cluster=c Fairshare=1",
+        "modify user where name=alice set AdminLevel=Operator",
+    ]
+
+
+def test_nothing_to_do() -> None:
+    assert plan(held(), "c", [RESEARCH], [ALICE], []) == []
+    assert plan(held(), "C", [], [], []) == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "declared", "words"),
+    [
+        ({}, {"MaxJobs": 2}, ["MaxJobs=2"]),
+        ({"MaxJobs": "2"}, {"MaxJobs": 2}, None),
+        ({"MaxJobs": "2"}, {}, ["MaxJobs=-1"]),
+        ({"GrpTRES": "cpu=4,mem=10G"}, {"GrpTRES": "mem=10240,cpu=4"}, None),
+        ({"GrpTRES": "cpu=4,gres/gpu=2"}, {"GrpTRES": "cpu=8"}, ["GrpTRES=cpu=8,gres/gpu=-1"]),
+        ({"GrpTRES": "cpu=4"}, {}, ["GrpTRES=cpu=-1"]),
+        ({"MaxWallDurationPerJob": "01:00:00"}, {"maxwall": 60}, None),
+        ({"Fairshare": "5"}, {}, ["Fairshare=1"]),
+        ({"DefaultQOS": "high", "QOS": "high,normal"}, {}, ["DefaultQOS=-1", "QosLevel="]),
+    ],
+)
+def test_limits_of_a_user(shown: dict[str, str], declared: dict[str, Any], words: list[str] | None) -> None:
+    commands = plan(held(qos=None, **shown), "c", [RESEARCH], [{**ALICE, "limits": declared}], [])
+    where = ["modify", "user", "where", "name=alice", "cluster=c", "account=research", "set"]
+    assert commands == ([] if words is None else [[*where, *words]])
+
+
+@pytest.mark.parametrize(
+    ("shown", "declared", "words"),
+    [
+        (HIGH, {}, None),
+        (HIGH, {"priority": 5}, ["Priority=5"]),
+        ({**HIGH, "MaxTRESPerUser": "cpu=2"}, {"limits": {"MaxTRESPU": "cpu=2"}}, None),
+        ({**HIGH, "Flags": "DenyOnLimit,NoReserve"}, {"flags": ["NoReserve", "denyonlimit"]}, None),
+        ({**HIGH, "Flags": "DenyOnLimit"}, {}, ["Flags=-1"]),
+        ({**HIGH, "Preempt": "normal"}, {"preempt": ["normal"]}, None),
+        ({**HIGH, "Preempt": "normal"}, {}, ["Preempt="]),
+    ],
+)
+def test_qos(shown: dict[str, str], declared: dict[str, Any], words: list[str] | None) -> None:
+    commands = plan(held(qos=shown), "c", [RESEARCH], [ALICE], [{"name": "high", **declared}])
+    assert commands == ([] if words is None else [["modify", "qos", "where", "name=high", "set", *words]])
+
+
+def test_moving_a_user() -> None:
+    accounts = [RESEARCH, {"name": "vision"}]
+    assert plan(held(), "c", accounts, [{"name": "alice", "accounts": ["vision"]}], [])[1:] == [
+        ["add", "user", "alice", "Account=vision", "Cluster=c", "Fairshare=1"],
+        ["modify", "user", "where", "name=alice", "cluster=c", "set", "DefaultAccount=vision"],
+        ["delete", "user", "where", "name=alice", "cluster=c", "account=research"],
+    ]
+
+
+def test_removal_is_users_then_accounts_then_qos() -> None:
+    absent = {"state": "absent"}
+    commands = plan(held(), "c", [{**RESEARCH, **absent}], [{"name": "alice", **absent}], [{"name": "high", **absent}])
+    assert commands == [
+        ["delete", "user", "where", "name=alice"],
+        ["delete", "account", "where", "name=research", "cluster=c"],
+        ["delete", "qos", "where", "name=high"],
+    ]
+    empty = parse_state({"clusters": answer("clusters", {"Cluster": "c"})})
+    assert plan(empty, "c", [{**RESEARCH, **absent}], [{"name": "alice", **absent}], []) == []
+
+
+def test_associations_of_one_partition_are_left_alone() -> None:
+    rows = answer("associations", {"Account": "research", "User": "alice", "Partition": "batch", "MaxJobs": "1"})
+    assert parse_state({"associations": rows})["associations"] == {}
+
+
+@pytest.mark.parametrize(
+    ("accounts", "users", "qos", "key", "says"),
+    [
+        ([RESEARCH, RESEARCH], [], [], "accounts[research]", "more than once"),
+        ([], [{"name": "u"}], [], "users[u]", "has no account"),
+        ([], [{"name": "u", "accounts": ["x"]}], [], "users[u]", "account x, which is not declared"),
+        ([RESEARCH], [{**ALICE, "default_account": "y"}], [], "users[alice]", "default account y"),
+        (
+            [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
+            [],
+            [],
+            "accounts",
+            "each other's parents: a, b",
+        ),
+        ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "qos[q]", "limit 'MaxFun' is not known"),
+    ],
+)
+def test_declaration_errors(
+    accounts: list[dict[str, Any]], users: list[dict[str, Any]], qos: list[dict[str, Any]], key: str, says: str
+) -> None:
+    errors = declaration_errors(accounts, users, qos)
+    assert [found for found, _ in errors] == [key]
+    assert says in errors[0][1]
+    with pytest.raises(ValueError, match="each other" if key == "accounts" else "users|accounts|qos"):
+        plan(held(), "c", accounts, users, qos)

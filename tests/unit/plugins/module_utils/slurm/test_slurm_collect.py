@@ -1,0 +1,215 @@
+"""The collector with commands that answer, fail and hang as Slurm's do; they are real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect import (
+    Collector,
+    Settings,
+    Unanswered,
+    ask,
+    database_bytes,
+    main,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
+from slurm_samples import SDIAG, job_record, json_node, nodes_json, squeue_script, text_node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PING = "Slurmctld(primary) at ctl is UP"
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Commands of Slurm as shell scripts; by default all answer. Each call is noted."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def set_command(name: str, script: str) -> None:
+        path = folder / name
+        path.write_text(f'#!/bin/sh\necho "{name} $*" >>{tmp_path}/calls\n{script}\n', encoding="utf-8")
+        path.chmod(0o755)
+
+    (tmp_path / "nodes").write_text(nodes_json([json_node("gpu1"), json_node("gpu2")]), encoding="utf-8")
+    (tmp_path / "jobs").write_text(job_record(1), encoding="utf-8")
+    (tmp_path / "sdiag").write_text(SDIAG, encoding="utf-8")
+    set_command("scontrol", f'case "$*" in ping) echo "{PING}";; *) cat {tmp_path}/nodes;; esac')
+    set_command("squeue", squeue_script(tmp_path / "jobs"))
+    set_command("sdiag", f"cat {tmp_path}/sdiag")
+    set_command("sacctmgr", "echo busbar")
+    return set_command
+
+
+def collector(**changes: object) -> tuple[Collector, list[str]]:
+    said: list[str] = []
+    settings = Settings(**({"file": "", "controller": "ctl", "timeout": 3} | changes))  # type: ignore[arg-type]
+    return Collector(settings, said.append), said
+
+
+def values(found: Collector) -> dict[str, float]:
+    """The first sample of each family."""
+    return {family.name: family.samples[0][1] for family in found.collect() if family.samples}
+
+
+def jobs_of(found: Collector) -> list[str]:
+    """The numbers of the jobs that have series."""
+    (info,) = (family for family in found.collect() if family.name == "job_info")
+    return sorted(labels[0] for labels, _value in info.samples)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_all_answer_with_one_call_of_each(tmp_path: Path) -> None:
+    found, said = collector()
+    got = values(found)
+    assert (got["up"], got["acting"], got["slurmdbd_up"], got["gpus"], got["rpcs"]) == (1, 1, 1, 16, 25)
+    # The format that squeue is asked for has characters at which splitlines() would split.
+    calls = (tmp_path / "calls").read_text(encoding="utf-8").strip().split("\n")
+    assert sorted(call.split()[0] for call in calls) == ["sacctmgr", "scontrol", "scontrol", "sdiag", "squeue"]
+    assert said == []
+    assert abs(got["collected_timestamp_seconds"] - time.time()) < 10
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("scontrol", "echo 'Slurmctld(primary) at ctl is DOWN'"),
+        ("scontrol", "exit 1"),
+        ("squeue", "echo 'squeue: error: Unable to contact slurm controller' >&2; exit 1"),
+        ("sdiag", "exit 1"),
+    ],
+)
+def test_a_slurmctld_that_does_not_answer(slurm: Callable[[str, str], None], command: str, script: str) -> None:
+    slurm(command, script)
+    got = values(collector()[0])
+    assert (got["up"], got["slurmdbd_up"]) == (0, 1)
+
+
+def test_a_slurmctld_that_hangs_is_left_in_time_and_nothing_stays_behind(
+    slurm: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    slurm("scontrol", f"sleep 987 & echo $! $$ >{tmp_path}/pids; wait")
+    found, said = collector(timeout=1)
+    began = time.monotonic()
+    assert values(found)["up"] == 0
+    assert time.monotonic() - began < 3
+    assert said == ["ping: scontrol ping: no answer within 1 s"]
+    for pid in (tmp_path / "pids").read_text(encoding="utf-8").split():
+        state = Path(f"/proc/{pid}/stat")
+        assert not state.exists() or state.read_text(encoding="utf-8").split()[2] == "Z"
+    # The same trouble is told once.
+    found.collect()
+    assert len(said) == 1
+
+
+def test_slurmdbd_alone_is_down(slurm: Callable[[str, str], None]) -> None:
+    slurm("sacctmgr", "echo 'sacctmgr: error: Connection refused' >&2; exit 1")
+    found, said = collector()
+    got = values(found)
+    assert (got["up"], got["slurmdbd_up"]) == (1, 0)
+    assert said == ["slurmdbd: sacctmgr --noheader --parsable2: ended with 1: sacctmgr: error: Connection refused"]
+    slurm("sacctmgr", "echo busbar")
+    assert values(found)["slurmdbd_up"] == 1
+    assert said[1:] == ["slurmdbd: answers again"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_no_accounting_no_question(tmp_path: Path) -> None:
+    assert "slurmdbd_up" not in values(collector(accounting=False)[0])
+    assert "sacctmgr" not in (tmp_path / "calls").read_text(encoding="utf-8")
+
+
+def test_only_the_controller_in_charge_tells_of_the_cluster(slurm: Callable[[str, str], None]) -> None:
+    slurm("scontrol", f"echo '{PING}'; echo 'Slurmctld(backup1) at ctl2 is UP'")
+    got = values(collector(controller="ctl2")[0])
+    assert (got["up"], got["acting"]) == (1, 0)
+    assert "nodes" not in got
+
+
+def test_a_release_whose_scontrol_has_no_json(slurm: Callable[[str, str], None], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text(text_node("gpu1"), encoding="utf-8")
+    # In the words of Slurm 22.05.
+    said_by_it = "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information\n"
+    (tmp_path / "refusal").write_text(said_by_it, encoding="utf-8")
+    refuse = f"cat {tmp_path}/refusal >&2; exit 1"
+    slurm("scontrol", f'case "$*" in ping) echo "{PING}";; *json) {refuse};; *) cat {tmp_path}/text;; esac')
+    found, said = collector()
+    assert values(found)["gpus"] == 2
+    assert values(found)["up"] == 1
+    calls = (tmp_path / "calls").read_text(encoding="utf-8")
+    assert calls.count("--json") == 1
+    assert said == []
+
+
+def test_an_answer_that_cannot_be_read_is_told_and_does_not_pass_for_silence(slurm: Callable[[str, str], None]) -> None:
+    slurm("squeue", "echo what")
+    found, said = collector()
+    got = values(found)
+    assert got["up"] == 1
+    assert "jobs" not in got
+    assert "nodes" in got
+    assert said == ["jobs: not understood: ValueError: squeue said something that is no job: 'what'"]
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_marks_of_one_answer_are_no_good_for_the_next(tmp_path: Path) -> None:
+    found, said = collector()
+    assert jobs_of(found) == ["1"]
+    record = (tmp_path / "calls").read_text(encoding="utf-8").rpartition("Name:")[2].partition("\n")[0]
+    (tmp_path / "jobs").write_text(job_record(1, name=f"x{record}777") + job_record(2), encoding="utf-8")
+    assert jobs_of(found) == ["1", "2"]
+    assert said == []
+
+
+def test_a_command_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unanswered, match="squeue cannot be started"):
+        ask(["squeue"], 1)
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_file_is_replaced_whole(tmp_path: Path) -> None:
+    file = tmp_path / "busbar_slurm.prom"
+    configuration = tmp_path / "slurm_metrics.json"
+    values = {"collector": {"file": str(file), "controller": "ctl"}}
+    configuration.write_text(json.dumps(values), encoding="utf-8")
+    assert main(["--once"], configuration) == 0
+    text = file.read_text(encoding="utf-8")
+    assert 'busbar_slurm_up{controller="ctl"} 1.0\n' in text
+    assert "busbar_slurm_rpcs_total 25.0\n" in text
+    assert "_created" not in text
+    assert list(tmp_path.glob("*.prom*")) == [file]
+
+
+def test_size_of_the_database(tmp_path: Path) -> None:
+    folder = tmp_path / "slurm_acct_db"
+    folder.mkdir()
+    (folder / "job_table.ibd").write_bytes(b"x" * 100_000)
+    size = database_bytes(folder)
+    assert 100_000 <= size < 200_000
+    file = tmp_path / "size.prom"
+    configuration = tmp_path / "slurm_metrics.json"
+    values = {"database": {"directory": str(folder), "file": str(file)}}
+    configuration.write_text(json.dumps(values), encoding="utf-8")
+    assert main(["--database"], configuration) == 0
+    assert f"busbar_slurm_database_bytes {float(size)}" in file.read_text(encoding="utf-8")
+    with pytest.raises(FileNotFoundError):
+        database_bytes(tmp_path / "gone")
+
+
+def test_its_parts_are_plain_python(tmp_path: Path) -> None:
+    """What is copied to a controller imports the standard library, its own parts and, to write, prometheus_client."""
+    for name, text in program_files(["slurm.collect"]).items():
+        (tmp_path / "program" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "program" / name).write_text(text, encoding="utf-8")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program.slurm.collect"
+    subprocess.run([sys.executable, "-IS", "-c", code], check=True)

@@ -1,0 +1,105 @@
+"""GPUs of Slurm: NodeName and gres.conf say the same in each mode, for each hardware of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import conf as slurm_conf
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_faults
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import gpu_problems
+
+CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+SEVEN = [{"profile": "1g.10gb", "count": 7}]
+
+
+def node(hardware: str, **variables: object) -> slurm_conf.Node:
+    return slurm_conf.inventory_node("gpu1", {"hardware": hardware, **variables})
+
+
+@pytest.mark.parametrize("name", sorted(CATALOGUE))
+@pytest.mark.parametrize("mode", MODES)
+def test_each_profile_in_each_mode(name: str, mode: str) -> None:
+    gpu, one = CATALOGUE[name]["gpu"], node(name, slurm_gres_mode=mode)
+    faults = gres_faults(gpu, None, mode)
+    (line,) = slurm_conf.gres_lines([one], CATALOGUE)
+    assert slurm_conf.node_attributes(one, CATALOGUE)["Gres"] == f"gpu:{gpu['slurm_type']}:{gpu['count']}"
+    if mode == "files":
+        assert faults == []
+        assert line == f"NodeName=gpu1 Name=gpu Type={gpu['slurm_type']} File={gpu['device_files']}"
+        assert slurm_conf.gpu_plugins([one], CATALOGUE) == []
+    else:
+        assert line == f"NodeName=gpu1 AutoDetect={mode}"
+        assert slurm_conf.gpu_plugins([one], CATALOGUE) == [f"gpu_{mode}"]
+        # Slurm finds a declared type in the name that it detects, or ignores the GPU.
+        assert bool(faults) == (gpu["slurm_type"] not in gpu["model"].lower().replace(" ", "_"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "gres", "lines", "plugins"),
+    [
+        ({"mig_layout": SEVEN}, "gpu:1g.10gb:56", ["NodeName=gpu1 AutoDetect=nvml"], ["gpu_nvml"]),
+        ({"mig_layout": []}, "gpu:h100:8", ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[0-7]"], []),
+        (
+            {"mig_layout": [{"profile": "3g.40gb", "count": 2, "gpus": [0, 1]}]},
+            "gpu:3g.40gb:4,gpu:h100:6",
+            ["NodeName=gpu1 AutoDetect=nvml"],
+            ["gpu_nvml"],
+        ),
+        (
+            {"mig_layout": [{"profile": "7g.80gb", "gpus": [0], "device_files": ["/dev/nvidia0,/dev/nvidia-caps/c1"]}]},
+            "gpu:7g.80gb:1,gpu:h100:7",
+            ["NodeName=gpu1 Name=gpu Type=7g.80gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/c1"]
+            + [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia{index}" for index in range(1, 8)],
+            [],
+        ),
+    ],
+)
+def test_a_mig_layout_gives_its_gres(
+    variables: dict[str, Any], gres: str, lines: list[str], plugins: list[str]
+) -> None:
+    one = node("dgx_h100", **variables)
+    assert gpu_problems([one], CATALOGUE) == []
+    assert slurm_conf.node_attributes(one, CATALOGUE)["Gres"] == gres
+    assert slurm_conf.gres_lines([one], CATALOGUE) == lines
+    assert slurm_conf.gpu_plugins([one], CATALOGUE) == plugins
+    counted = sum(int(part.rpartition(":")[2]) for part in gres.split(","))
+    if lines[0].endswith("nvml"):
+        return
+    assert counted == sum(8 if "[0-7]" in line else 1 for line in lines)
+
+
+def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
+    catalogue = {"dgx": {**CATALOGUE["dgx_h100"], "gpu": {**CATALOGUE["dgx_h100"]["gpu"], "mig": SEVEN}}}
+    assert slurm_conf.gpu_types([node("dgx")], catalogue) == ["1g.10gb"]
+    assert slurm_conf.gpu_types([node("dgx", mig_layout=[])], catalogue) == ["h100"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "variables", "key", "words"),
+    [
+        ("dgx_h100", {"slurm_gres_mode": "rsmi"}, "slurm_gres_mode", "'rsmi' is unknown"),
+        ("dgx_h100", {"slurm_gres_mode": "nvidia", "mig_layout": SEVEN}, "slurm_gres_mode", "detects no MIG instances"),
+        ("dgx_h100", {"mig_layout": [{"profile": "1g.10gb", "count": 8}]}, "mig_layout", "holds 7 at most"),
+        ("l40s", {"mig_layout": SEVEN}, "mig_layout", "NVIDIA L40S with 46068 MiB has no MIG"),
+        (
+            "rtx_3060_desktop",
+            {"slurm_gres_mode": "nvml"},
+            "slurm_gres_mode",
+            "slurm_type rtx3060 is no part of nvidia_geforce_rtx_3060",
+        ),
+        (
+            "dgx_h100",
+            {"mig_layout": [{"profile": "7g.80gb", "gpus": [0], "device_files": []}], "slurm_gres_mode": "nvml"},
+            "mig_layout",
+            "device_files of 7g.80gb must name the files of each of its 1 instances",
+        ),
+    ],
+)
+def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key: str, words: str) -> None:
+    (problem,) = gpu_problems([node(hardware, **variables)], CATALOGUE)
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], key)
+    assert words in problem["problem"]
+    assert problem["remedy"]

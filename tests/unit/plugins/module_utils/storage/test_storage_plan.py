@@ -1,0 +1,144 @@
+"""What a host serves and mounts, from the inventory alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.storage import site_storage_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import (
+    cluster_addresses,
+    exported_mounts,
+    home_is_made_here,
+    mount_plan,
+    nfs_entries,
+)
+
+OPTIONS = {"version": "4.2", "hard": True, "nconnect": 4, "rsize": 1048576, "wsize": 1048576, "automount": False}
+BASE = "vers=4.2,hard,nconnect=4,rsize=1048576,wsize=1048576,nosuid"
+
+
+def site(**of_server: object) -> dict[str, dict[str, Any]]:
+    server = {"ansible_host": "10.0.0.10", "nfs_server_exports": [{"path": "/shared"}], **of_server}
+    return {"ctl": server, "gpu1": {"ansible_host": "10.0.0.11"}, "gpu2": {}}
+
+
+def test_addresses() -> None:
+    variables = {**site(hosts_address="10.9.0.10")}
+    assert cluster_addresses(["ctl", "gpu1", "gpu2"], variables) == ["10.9.0.10", "10.0.0.11", "gpu2"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "host", "mounts"),
+    [
+        (site(), "gpu1", [{"src": "10.0.0.10:/shared", "path": "/shared"}]),
+        (site(hosts_address="fd00::1"), "gpu1", [{"src": "[fd00::1]:/shared", "path": "/shared"}]),
+        (site(nfs_server_exports=[{"path": "/a", "mount": False}]), "gpu1", []),
+        (site(), "ctl", []),
+        (site(nfs_server_exports=None), "gpu1", []),
+    ],
+)
+def test_exports_become_mounts(variables: dict[str, Any], host: str, mounts: list[dict[str, str]]) -> None:
+    assert exported_mounts(["ctl"], variables, host) == mounts
+    assert exported_mounts([], variables, host) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [
+        ({}, BASE),
+        ({"options": ["ro"]}, f"{BASE},ro"),
+        ({"options": ["soft"]}, "vers=4.2,nconnect=4,rsize=1048576,wsize=1048576,nosuid,soft"),
+        ({"options": ["nfsvers=3", "suid"]}, "hard,nconnect=4,rsize=1048576,wsize=1048576,nfsvers=3,suid"),
+        ({"options": ["nconnect=16"]}, "vers=4.2,hard,rsize=1048576,wsize=1048576,nosuid,nconnect=16"),
+        (
+            {"options": ["proto=rdma", "port=20049"]},
+            "vers=4.2,hard,rsize=1048576,wsize=1048576,nosuid,proto=rdma,port=20049",
+        ),
+    ],
+)
+def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
+    (entry,) = nfs_entries([{"src": "ctl:/shared", "path": "/shared", **more}], OPTIONS, ["nosuid"])
+    assert ",".join(entry["options"]) == options
+    assert entry["type"] == "nfs"
+    assert entry["automount"] is False
+
+
+def test_the_plan_makes_outer_mounts_first() -> None:
+    entries: list[dict[str, Any]] = [
+        {"type": "nfs", "src": "filer:/x", "path": "/shared/x", "automount": True},
+        {"type": "weka", "src": "fs", "path": "/shared", "options": ["ro"]},
+    ]
+    assert mount_plan(entries, 60) == [
+        {
+            "path": "/shared",
+            "src": "fs",
+            "fstype": "wekafs",
+            "options": "ro,_netdev,x-systemd.mount-timeout=60s",
+            "unit": "shared.mount",
+        },
+        {
+            "path": "/shared/x",
+            "src": "filer:/x",
+            "fstype": "nfs",
+            "options": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
+            "unit": "shared-x.automount",
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "host", "variables", "here"),
+    [
+        ("/home", "gpu1", site(), True),
+        ("/home", "ctl", site(), True),
+        ("/shared/home", "ctl", site(), True),
+        ("/shared/home", "gpu1", site(), False),
+        ("/shared/home", "login", {**site(), "login": {}}, True),
+        ("/shared/home", "gpu1", {**site(), "gpu1": {"nfs_client_mounts": []}}, True),
+        ("/home", "gpu1", {**site(), "gpu1": {"nfs_client_mounts": [{"src": "ctl:/shared", "path": "/home"}]}}, False),
+        ("/lustre/home", "login", {**site(), "login": {"storage_mounts_entries": [{"path": "/lustre"}]}}, False),
+        ("/shared/home", "ctl2", {**site(), "ctl2": {"nfs_server_exports": [{"path": "/shared"}]}}, False),
+    ],
+)
+def test_where_homes_are_made(base: str, host: str, variables: dict[str, Any], *, here: bool) -> None:
+    servers = ["ctl", "ctl2"] if "ctl2" in variables else ["ctl"]
+    assert home_is_made_here(base, host, servers, ["gpu1", "gpu2"], variables) is here
+
+
+def test_a_site_without_storage_makes_homes_everywhere() -> None:
+    assert home_is_made_here("/home", "gpu1", [], [], {"gpu1": {}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, []),
+        (
+            {"ctl": {"nfs_server_exports": []}},
+            ["ctl nfs_server_exports", "gpu1 nfs_client_mounts", "gpu2 nfs_client_mounts"],
+        ),
+        ({"ctl": {"cluster_networks": ["10.0.0.0/33"]}}, ["ctl cluster_networks[10.0.0.0/33]"]),
+        ({"gpu1": {"nfs_client_mounts": [{"src": "10.0.0.10:/x", "path": "/x"}]}}, ["gpu1 nfs_client_mounts[/x].src"]),
+        ({"gpu1": {"nfs_client_mounts": [{"src": "gpu2:/x", "path": "/x"}]}}, ["gpu1 nfs_client_mounts[/x].src"]),
+        ({"gpu1": {"storage_backend": "bond"}}, ["gpu1 storage_backend"]),
+        (
+            {"gpu1": {"storage_mounts_entries": [{"type": "nfs", "src": "filer:/x", "path": "/shared"}]}},
+            ["gpu1 nfs_client_mounts[/shared]"],
+        ),
+        (
+            {"ctl": {"storage_mounts_entries": [{"type": "nfs", "src": "filer:/x", "path": "/shared/x"}]}},
+            ["ctl storage_mounts_entries[/shared/x]"],
+        ),
+    ],
+)
+def test_problems_of_a_site(changes: dict[str, dict[str, Any]], expected: list[str]) -> None:
+    variables = site()
+    for host, values in changes.items():
+        variables[host] |= values
+    found = site_storage_problems(["ctl", "gpu1", "gpu2"], ["ctl"], ["gpu1", "gpu2"], variables)
+    assert [f"{problem['hosts'][0]} {problem['key']}" for problem in found] == expected
+
+
+def test_a_site_without_storage_has_no_problems() -> None:
+    assert site_storage_problems(["ctl", "gpu1"], [], [], {"ctl": {}, "gpu1": {}}) == []

@@ -1,0 +1,222 @@
+"""Verdicts, in the order in which they are reached."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    Asked,
+    judge,
+    worst,
+)
+
+ROOT = Path(__file__).parents[5]
+CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+H100 = CATALOGUE["dgx_h100"]
+WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
+SEED = ROOT.parent / "shared/seeds/001_df0eff65af7a84aa.txt"
+
+
+def scaled(share: float) -> str:
+    """The output with all bandwidths at a share of the figures."""
+
+    def row(match: re.Match[str]) -> str:
+        return re.sub(r"\d+\.\d\d", lambda m: f"{float(m.group()) * share:.2f}", match.group())
+
+    text = re.sub(r"^ *\d+ +\d+ +float.*$", row, WHOLE, flags=re.MULTILINE)
+    return text.replace("334.125", f"{334.125 * share:.6g}")
+
+
+def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of Asked
+    return judge(parse_text(text)["runs"], profile, Asked(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
+
+
+def test_a_good_run_passes_with_all_keys() -> None:
+    found = verdict(WHOLE)
+    assert set(found) == {"verdict", "reason", "measured_busbw", "at_size", "floor", "ceiling", "source", "findings"}
+    assert (found["verdict"], found["measured_busbw"], found["at_size"], found["floor"]) == (
+        PASS,
+        350.0,
+        8 << 30,
+        300.0,
+    )
+    assert found["source"]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "wanted", "words"),
+    [
+        (scaled(0.5), {}, FAIL, "too slow: 175 GB/s at 8 GiB, floor 300"),
+        (scaled(0.5), {"floor": 100.0}, PASS, "floor 100"),
+        (scaled(3), {}, INCONCLUSIVE, "cannot be"),
+        (WHOLE, {"nodes": 3}, INCONCLUSIVE, "16 ranks took part and not 24"),
+        (WHOLE, {"nodes": 4, "ranks": 16}, INCONCLUSIVE, "2 nodes took part and not 4"),
+        (WHOLE, {"hosts": ("gpu1", "gpu3")}, INCONCLUSIVE, "did not take part: gpu3"),
+        (WHOLE[: WHOLE.index("# Out of")], {}, INCONCLUSIVE, "not whole"),
+        (WHOLE[: WHOLE.index("NCCL version")], {}, INCONCLUSIVE, "hung"),
+        ("", {}, INCONCLUSIVE, "no output"),
+        ("srun: error: gpu1: task 0: Killed\n", {}, INCONCLUSIVE, "did not start"),
+        (WHOLE.replace("       0\n", "       3\n", 1), {}, FAIL, "sums are wrong: 3 wrong element"),
+        (WHOLE.replace("values : 0 OK", "values : 4 FAILED"), {"nodes": 9}, FAIL, "4 measurement(s) out of bounds"),
+        (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {}, INCONCLUSIVE, "not checked"),
+        (re.sub(r"(\d\.\d\d)       0\b", r"\1     N/A", WHOLE), {"allow_unchecked": True}, PASS, ""),
+        (
+            re.sub(r"^# +Rank.*\n|^# Using.*\n", "", WHOLE, flags=re.MULTILINE),
+            {},
+            INCONCLUSIVE,
+            "rank lines are missing",
+        ),
+        (
+            re.sub(r"^# +Rank.*\n|^# Using.*\n", "", WHOLE, flags=re.MULTILINE),
+            {"allow_missing_ranks": True},
+            PASS,
+            "",
+        ),
+        (WHOLE + scaled(0.5), {}, INCONCLUSIVE, "not steady around the floor"),
+        (WHOLE + scaled(0.98), {}, PASS, "346.5 GB/s at 8 GiB (median of 2: 343 to 350), floor 300"),
+        (WHOLE + scaled(0.88), {}, INCONCLUSIVE, "not steady: 2 repeats between 308 and 350 GB/s at 8 GiB, 12% apart"),
+        (WHOLE + scaled(0.88), {"steady": 0.15}, PASS, "floor 300"),
+        (scaled(0.5) + scaled(0.3), {}, FAIL, "too slow: 140 GB/s at 8 GiB (median of 2: 105 to 175), floor 300"),
+        (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats are there"),
+        (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is of all_reduce and not of all_gather"),
+        (WHOLE.replace("all_reduce_perf", "hypercube_perf"), {}, INCONCLUSIVE, "no floor is known for hypercube"),
+    ],
+)
+def test_verdicts(text: str, asked: dict[str, Any], wanted: str, words: str) -> None:
+    found = verdict(text, **asked)
+    assert found["verdict"] == wanted, found
+    assert words in found["reason"]
+
+
+def test_unknown_hardware_is_inconclusive_unless_a_floor_is_given() -> None:
+    assert verdict(WHOLE, None, hardware="nope")["verdict"] == INCONCLUSIVE
+    assert "unknown hardware 'nope'" in verdict(WHOLE, None, hardware="nope")["reason"]
+    assert verdict(WHOLE, None, hardware="nope", floor=300.0)["verdict"] == PASS
+
+
+def test_a_message_too_small_for_the_plateau_is_no_fail() -> None:
+    small = WHOLE
+    for power in range(4):
+        small = small.replace(f" {1 << 30 + power} ", f" {1 << 17 + power} ")
+    small = small.replace("minBytes 1073741824 maxBytes 8589934592", "minBytes 131072 maxBytes 1048576")
+    found = verdict(small, floor=400.0)
+    assert (found["verdict"], found["at_size"]) == (INCONCLUSIVE, 1 << 20)
+    assert "too small" in found["reason"]
+
+
+def test_what_is_above_the_wire_is_flagged() -> None:
+    found = verdict(scaled(1.3))
+    assert found["verdict"] == PASS
+    assert any("above what a ring can carry" in finding for finding in found["findings"])
+
+
+@pytest.mark.parametrize(
+    ("line", "finding"),
+    [
+        ("NCCL INFO Using network Socket", "InfiniBand not used (NET/Socket)"),
+        ("NCCL INFO Channel 00/0 : 7[3] -> 0[0] [receive] via NET/IB/0", "GPUDirect RDMA off"),
+        ("NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>", "wrong number of NICs"),
+        ("NCCL INFO NVLS multicast support is not available on dev 0", "NVLS not in use"),
+    ],
+)
+def test_nccls_own_lines_name_the_cause(line: str, finding: str) -> None:
+    at = WHOLE.index("NCCL version")
+    found = verdict(f"{WHOLE[:at]}gpu1:1:1 [0] {line}\n{WHOLE[at:]}")
+    assert any(finding in said for said in found["findings"]), found
+
+
+def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
+    """Lines of NCCL: the NICs that it lists on each host, and places in that list that carry data."""
+    text = ""
+    for host, names in listed.items():
+        shown = " ".join(f"[{place}]{name}:1/IB" for place, name in enumerate(names.split()))
+        text += f"{host}:1:1 [0] NCCL INFO NET/IB : Using {shown} [RO]; OOB eth0:10.0.0.1<0>\n"
+    for host, places in carried.items():
+        for place in places.split():
+            text += f"{host}:1:1 [0] NCCL INFO Channel 00/0 : 7[3] -> 8[0] [send] via NET/IB/{place}/GDRDMA\n"
+    return text
+
+
+@pytest.mark.parametrize(
+    ("listed", "carried", "findings"),
+    [
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0 1"}, []),
+        ({"gpu1": "m0 m1", "gpu2": "m0"}, {}, ["rail m1 of node gpu2 is not in use, unlike on other nodes"]),
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "0 1", "gpu2": "0"}, ["rail m1 of node gpu2 is idle, unlike on"]),
+        # One node with a NIC more than all others is no fault of the others.
+        ({"gpu1": "m0 m1", "gpu2": "m0", "gpu3": "m0"}, {}, []),
+        ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "1", "gpu2": "1"}, []),
+    ],
+)
+def test_a_rail_that_one_node_lacks_is_named(
+    listed: dict[str, str], carried: dict[str, str], findings: list[str]
+) -> None:
+    at = WHOLE.index("NCCL version")
+    said = verdict(WHOLE[:at] + rails(listed, carried) + WHOLE[at:])["findings"]
+    named = [finding for finding in said if finding.startswith("rail ")]
+    assert len(named) == len(findings)
+    assert all(finding.startswith(words) for finding, words in zip(named, findings, strict=True))
+
+
+def test_the_weakest_verdict_stands() -> None:
+    assert worst([PASS, INCONCLUSIVE, FAIL]) == FAIL
+    assert worst([PASS, INCONCLUSIVE]) == INCONCLUSIVE
+    assert worst([PASS]) == PASS
+    assert worst([]) == INCONCLUSIVE
+
+
+def test_each_collective_has_its_own_floor_and_ceiling() -> None:
+    text = ""
+    for program, factor in (("all_gather", 15 / 16), ("alltoall", 15 / 16)):
+        other = WHOLE.replace("all_reduce_perf", f"{program}_perf")
+
+        def row(match: re.Match[str], factor: float = factor) -> str:
+            return f"{match[1]} {float(match[2]):.2f}  {float(match[2]) * factor:.2f}"
+
+        text += re.sub(r"(float +sum +-1 +[\d.]+|       0 +[\d.]+) +([\d.]+) +[\d.]+", row, other)
+    runs = parse_text(re.sub(r"# Avg.*\n", "", text))["runs"]
+    assert [run["rows"][-1]["out_of_place"]["busbw"] for run in runs] == [pytest.approx(175, rel=0.01)] * 2
+    for run in runs:
+        run.update(outcome="ok", errors=[])
+    gathered = judge(runs[:1], H100, Asked(nodes=2, hardware="dgx_h100"))
+    assert (gathered["floor"], gathered["ceiling"]) == (300, 370.8)
+    exchanged = judge(runs[1:], H100, Asked(nodes=2, hardware="dgx_h100"))
+    assert (exchanged["floor"], exchanged["ceiling"]) == (40, 93.75)
+    assert "cannot be: dgx_h100 reaches 93.75 at most" in exchanged["reason"]
+
+
+@pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")
+@pytest.mark.parametrize(
+    ("allowed", "wanted", "words"),
+    [
+        ({}, INCONCLUSIVE, "rank lines are missing, so it is not known who took part"),
+        ({"allow_missing_ranks": True}, INCONCLUSIVE, "not checked"),
+        ({"allow_unchecked": True, "allow_missing_ranks": True}, PASS, "81.53 GB/s at 8 GiB, floor 70"),
+    ],
+)
+def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
+    allowed: dict[str, Any], wanted: str, words: str
+) -> None:
+    found = judge(parse_text(SEED.read_text())["runs"], CATALOGUE["dgx2"], Asked(nodes=2, hardware="dgx2", **allowed))
+    assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (wanted, 81.53, 8 << 30)
+    assert words in found["reason"]
+    assert (found["floor"], found["ceiling"]) == (70, 126.0)
+    assert "NVIDIA/deepops" in found["source"]
+
+
+@pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")
+def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
+    found = judge(
+        parse_text(SEED.read_text())["runs"],
+        CATALOGUE["dgx2"],
+        Asked(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
+    )
+    assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)

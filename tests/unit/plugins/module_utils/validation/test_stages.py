@@ -1,0 +1,506 @@
+"""A validation stage by stage, on a cluster of words instead of machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import member_nodes, search_result
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import planned_test
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import (
+    drain_plan,
+    report,
+    summary_lines,
+)
+from report_samples import nccl_text
+from validation_samples import CATALOGUE, job_entry, validation_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GPUS = 8
+NAMES = [f"gpu{number}" for number in range(1, 5)]
+OPTIONS = validation_options(NAMES, hardware=dict.fromkeys([*NAMES, "gpu5"], "dgx_h100"), drain_failed=True)
+HUNG = {"problem": "did not end within 600 s and was cancelled", "state": "RUNNING"}
+CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
+
+
+def entry(test: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of an entry
+    return job_entry(test["name"], test["job"]["nodes"], **changes)
+
+
+def answer(test: dict[str, Any], peak: float, **others: float) -> tuple[dict[str, Any], str]:
+    """The job's entry and the output of a test, with other peaks (GB/s) for some collectives."""
+    parts = [
+        f"# busbar test: {name} 1\n{nccl_text(test['job']['nodes'], GPUS, others.get(name, peak), program=name)}"
+        f"# busbar exit: {name} 1 0\n"
+        for name in test["collectives"]
+    ]
+    return entry(test), "".join(parts)
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """A cluster: nodes that are slow with others, slow alone, or break what they take part in."""
+
+    slow: str = ""
+    weak: str = ""
+    broken: str = ""
+    link: frozenset[str] = frozenset("-")
+    how: dict[str, str] = field(default_factory=lambda: HUNG)
+
+    def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Return the job's entry and the output of a test."""
+        nodes = test["job"]["nodes"]
+        if self.broken in nodes and (len(nodes) > 1 or self.weak == self.broken):
+            return entry(test, **self.how), None
+        if len(nodes) == 1:
+            return answer(test, 100.0 if self.weak in nodes else 475.0)
+        return answer(test, 90.0 if self.slow in nodes or self.link <= set(nodes) else 365.0)
+
+
+def drive(
+    fabric: Callable[[dict[str, Any]], tuple[dict[str, Any], str | None]],
+    now: float = 1000.0,
+    **changes: Any,  # noqa: ANN401
+) -> tuple[dict[str, Any], list[str]]:
+    """Run a validation to its end; returns the report and the stage of each step."""
+    options = {**OPTIONS, **changes}
+    state, stages = None, []
+    while (step := next_step(options, state, now))["tests"]:
+        stages.append(step["stage"])
+        both = [fabric(test) for test in step["tests"]]
+        result = {"tests": [one for one, _text in both], "node_reasons": []}
+        state = with_results(options, state, step, result, [text for _one, text in both])
+        assert len(stages) < 60
+    assert state is not None
+    return report(options, state, step["stopped"]), stages
+
+
+def guilty(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    return [(item["kind"], item["nodes"]) for item in found.get("culprits", [])]
+
+
+def test_a_healthy_cluster_needs_two_steps() -> None:
+    found, stages = drive(Fabric())
+    assert (found["verdict"], stages) == ("PASS", ["node", "cluster"])
+    assert "culprits" not in found
+    assert [test["name"] for test in found["tests"]] == [*(f"node-{name}" for name in NAMES), "cluster"]
+
+
+def test_a_healthy_cluster_passes_with_pairs() -> None:
+    found, stages = drive(Fabric(), stages=["node", "pair", "cluster"])
+    assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
+    assert stages == ["node", "pair", "pair", "pair", "search", "cluster"]
+    assert sum(test["stage"] == "pair" for test in found["tests"]) == 6
+
+
+@pytest.mark.parametrize("stages", [["cluster"], ["node", "cluster"], ["node", "pair", "cluster"], ["pair"]])
+def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
+    found, _steps = drive(Fabric(slow="gpu3"), stages=stages)
+    assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("node", ["gpu3"])], [])
+    assert found["reason"].startswith("gpu3: slow with gpu")
+    assert sorted(found["culprits"][0]["tests"]) == ["pair-gpu1-gpu3", "pair-gpu2-gpu3", "pair-gpu3-gpu4"]
+    assert any(line == "FAIL  culprit nodes: gpu3" for line in summary_lines(found))
+    assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+
+
+def test_a_slow_link_is_named_and_nobody_drained() -> None:
+    found, _steps = drive(Fabric(link=frozenset({"gpu2", "gpu4"})))
+    assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu2", "gpu4"])])
+    assert found["drain"]["nodes"] == []
+    assert any("link gpu2-gpu4: slow between gpu2 and gpu4" in line for line in summary_lines(found))
+
+
+def test_of_two_nodes_alone_nobody_is_said_to_be_fine_with_others() -> None:
+    found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
+    assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
+    assert "each fine alone: their link or either's NIC" in found["reason"]
+    assert found["drain"]["nodes"] == []
+
+
+def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
+    found, stages = drive(Fabric(weak="gpu2"))
+    assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])
+    assert found["tests"][-1]["nodes"] == ["gpu1", "gpu3", "gpu4"]
+    assert found["culprits"][0]["reason"].startswith("node-gpu2: too slow")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_alone_is_inconclusive_and_the_others_go_on(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(weak="gpu2", broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found)) == ("INCONCLUSIVE", [])
+    assert (found["tests"][-1]["name"], found["tests"][-1]["verdict"]) == ("cluster", "PASS")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_the_whole_is_found_and_not_drained(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found), found["drain"]["nodes"]) == ("INCONCLUSIVE", [], [])
+    assert [item["nodes"] for item in found["unresolved"]] == [["gpu2"]]
+
+
+def test_a_job_that_never_started_calls_for_no_search() -> None:
+    def full(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return entry(test, state="PENDING", problem="did not start within 60 s: Resources"), None
+
+    found, stages = drive(full, stages=["cluster"])
+    assert (found["verdict"], stages) == ("INCONCLUSIVE", ["cluster"])
+
+
+ALL_PASSED = "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed"
+REST_PASSED = "left out gpu1 (job 11 of alice); all tests that ran on gpu[2-4] passed"
+
+
+@dataclass(frozen=True)
+class Used:
+    """A cluster on whose nodes others' jobs run; a node that is `taken` is so from the cluster's test on."""
+
+    busy: tuple[str, ...]
+    taken: str = ""
+    fabric: Fabric = field(default_factory=Fabric)
+    jobs: str = "job 11 of alice"
+    drained: str = ""
+
+    def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Return the job's entry and the output of a test of those that are free."""
+        nodes = test["job"]["nodes"]
+        left_out = {node: f"not idle: mixed, {self.jobs}" for node in nodes if node in self.busy}
+        busy = dict.fromkeys(left_out, self.jobs)
+        left_out |= {node: "drained (fan broken)" for node in nodes if node == self.drained}
+        free = [node for node in nodes if node not in left_out]
+        out = {"nodes": free, "left_out": left_out, "busy": busy}
+        if not free:
+            return {**entry(test, job_id="", state="", problem="0 usable node(s), 1 needed"), **out}, None
+        if self.taken in free and len(nodes) > 1:
+            problem = f"did not start within 60 s: Resources ({self.taken}: {self.jobs})"
+            return {**entry(test, state="PENDING", problem=problem), **out, "busy": {self.taken: self.jobs}}, None
+        made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
+        return {**made, **out}, text
+
+
+@pytest.mark.parametrize(
+    ("used", "stages", "words"),
+    [
+        (Used(("gpu1",)), ["node", "cluster"], REST_PASSED),
+        (Used(("gpu1",)), ["node", "pair", "cluster"], REST_PASSED),
+        (Used(tuple(NAMES)), ["node", "pair", "cluster"], "left out gpu[1-4] (job 11 of alice); no node was tested"),
+        (
+            Used((), taken="gpu2"),
+            ["node", "cluster"],
+            "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
+        ),
+    ],
+    ids=["some", "some, pairs", "all", "between"],
+)
+def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: list[str], words: str) -> None:
+    found, _steps = drive(used, allow_busy=True, stages=stages)
+    assert (found["busy_allowed"], found["reason"]) == (True, words)
+    assert found["verdict"] == "INCONCLUSIVE"
+    said = summary_lines(found)
+    assert said[-1] == f"validation {words}"
+    assert not any(line.startswith("INCONCLUSIVE") for line in said)
+    if len(used.busy) == len(NAMES):
+        assert not any("PASS" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "verdict"),
+    [
+        (Used(("gpu1",)), {}, "INCONCLUSIVE"),
+        (Used(("gpu1",)), {"allow_busy": False}, "INCONCLUSIVE"),
+        (Used(("gpu1",), fabric=Fabric(slow="gpu3")), {"allow_busy": True}, "FAIL"),
+        (Used(("gpu1",), fabric=Fabric(broken="gpu3", weak="gpu3")), {"allow_busy": True}, "INCONCLUSIVE"),
+        (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE"),
+    ],
+    ids=["not said", "not allowed", "slow", "broken", "another node is not idle"],
+)
+def test_jobs_of_others_hide_nothing_else(used: Used, changes: dict[str, Any], verdict: str) -> None:
+    found, _steps = drive(used, **changes)
+    assert (found["verdict"], found["busy_allowed"]) == (verdict, False)
+    assert summary_lines(found)[-1].startswith(f"{verdict}  validation of ")
+
+
+def test_a_lone_node_is_not_tested_twice() -> None:
+    found, stages = drive(Fabric(), nodes=["gpu1"])
+    assert (found["verdict"], stages, found["skipped"]) == ("PASS", ["node"], {})
+
+
+def test_a_node_with_one_gpu_is_not_tested_alone() -> None:
+    step = next_step({**OPTIONS, "hardware": dict.fromkeys(NAMES, "rtx_3060_desktop")})
+    assert (step["stage"], len(step["tests"])) == ("cluster", 1)
+
+
+def test_stages_that_nobody_is_left_for_are_named() -> None:
+    found, _stages = drive(
+        lambda test: answer(test, 100.0 if test["name"] != "node-gpu1" else 475.0), stages=["node", "pair", "cluster"]
+    )
+    assert found["verdict"] == "FAIL"
+    assert set(found["skipped"]) == {"pair", "cluster"}
+    assert any(line.startswith("not run  stage cluster: 1 node(s)") for line in summary_lines(found))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"locate_rounds": 2}, "2 round(s) of the culprit search are over"), ({"locate_rounds": 0}, "0 round(s)")],
+)
+def test_the_search_ends_at_its_bound(changes: dict[str, Any], words: str) -> None:
+    found, _stages = drive(Fabric(slow="gpu3"), **changes)
+    assert found["verdict"] == "FAIL"
+    assert (found["search_rounds"], guilty(found)) == (changes["locate_rounds"], [])
+    assert words in found["stopped"]
+    assert any(line.startswith("stopped  ") for line in summary_lines(found))
+
+
+def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
+    options = {**OPTIONS}
+    step = next_step(options, None, 1000.0)
+    both = [Fabric()(test) for test in step["tests"]]
+    result = {"tests": [one for one, _text in both], "node_reasons": []}
+    state = with_results(options, None, step, result, [text for _one, text in both])
+    late = next_step(options, state, 1000.0 + 7199)
+    assert (late["tests"], late["stopped"]) == ([], "the time of 7200 s for all tests is over")
+    assert report(options, state, late["stopped"])["verdict"] == "INCONCLUSIVE"
+    assert report(options, state)["verdict"] == "INCONCLUSIVE"
+    short = next_step(options, state, 1000.0 + 7100)
+    assert (short["time_limit"], short["wait"]) == (100, 60)
+    assert next_step({**options, "total_limit": 0}, state, 1e9)["time_limit"] == 600
+
+
+def test_a_pair_that_is_slow_once_is_no_fail() -> None:
+    again: list[str] = []
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        if test["name"].startswith("pair-gpu1-gpu2"):
+            again.append(test["name"])
+            return answer(test, 90.0 if len(again) == 1 else 365.0)
+        return Fabric()(test)
+
+    found, _stages = drive(fabric, stages=["pair"])
+    assert again == ["pair-gpu1-gpu2", "pair-gpu1-gpu2_again1", "pair-gpu1-gpu2_again2"][: len(again)]
+    assert len(again) > 1
+    assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
+    assert "culprit search found nothing wrong" in found["reason"]
+    assert next(test for test in found["tests"] if test["name"] == "pair-gpu1-gpu2")["verdict"] == "FAIL"
+    cut, _stages = drive(Fabric(slow="gpu3"), stages=["pair"], locate_rounds=1)
+    assert (cut["verdict"], cut["stopped"]) == ("FAIL", "1 round(s) of the culprit search are over")
+
+
+def test_a_whole_that_fails_only_once_comes_and_goes() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return answer(test, 290.0) if test["stage"] == "cluster" else Fabric()(test)
+
+    found, _stages = drive(fabric)
+    assert (found["verdict"], found.get("culprits")) == ("INCONCLUSIVE", [])
+    assert "and passed with the same nodes at another time" in found["reason"]
+
+
+def of_all_connections(test: dict[str, Any], link: frozenset[str]) -> tuple[dict[str, Any], str | None]:
+    """A cluster in which a link is slow, which reductions do not use unless all run together."""
+    nodes = test["job"]["nodes"]
+    if len(nodes) == 1:
+        return answer(test, 475.0, alltoall=348.0)
+    ring = 200.0 if len(nodes) == len(NAMES) else 365.0
+    return answer(test, ring, alltoall=5.0 if link <= set(nodes) else 50.0)
+
+
+@pytest.mark.parametrize("collectives", [["all_reduce"], ["all_reduce", "alltoall"]])
+def test_alltoall_finds_the_link_that_the_parts_of_a_reduction_do_not_show(collectives: list[str]) -> None:
+    link = frozenset({"gpu2", "gpu3"})
+    found, stages = drive(lambda test: of_all_connections(test, link), collectives=collectives)
+    assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("link", ["gpu2", "gpu3"])], [])
+    assert all(name.split("_again")[0].endswith("-alltoall") for name in found["culprits"][0]["tests"])
+    assert {test["collective"] for test in found["tests"] if test["stage"] in {"pair", "search"}} == {
+        "all_reduce",
+        "alltoall",
+    }
+    assert found["drain"]["nodes"] == []
+    assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+    assert len(stages) == found["search_rounds"] + 2
+
+
+def test_the_search_measures_what_it_is_told_to() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        return of_all_connections(test, frozenset({"gpu2", "gpu3"}))
+
+    found, _stages = drive(fabric, search_collective="all_reduce")
+    assert (found["verdict"], guilty(found)) == ("FAIL", [])
+    assert found["reason"].startswith("cluster: too slow")
+    found, _stages = drive(fabric, search_collective="alltoall")
+    assert guilty(found) == [("link", ["gpu2", "gpu3"])]
+    assert {test["collective"] for test in found["tests"] if test["stage"] == "pair"} == {"alltoall"}
+
+
+def test_without_a_floor_for_alltoall_the_search_does_not_turn_to_it() -> None:
+    found, _stages = drive(
+        lambda test: of_all_connections(test, frozenset({"gpu2", "gpu3"})),
+        catalogue={"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": bare(CATALOGUE["dgx_h100"]["busbw"])}},
+    )
+    assert (found["verdict"], guilty(found)) == ("FAIL", [])
+    assert {test["collective"] for test in found["tests"]} == {"all_reduce"}
+
+
+def bare(busbw: dict[str, Any]) -> dict[str, Any]:
+    """Figures without those of other collectives."""
+    return {scope: {key: value for key, value in item.items() if key != "collectives"} for scope, item in busbw.items()}
+
+
+def test_a_boundary_between_two_groups_is_named_by_alltoall() -> None:
+    leaf = {"gpu1", "gpu2"}
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = set(test["job"]["nodes"])
+        across = bool(nodes & leaf) and bool(nodes - leaf)
+        if len(nodes) == 1:
+            return answer(test, 475.0, alltoall=348.0)
+        return answer(test, 200.0 if len(nodes) == 4 else 365.0, alltoall=5.0 if across else 50.0)
+
+    found, _steps = drive(fabric, topology={"leaf1": "gpu[1-2]", "leaf2": ["gpu3", "gpu4"]})
+    assert (found["verdict"], [item["kind"] for item in found["culprits"]]) == ("FAIL", ["boundary"])
+    assert (found["unresolved"], found["drain"]["nodes"]) == ([], [])
+
+
+def test_a_culprit_of_one_collective_takes_no_part_in_the_search_of_the_next() -> None:
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = test["job"]["nodes"]
+        if len(nodes) == 1:
+            return answer(test, 475.0, alltoall=348.0)
+        slow, link = "gpu4" in nodes, {"gpu1", "gpu2"} <= set(nodes)
+        return answer(test, 90.0 if slow else 365.0, alltoall=5.0 if slow or link else 50.0)
+
+    found, _stages = drive(fabric, collectives=["all_reduce", "alltoall"])
+    assert guilty(found) == [("node", ["gpu4"]), ("link", ["gpu1", "gpu2"])]
+    assert not any(
+        "gpu4" in test["nodes"]
+        for test in found["tests"]
+        if test["stage"] == "pair" and test["collective"] == "alltoall"
+    )
+
+
+def on_rails(test: dict[str, Any], rail: str, node: str) -> tuple[dict[str, Any], str | None]:
+    """A cluster with eight NICs a node, of which one is slow; all together hide it."""
+    nodes = test["job"]["nodes"]
+    if len(nodes) == 1 and not test["rail"]:
+        return answer(test, 475.0)
+    if not test["rail"]:
+        return answer(test, 310.0)
+    return answer(test, 10.0 if test["rail"] == rail and node in nodes and len(nodes) > 1 else 45.0)
+
+
+def test_each_rail_is_judged_by_its_share_and_the_bad_one_of_a_node_is_named_and_drained() -> None:
+    asked = ["mlx5_0", "mlx5_1", "mlx5_2"]
+    found, stages = drive(lambda test: on_rails(test, "mlx5_1", "gpu3"), rails=asked)
+    assert found["verdict"] == "FAIL"
+    assert guilty(found) == [("rail", ["gpu3"])]
+    assert found["reason"].startswith("rail mlx5_1 of node gpu3: slow with gpu")
+    assert any(line.startswith("FAIL  rail mlx5_1 of node gpu3: slow with gpu") for line in summary_lines(found))
+    assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu3"]
+    assert found["drain"]["nodes"][0]["reason"].startswith("busbar: rail mlx5_1 of node gpu3")
+    assert {test["rail"] for test in found["tests"] if test["stage"] in {"pair", "search"}} == {"mlx5_1"}
+    rails = {test["name"]: test for test in found["tests"] if test["stage"] == "rail"}
+    assert {name: test["verdict"] for name, test in rails.items()} == {
+        "rail-mlx5_0": "PASS",
+        "rail-mlx5_1": "FAIL",
+        "rail-mlx5_2": "PASS",
+    }
+    assert (rails["rail-mlx5_0"]["floor"], rails["rail-mlx5_0"]["ceiling"]) == (37.5, pytest.approx(96.9, abs=0.1))
+    assert rails["rail-mlx5_0"]["source"].startswith("0.125 of all rails together; floor: ")
+    assert rails["rail-mlx5_2"]["nodes"] == ["gpu1", "gpu2", "gpu4"]
+    assert stages[-1] == "rail"
+
+
+def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() -> None:
+    found, stages = drive(lambda test: on_rails(test, "", ""), rails=["mlx5_0", "mlx5_1"])
+    assert (found["verdict"], stages) == ("PASS", ["node", "cluster", "rail", "rail"])
+    planned = [test["name"] for test in found["tests"] if test["stage"] == "rail"]
+    assert planned == ["rail-mlx5_0", "rail-mlx5_1"]
+    broken, stages = drive(Fabric(broken="gpu2"), rails=["mlx5_0"])
+    assert (broken["verdict"], "rail" in stages) == ("INCONCLUSIVE", False)
+
+
+def test_a_job_of_one_rail_is_told_which() -> None:
+    test = planned_test(OPTIONS, "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
+    assert test["job"]["arguments"][1].endswith(",BUSBAR_COLLECTIVES=all_reduce,BUSBAR_RAIL=mlx5_0")
+    assert "RAIL" not in planned_test(OPTIONS, "cluster", "cluster", NAMES)["job"]["arguments"][1]
+
+
+def test_topology_lets_the_search_name_the_uplink() -> None:
+    leaf = {"gpu1", "gpu2"}
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = set(test["job"]["nodes"])
+        across = bool(nodes & leaf) and bool(nodes - leaf)
+        return answer(test, 475.0 if len(nodes) == 1 else 90.0 if across else 365.0)
+
+    found, _stages = drive(fabric, topology={"leaf1": "gpu[1-2]", "leaf2": ["gpu3", "gpu4"]})
+    assert found["verdict"] == "FAIL"
+    assert [item["kind"] for item in found["culprits"]] == ["boundary"]
+    assert "a switch or uplink" in found["reason"]
+    assert found["drain"]["nodes"] == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome"),
+    [
+        ({"verdict": "PASS"}, "ok"),
+        ({"verdict": "FAIL"}, "ok"),
+        ({"verdict": "FAIL", "runs": [{"outcome": "wrong-results"}]}, "wrong"),
+        ({"verdict": "INCONCLUSIVE"}, "inconclusive"),
+        ({"verdict": "INCONCLUSIVE", "reason": "no floor is known for alltoall of x"}, "ok"),
+        ({"verdict": "INCONCLUSIVE", "reason": "not steady: 2 repeats between 1 and 2 GB/s"}, "ok"),
+        ({"job": {**HUNG, "job_id": "7"}}, "hung"),
+        ({"job": {**CRASHED, "job_id": "7"}}, "crashed"),
+        ({"runs": [{"outcome": "crashed"}]}, "crashed"),
+        ({"job": {"job_id": "", "state": "", "problem": "sbatch: no"}}, "inconclusive"),
+        ({"job": {"job_id": "7", "state": "PENDING", "problem": "did not start within 5 s"}}, "inconclusive"),
+    ],
+)
+def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None:
+    job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
+    test: dict[str, Any] = {
+        "nodes": ["a"],
+        "partners": ["b"],
+        "left_out": {"c": "down"},
+        "verdict": "INCONCLUSIVE",
+        "reason": "",
+        "runs": [],
+    }
+    test |= {"collective": "all_reduce", "rail": "", "job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
+    told = search_result(test)
+    assert told["outcome"] == outcome
+    assert told["busbw"] == (5.0 if outcome == "ok" else None)
+    assert told["nodes"] == (["a", "b"] if outcome == "ok" else ["a", "b", "c"])
+    assert member_nodes(test) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "drained", "words"),
+    [
+        ({}, [], ["gpu3"], ""),
+        ({"drain_failed": False}, [], [], ""),
+        ({"drain_limit": 24}, [], [], "gpu3 not drained: 1 of 4 nodes would be out"),
+        ({}, ["gpu1 busbar: slow (root, 1)"], [], "2 of 4 nodes would be out"),
+        ({}, ["gpu3 busbar: slow (root, 1)", "gpu2 other (root, 1)"], ["gpu3"], ""),
+        ({"drain_limit": 0}, [], [], "allows 0 %"),
+    ],
+)
+def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], words: str) -> None:
+    blamed = [
+        {"kind": "node", "nodes": ["gpu3"], "reason": 'slow\nwith "gpu1"' + "!" * 300, "tests": []},
+        {"kind": "link", "nodes": ["gpu1", "gpu2"], "reason": "slow", "tests": []},
+    ]
+    found = drain_plan({**OPTIONS, **changes}, blamed, before)
+    assert [item["node"] for item in found["nodes"]] == drained
+    assert words in found["refused"]
+    assert bool(words) == bool(found["refused"])
+    assert all(item["reason"].startswith("busbar: slow with  gpu1") for item in found["nodes"])
+    assert all(len(item["reason"]) <= 200 and '"' not in item["reason"] for item in found["nodes"])
+
+
+def test_the_budget_is_told_in_one_line() -> None:
+    said = budget(OPTIONS)
+    assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
+    assert said.endswith("never more than 7200 s in all")
+    assert "only if that fails, the culprit search, at most 30 rounds" in said

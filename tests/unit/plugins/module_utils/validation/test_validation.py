@@ -1,0 +1,242 @@
+"""Options, tests and verdicts of a validation."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import (
+    floor_for,
+    fold,
+    input_problems,
+    node_list,
+    planned_test,
+    unknown_profiles,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
+from validation_samples import CATALOGUE, job_entry, validation_options
+
+ROOT = Path(__file__).parents[5]
+MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()
+OPTIONS = validation_options(
+    ["gpu1", "gpu2"],
+    backend="mpi",
+    pool=["gpu1", "gpu2", "gpu3"],
+    hardware={"gpu1": "sandbox_gpu", "gpu2": "sandbox_gpu", "gpu3": "dgx_h100"},
+    stages=["cluster"],
+    binary="",
+    min_bytes="1M",
+    max_bytes="16M",
+    step_factor=4,
+    cluster="test",
+    began=0.0,
+)
+ENTRY = job_entry("cluster", ["gpu1", "gpu2"])
+
+
+def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+    chosen = {**OPTIONS, **options}
+    result = {"tests": [{**ENTRY, **(entry or {})}], "node_reasons": []}
+    return report(chosen, with_results(chosen, None, next_step(chosen), result, [text]))
+
+
+def test_lists_of_nodes() -> None:
+    assert node_list("gpu[17-19],a") == ["a", "gpu17", "gpu18", "gpu19"]
+    assert fold(["gpu1", "gpu2"]) == "gpu[1-2]"
+    with pytest.raises(ValueError, match="no list of nodes"):
+        node_list("gpu[1-")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"backend": "tcp"}, "nccl_validation_backend"),
+        ({"backend": "nccl"}, "needs nccl_validation_binary"),
+        ({"stages": ["world"]}, "nccl_validation_stages"),
+        ({"min_bytes": "1X"}, "nccl_validation_min_bytes: '1X' is no size"),
+        ({"max_bytes": ""}, "nccl_validation_max_bytes"),
+        ({"min_bytes": "32M"}, "above nccl_validation_max_bytes"),
+        ({"step_factor": 1}, "nccl_validation_step_factor"),
+        ({"iterations": 0}, "nccl_validation_iterations"),
+        ({"locate_rounds": -1}, "nccl_validation_locate_rounds: -1 is not a whole number, 0 or more"),
+        ({"total_limit": -5}, "nccl_validation_total_limit"),
+        ({"drain_limit": 101}, "nccl_validation_drain_limit: 101 is not a whole number, 0 to 100"),
+        ({"rails": "mlx5_0"}, "nccl_validation_rails: must be a list of names of NICs"),
+        ({"rails": ["a b"]}, "nccl_validation_rails: must be a list of names of NICs"),
+        ({"rails": ["a", "a"]}, "nccl_validation_rails: names a rail twice"),
+        ({"rails": ["a"], "stages": ["node"]}, "nccl_validation_rails: the stage cluster comes first"),
+        ({"repeats": 0}, "nccl_validation_repeats: 0 is not a whole number, 1 to 100"),
+        ({"wait": "soon"}, "nccl_validation_wait: 'soon' is not a whole number, 0 or more"),
+        ({"spread_limit": 101}, "nccl_validation_spread_limit"),
+        ({"collectives": []}, "nccl_validation_collectives: must be a list"),
+        ({"collectives": ["all_reduce", "sum"]}, "nccl_validation_collectives: 'sum' is not one of all_reduce"),
+        ({"collectives": ["reduce"]}, "nccl_validation_collectives: 'reduce' is not one of all_reduce"),
+        ({"collectives": ["alltoall", "alltoall"]}, "names a collective twice"),
+        ({"search_collective": "best"}, "nccl_validation_search_collective: 'best' is not auto or one of"),
+        ({"floor_gbs": "fast"}, "nccl_validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
+        ({"floor_gbs": "nan"}, "nccl_validation_floor_gbs: 'nan' is not a bandwidth"),
+        ({"floor_gbs": -3}, "nccl_validation_floor_gbs: -3 is not a bandwidth"),
+        ({"floor_gbs": [3]}, "nccl_validation_floor_gbs: [3] is not a bandwidth"),
+        ({"floor_gbs": {"all_reduce": "fast"}}, "nccl_validation_floor_gbs: all_reduce: 'fast' is not a bandwidth"),
+        ({"floor_gbs": {"allreduce": 3}}, "nccl_validation_floor_gbs: 'allreduce' is not one of"),
+        (
+            {"floor_gbs": 3, "collectives": ["all_reduce", "alltoall"]},
+            "one number cannot hold for several collectives: write {all_reduce: …, alltoall: …}",
+        ),
+        (
+            {"backend": "nccl", "binary": "/opt/run.sh", "collectives": ["all_reduce", "alltoall"]},
+            "nccl_validation_binary: /opt/run.sh is no program of nccl-tests, so it can run one collective only",
+        ),
+        ({"topology": {"leaf1": "gpu[1-"}}, "nccl_validation_topology: leaf1: "),
+        ({"topology": {"leaf1": "gpu1", "leaf2": ["gpu1"]}}, "gpu1 is under leaf1 and leaf2"),
+        ({"nodes": "gpu[1-"}, "nccl_validation_nodes"),
+        ({"nodes": []}, "names no node"),
+        ({"nodes": "gpu[8-9]"}, "gpu[8-9] is not among the compute nodes (gpu[1-3])"),
+    ],
+)
+def test_input_problems(change: dict[str, Any], words: str) -> None:
+    problems = input_problems({**OPTIONS, **change})
+    assert any(words in problem for problem in problems), problems
+
+
+def test_an_impossible_floor_is_refused_before_any_job() -> None:
+    catalogue = copy.deepcopy(CATALOGUE)
+    catalogue["dgx_h100"]["busbw"]["inter_node"].update(floor_gbs=800, limit_gbs=900)
+    assert "no hardware reaches" in input_problems({**OPTIONS, "nodes": "gpu3", "catalogue": catalogue})[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"floor_gbs": "0.5", "wait": "60"},
+        {"floor_gbs": {"all_reduce": "0.5", "alltoall": 1}, "collectives": ["all_reduce", "alltoall"]},
+        {"backend": "nccl", "binary": "/opt/run.sh"},
+        {"backend": "nccl", "binary": "/opt/all_gather_perf", "collectives": ["alltoall", "reduce"]},
+        {"backend": "nccl", "image": "x.sqsh", "collectives": ["all_reduce", "alltoall"]},
+    ],
+)
+def test_options_that_work(change: dict[str, Any]) -> None:
+    assert input_problems({**OPTIONS, **change}) == []
+
+
+def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
+    other = MPI.replace("all_reduce_perf", "broadcast_perf")
+    text = (
+        f"# busbar: Kernel=6.1\n\n# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n"
+        f"\n# busbar test: broadcast 1\n{other}\n# busbar exit: broadcast 1 1\n"
+    )
+    asked: dict[str, Any] = {"collectives": ["all_reduce", "broadcast"]}
+    found = judged(text, {"state": "FAILED", "exit_code": "1:0"}, **asked)
+    assert [(test["name"], test["collective"], test["floor"]) for test in found["tests"]] == [
+        ("cluster", "all_reduce", 0.02),
+        ("cluster-broadcast", "broadcast", 0.002),
+    ]
+    assert [test["verdict"] for test in found["tests"]] == ["PASS", "INCONCLUSIVE"]
+    assert "ended as FAILED" in found["tests"][1]["reason"]
+    assert {test["output"] for test in found["tests"]} == {"cluster.out"}
+    assert {test["environment"]["Kernel"] for test in found["tests"]} == {"6.1"}
+    cut = judged(text[: text.index("# busbar test: broadcast")], **asked)
+    assert [test["verdict"] for test in cut["tests"]] == ["PASS", "INCONCLUSIVE"]
+    assert "no output of nccl-tests" in cut["tests"][1]["reason"]
+    floors = judged(text, floor_gbs={"broadcast": 50.0}, **asked)
+    assert [test["verdict"] for test in floors["tests"]] == ["PASS", "FAIL"]
+
+
+def test_repeats_are_counted_and_the_median_stands() -> None:
+    part = f"\n# busbar test: all_reduce {{}}\n{MPI}\n# busbar exit: all_reduce {{}} 0\n"
+    text = part.format(1, 1) + part.format(2, 2)
+    assert judged(text, repeats=2)["verdict"] == "PASS"
+    assert "(median of 2: " in judged(text, repeats=2)["reason"]
+    assert "2 of 3 repeats are there" in judged(text, repeats=3)["reason"]
+
+
+def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
+    options = {**OPTIONS, "floor_gbs": "7"}
+    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 7.0
+    assert floor_for(options, ["gpu1", "gpu2"], "alltoall") == 0.002
+    assert floor_for({**options, "hardware": {}}, ["gpu1"], "alltoall") is None
+    # Hardware without a floor of its own cannot pass by that of another.
+    mixed = {**OPTIONS, "backend": "nccl", "hardware": {"gpu1": "dgx_h100", "gpu2": "l40s"}}
+    assert floor_for(mixed, ["gpu1", "gpu2"], "all_reduce") == 6
+    assert floor_for(mixed, ["gpu1", "gpu2"], "alltoall") is None
+
+
+def test_a_test_of_the_whole_and_of_one_node() -> None:
+    whole = planned_test(OPTIONS, "cluster", "cluster", ["gpu3"], 1)
+    assert (whole["ranks_per_node"], whole["job"]["minimum"]) == (1, 2)
+    assert whole["job"]["candidates"] == ["gpu1", "gpu2"]
+    assert planned_test(OPTIONS, "cluster", "cluster", ["gpu1"], 1)["job"]["candidates"] == ["gpu2"]
+    alone = planned_test(OPTIONS, "node-gpu3", "node", ["gpu3"])
+    assert (alone["ranks_per_node"], alone["job"]["minimum"], alone["job"]["candidates"]) == (2, 1, [])
+
+
+def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
+    options = {**OPTIONS, "backend": "nccl", "image": "x"}
+    test = planned_test(options, "cluster", "cluster", ["gpu1", "gpu3"])
+    assert test["ranks_per_node"] == 2
+    assert "--gpus-per-node=2" in test["job"]["arguments"]
+
+
+def test_a_profile_that_nobody_knows_is_refused_unless_a_floor_is_given() -> None:
+    options = {**OPTIONS, "hardware": {"gpu1": "abacus", "gpu2": "abacus", "gpu3": "x"}}
+    assert unknown_profiles(OPTIONS) == []
+    assert unknown_profiles({**OPTIONS, "hardware": {}}) == []
+    (said,) = unknown_profiles(options)
+    assert said.startswith("hardware: 'abacus' of gpu[1-2] is none of c4140_v100, dgx1, ")
+    assert unknown_profiles({**options, "floor_gbs": 0.5}) == []
+
+
+def test_a_good_run() -> None:
+    found = judged()
+    assert (found["schema"], found["verdict"]) == (1, "PASS")
+    assert found["tests"][0]["verdict"] == "PASS"
+    assert found["tests"][0]["floor"] == 0.02
+    assert summary_lines(found)[0].startswith("PASS  cluster on gpu[1-2], 2 ranks: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "options", "verdict", "words"),
+    [
+        (None, {}, {}, "INCONCLUSIVE", "could not be fetched from gpu1"),
+        (MPI, {"problem": "did not end within 5 s and was cancelled"}, {}, "INCONCLUSIVE", "did not end"),
+        (MPI, {"state": "FAILED", "exit_code": "1:0"}, {}, "INCONCLUSIVE", "the job ended as FAILED"),
+        (MPI, {"left_out": {"gpu3": "down"}}, {}, "INCONCLUSIVE", "not tested: gpu3 (down)"),
+        (MPI, {"nodes": ["gpu1", "gpu2"], "partners": ["gpu3"]}, {}, "INCONCLUSIVE", "2 ranks took part and not 3"),
+        (MPI, {}, {"floor_gbs": 50.0}, "FAIL", "too slow"),
+        (MPI, {}, {"hardware": {}}, "INCONCLUSIVE", "no hardware"),
+        (MPI, {}, {"hardware": {"gpu1": "x", "gpu2": "x"}, "floor_gbs": 0.001}, "PASS", "floor 0.001"),
+        (MPI, {}, {"hardware": {"gpu1": "dgx_h100", "gpu2": "dgx_h100"}}, "INCONCLUSIVE", "no floor"),
+        (
+            MPI.replace("       0\n", "       1\n", 1).replace("0 OK", "1 FAILED"),
+            {"state": "FAILED"},
+            {},
+            "FAIL",
+            "sums are wrong",
+        ),
+    ],
+)
+def test_verdicts_of_a_job(
+    text: str | None, entry: dict[str, Any], options: dict[str, Any], verdict: str, words: str
+) -> None:
+    found = judged(text, entry, **options)
+    assert found["verdict"] == verdict
+    assert words in found["reason"]
+
+
+def test_tests_that_could_not_be_run_are_inconclusive() -> None:
+    state = with_results(OPTIONS, None, next_step(OPTIONS), {"unreachable": True, "msg": "no route"}, [])
+    found = report(OPTIONS, state)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "no route" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [("root", "nccl_validation_user: root runs no tests"), ("a b;c", "'a b;c' is no name"), ("", "'' is no name")],
+)
+def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> None:
+    (problem,) = input_problems(validation_options(["gpu1", "gpu2"], user=user))
+    assert words in problem

@@ -1,0 +1,169 @@
+"""The training as a stage: what is planned, what the report says and draws, and who is not blamed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.report.data import culprits, normalised
+from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import scaling_figure
+from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.module_utils.report.training import training_rows
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.stage import (
+    scales_of,
+    training_problems,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
+from plotly.graph_objects import Figure
+from prometheus_client.parser import text_string_to_metric_families
+from report_samples import EVIL, nccl_text
+from training_samples import NAMES, OPTIONS, TRAINING, entry, result, trained, training_text
+from validation_samples import job_entry
+
+ROOT = Path(__file__).parents[6]
+SCHEMA = json.loads((ROOT / "roles/nccl_validation/files/report.schema.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "ranks", "scales"),
+    [
+        (1, 1, [(1, 1)]),
+        (1, 8, [(1, 1), (1, 8)]),
+        (2, 1, [(1, 1), (2, 1)]),
+        (2, 2, [(1, 1), (1, 2), (2, 2)]),
+        (6, 8, [(1, 1), (1, 8), (2, 8), (4, 8), (6, 8)]),
+        (8, 1, [(1, 1), (2, 1), (4, 1), (8, 1)]),
+    ],
+)
+def test_scales(nodes: int, ranks: int, scales: list[tuple[int, int]]) -> None:
+    assert scales_of(nodes, ranks) == scales
+
+
+def test_it_is_one_job_of_all_nodes_with_a_rank_per_gpu() -> None:
+    step = next_step(OPTIONS)
+    assert (step["stage"], [test["name"] for test in step["tests"]]) == ("training", ["training"])
+    job = step["tests"][0]["job"]
+    assert (job["nodes"], job["script"], job["minimum"]) == (NAMES, TRAINING["script"], 1)
+    assert job["arguments"] == ["--ntasks-per-node=1", "--export=ALL,BUSBAR_RANKS_PER_NODE=1", "--gpus-per-node=1"]
+    assert "training: one rank, one node, then more of them at once, at most 600 s" in budget(OPTIONS)
+
+
+def test_on_cpus_it_asks_for_no_gpu_and_for_gloo() -> None:
+    options = OPTIONS | {"backend": "mpi"}
+    step = next_step(options)
+    assert step["tests"][0]["job"]["arguments"] == ["--ntasks-per-node=1", "--export=ALL,BUSBAR_RANKS_PER_NODE=1"]
+    runs = [result(nodes, 1, backend="gloo") for nodes in (1, 2, 4)]
+    state = with_results(options, None, step, {"tests": [entry()]}, [training_text(*runs)])
+    assert state["tests"][0]["verdict"] == "PASS"
+
+
+def test_it_comes_last_and_a_node_that_was_found_out_takes_no_part() -> None:
+    options = OPTIONS | {"stages": ["cluster", "training"], "nodes": NAMES[:2]}
+    first = next_step(options)
+    assert first["stage"] == "cluster"
+    text = nccl_text(NAMES[:2], 1, 0.12)
+    state = with_results(options, None, first, {"tests": [job_entry("cluster", NAMES[:2])]}, [text])
+    assert state["tests"][0]["verdict"] == "PASS", state["tests"][0]["reason"]
+    step = next_step(options, state)
+    assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("training", NAMES[:2])
+    check = {**state["tests"][0], "stage": "node", "kind": "p2p", "nodes": ["gpu1"], "verdict": "FAIL"}
+    step = next_step(options, {**state, "tests": [check, *state["tests"]]})
+    assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("training", ["gpu2"])
+
+
+def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
+    options = {key: value for key, value in OPTIONS.items() if key != "training"} | {"stages": ["cluster"]}
+    assert next_step(options)["stage"] == "cluster"
+    assert training_problems(options) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"steps": 3}, "nccl_validation_training_steps: must be 10 or more"),
+        ({"layers": 0}, "nccl_validation_training_layers: must be 1 or more"),
+        ({"rate": -1}, "nccl_validation_training_rate: must be 0 or more"),
+        ({"efficiency": 80}, "nccl_validation_training_efficiency: 80 is no share between 0 and 1"),
+    ],
+)
+def test_bad_options(changes: dict[str, Any], words: str) -> None:
+    options = OPTIONS | {"training": TRAINING | changes}
+    assert training_problems(options) == [words]
+    with pytest.raises(ValueError, match="nccl_validation_training"):
+        next_step(options)
+
+
+def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
+    declared = {"efficiency_floor": 0.5, "samples_per_second_floor": 100, "source": "measured here"}
+    profile = OPTIONS["catalogue"]["desktop"]
+    options: dict[str, Any] = {"catalogue": {"desktop": {**profile, "training": declared}}}
+    by_profile = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
+    assert (by_profile["verdict"], by_profile["source"]) == ("PASS", "measured here")
+    assert by_profile["training"]["efficiency_floor"] == 0.5
+    assert by_profile["training"]["rate_floor"] == 100
+    assert trained(**options)["tests"][0]["training"]["efficiency_floor"] == 0.8
+    unknown = trained(training=TRAINING | {"efficiency": 0})["tests"][0]
+    assert (unknown["verdict"], unknown["source"]) == ("INCONCLUSIVE", None)
+    mixed = trained(training=TRAINING | {"efficiency": 0}, hardware={"gpu1": "desktop"}, **options)["tests"][0]
+    assert mixed["verdict"] == "INCONCLUSIVE"
+
+
+def test_a_slow_network_fails_and_drains_nobody() -> None:
+    data = trained(shared=0.8, drain_failed=True)
+    assert (data["verdict"], data["drain"]["nodes"], data.get("culprits")) == ("FAIL", [], None)
+    assert data["reason"].startswith("training: 4 nodes: 8% of 4 times one rank, floor 80%: network-bound: ")
+    assert culprits(normalised(data)) == []
+    assert any(line.startswith("FAIL  training on gpu[1-4]: 4 nodes: ") for line in summary_lines(data))
+    suite = junit(normalised(data))
+    assert 'classname="busbar.validation.training"' in suite
+    assert "network-bound" in suite
+
+
+def test_a_job_that_did_not_run_is_inconclusive() -> None:
+    state = with_results(OPTIONS, None, next_step(OPTIONS), {"tests": [entry(state="TIMEOUT")]}, [training_text()])
+    assert report(OPTIONS, state)["verdict"] == "INCONCLUSIVE"
+    problem = entry(problem="did not end within 600 s and was cancelled")
+    state = with_results(OPTIONS, None, next_step(OPTIONS), {"tests": [problem]}, [None])
+    assert state["tests"][0]["reason"] == "did not end within 600 s and was cancelled"
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+def test_the_report_fits_its_schema(shared: float) -> None:
+    jsonschema.validate(json.loads(json.dumps(trained(shared))), SCHEMA, cls=jsonschema.Draft202012Validator)
+
+
+def test_table_and_bars() -> None:
+    training = normalised(trained(shared=0.05))["tests"][0]["training"]
+    rows = training_rows(training)
+    assert [row["label"] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
+    assert [figure["text"] for figure in rows[2]["figures"]] == ["1463", "2560", "57.14", "175", "100", "75", "42.86"]
+    assert rows[2]["cause"] == "communication"
+    figure = Figure(scaling_figure(training["rows"]))
+    assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "as many ranks alone")]
+    assert list(figure.data[0].x) == ["1 GPU", "2 nodes", "4 nodes"]
+    assert list(figure.data[0].text) == ["", "66.7 %", "57.1 %"]
+    assert scaling_figure([]) is None
+
+
+def test_metrics() -> None:
+    families = {item.name: item for item in text_string_to_metric_families(metrics(normalised(trained(shared=0.05))))}
+    samples = families["busbar_training_efficiency_ratio"].samples
+    assert {item.labels["nodes"]: round(item.value, 3) for item in samples} == {"1": 1.0, "2": 0.667, "4": 0.571}
+    assert len(families["busbar_training_samples_per_second"].samples) == 3
+    assert "busbar_check_verdict" not in families
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, "x", {}, {"rows": 3}, {"rows": [None, 3]}, {"rows": [{"label": EVIL, "ranks": "x", "efficiency": "y"}]}],
+)
+def test_a_spoilt_report_is_shown_all_the_same(value: object) -> None:
+    data = trained()
+    spoilt = normalised({**data, "tests": [{**data["tests"][0], "training": value}]})
+    assert metrics(spoilt)
+    assert isinstance(training_rows(spoilt["tests"][0]["training"]), list)

@@ -15,7 +15,7 @@ version_added: "0.1.0"
 author: The busbar contributors (@busbar)
 options:
   _input:
-    description: The options of a validation, as the role busbar.cluster.nccl_validation gathers them.
+    description: The options of a validation, as the role busbar.cluster.validation gathers them.
     type: dict
     required: true
   state:

@@ -128,7 +128,7 @@ from ..module_utils.preflight.inventory import (
     host_problems,
 )
 from ..module_utils.preflight.monitoring import site_monitoring_problems
-from ..module_utils.preflight.options import Setting, type_problem, type_problems, unknown_problems
+from ..module_utils.preflight.options import Setting, former_problems, type_problem, type_problems, unknown_problems
 from ..module_utils.preflight.software import site_software_problems
 from ..module_utils.preflight.storage import site_storage_problems
 from ..module_utils.slurm.conf import inventory_node
@@ -319,7 +319,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
     """Return the variables that begin like an option of a role and are none."""
     known = {*declared_options(), *own_variables(), *SITE_VARIABLES}
-    return unknown_problems(settings, known, family_names(), allowed)
+    return former_problems(settings) + unknown_problems(settings, known, family_names(), allowed)
 
 
 def hardware_settings(inventory: InventoryManager, settings: Sequence[Setting]) -> tuple[list[GroupValue], list[str]]:

@@ -27,7 +27,7 @@ METRICS = "busbar.prom"
 FILES = ("junit.xml", METRICS, "report.html")
 _NAME = "report.json"
 _MOST = 50
-_PAGE = Path(__file__).parents[2] / "roles" / "nccl_validation" / "files" / "report"
+_PAGE = Path(__file__).parents[2] / "roles" / "validation" / "files" / "report"
 
 
 def read_report(folder: Path) -> dict[str, Any]:

@@ -36,18 +36,13 @@ SITE_VARIABLES = frozenset(
         "slurm_node_params",
         "slurm_node_weight",
         "storage_backend",
-        "validation_allow_busy",
-        "validation_drain_failed",
-        "validation_drain_limit",
-        "validation_nodes",
-        "validation_time_limit",
     }
 )
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 _KEY = re.compile(r"^([A-Za-z]\w*):", re.MULTILINE)
 # Variables that belong to several roles or to none begin with these.
-_FAMILIES = ("hardware", "storage", "validation")
+_FAMILIES = ("hardware", "storage")
 
 
 @cache

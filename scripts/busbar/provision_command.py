@@ -49,7 +49,7 @@ _FILES = {
     "ask_become_pass": "--become-password-file",
     "ask_vault_pass": "--vault-password-file",
 }
-_VALIDATION_ROLES = frozenset({"nccl_validation", "busbar.cluster.nccl_validation"})
+_VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
 _INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
 _NO_RUN = frozenset({"-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags"})
 

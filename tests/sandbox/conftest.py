@@ -25,8 +25,8 @@ DEFAULT_NAME = "test"
 FIRST_RUN_TIMEOUT_S = 1800
 # For validations whose point is not the speed: one small message, and a floor that a very busy machine reaches as well.
 QUICK = (
-    *("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
-    *("-e", "nccl_validation_floor_gbs=0.0001"),
+    *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
+    *("-e", "validation_floor_gbs=0.0001"),
 )
 
 

@@ -26,9 +26,9 @@ FOUND = ("SlurmNodeDown", "FilesystemFull", "NodeDown", "ValidationFailed")
 SHORT = {"prometheus_alerts": {name: {"for": "0s"} for name in FOUND}}
 # One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
 SLOW = (
-    *("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
-    *("-e", "nccl_validation_floor_gbs=0.006"),
-    *("-e", '{"nccl_validation_stages": ["cluster"], "nccl_validation_locate_rounds": 0}'),
+    *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
+    *("-e", "validation_floor_gbs=0.006"),
+    *("-e", '{"validation_stages": ["cluster"], "validation_locate_rounds": 0}'),
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
 pytestmark = [
-    pytest.mark.proves("nccl_validation"),
+    pytest.mark.proves("validation"),
     pytest.mark.grows,
     pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
 ]
@@ -24,8 +24,8 @@ pytestmark = [
 PASS, FAIL, INCONCLUSIVE = 0, 1, 3
 # One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
 SMALL = (
-    *("-t", "nccl_validation_run", "-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2"),
-    *("-e", "nccl_validation_floor_gbs=0.006"),
+    *("-t", "validation_run", "-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
+    *("-e", "validation_floor_gbs=0.006"),
 )
 
 
@@ -89,7 +89,7 @@ def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> Non
 def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: Cluster) -> None:
     four.fault("throttle", "gpu3", "10mbit")
     try:
-        done = validate(four, "-e", "nccl_validation_drain_failed=true")
+        done = validate(four, "-e", "validation_drain_failed=true")
         assert done.returncode == FAIL, done.stdout + done.stderr
         assert "culprit nodes: gpu3\n" in done.stdout
         report = latest(four)
@@ -103,7 +103,7 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
         assert four.exec("ctl", "sinfo -Rh -o '%n %E'").stdout.startswith("gpu3 busbar: slow with gpu1")
     finally:
         back_in_service(four)
-    done = validate(four, "-e", '{"nccl_validation_stages": ["cluster"]}')
+    done = validate(four, "-e", '{"validation_stages": ["cluster"]}')
     assert done.returncode == PASS, done.stdout + done.stderr
 
 
@@ -127,8 +127,8 @@ def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
 
 
 def test_a_slow_link_is_named_by_alltoall_and_no_node_is_blamed(four: Cluster) -> None:
-    asked = ("-e", "nccl_validation_collectives=alltoall", "-e", "nccl_validation_stages=cluster")
-    drain = ("-e", "nccl_validation_drain_failed=true")
+    asked = ("-e", "validation_collectives=alltoall", "-e", "validation_stages=cluster")
+    drain = ("-e", "validation_drain_failed=true")
     try:
         with slow_link(four, "gpu1", "gpu3"):
             done = validate(four, *asked, *drain)
@@ -173,9 +173,9 @@ def second_rail(cluster: Cluster, slow: str) -> Iterator[None]:
 
 
 def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: Cluster) -> None:
-    floor = ("-e", "nccl_validation_floor_gbs=0.012")
-    rails = ("-e", "nccl_validation_rails=eth0,eth1", "-e", "nccl_validation_stages=cluster")
-    first = ("-e", '{"nccl_validation_environment": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}')
+    floor = ("-e", "validation_floor_gbs=0.012")
+    rails = ("-e", "validation_rails=eth0,eth1", "-e", "validation_stages=cluster")
+    first = ("-e", '{"validation_environment": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}')
     with second_rail(four, "gpu3"):
         done = validate(four, *floor, *rails, *first)
     assert done.returncode == FAIL, done.stdout + done.stderr
@@ -188,9 +188,9 @@ def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: C
 
 
 def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:
-    slow = ("-e", "nccl_validation_seconds_per_size=2", "-e", "nccl_validation_iterations=100000")
-    limits = ("-e", "nccl_validation_time_limit=30", "-e", "nccl_validation_wait=15", "-e", "ansible_ssh_timeout=5")
-    drain = ("-e", "nccl_validation_drain_failed=true")
+    slow = ("-e", "validation_seconds_per_size=2", "-e", "validation_iterations=100000")
+    limits = ("-e", "validation_test_time_limit=30", "-e", "validation_wait=15", "-e", "ansible_ssh_timeout=5")
+    drain = ("-e", "validation_drain_failed=true")
     try:
         with ThreadPoolExecutor() as pool:
             running = pool.submit(validate, four, *slow, *limits, *drain)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
 pytestmark = [
-    pytest.mark.proves("nccl_validation"),
+    pytest.mark.proves("validation"),
     pytest.mark.grows,
     pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
 ]
@@ -39,13 +39,13 @@ PROGRAMS = {
 }
 CHECKS = json.dumps(
     {
-        "nccl_validation_node_checks": ["p2p", "dcgm_diag"],
-        "nccl_validation_p2p_binary": P2P,
-        "nccl_validation_dcgm_diag_binary": DCGMI,
+        "validation_node_checks": ["p2p", "dcgm_diag"],
+        "validation_p2p_binary": P2P,
+        "validation_dcgm_diag_binary": DCGMI,
         # Not what this is about: small, short, and with a floor that a busy machine reaches as well.
-        "nccl_validation_max_bytes": "1M",
-        "nccl_validation_seconds_per_size": 0.2,
-        "nccl_validation_floor_gbs": 0.001,
+        "validation_max_bytes": "1M",
+        "validation_seconds_per_size": 0.2,
+        "validation_floor_gbs": 0.001,
     }
 )
 
@@ -66,7 +66,7 @@ def validate(cluster: Cluster, *arguments: str) -> tuple[subprocess.CompletedPro
     """Run the validation with the checks, and return what it said and the report that it left."""
     latest = cluster.state / "reports/latest"
     before = latest.resolve()
-    given = ("-t", "nccl_validation_run,nccl_validation_install", "-e", CHECKS, *arguments)
+    given = ("-t", "validation_run,validation_install", "-e", CHECKS, *arguments)
     done = cluster.busbar("validate", "--sandbox", "--name", cluster.name, *given, timeout=300)
     assert latest.resolve() != before, done.stdout + done.stderr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def test_one_cell_at_a_third_fails_its_node_and_the_others_are_judged(programs: 
 
 
 def test_a_diagnosis_that_does_not_run_is_no_pass_and_keeps_nobody_out(programs: Cluster) -> None:
-    mute = json.dumps({"nccl_validation_dcgm_diag_binary": "/bin/true", "nccl_validation_node_checks": ["dcgm_diag"]})
+    mute = json.dumps({"validation_dcgm_diag_binary": "/bin/true", "validation_node_checks": ["dcgm_diag"]})
     done, report = validate(programs, "-e", mute)
     assert done.returncode == INCONCLUSIVE, done.stdout + done.stderr
     verdicts = {test["name"]: test["verdict"] for test in report["tests"]}
@@ -120,10 +120,10 @@ def test_a_diagnosis_that_does_not_run_is_no_pass_and_keeps_nobody_out(programs:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nccl_validation_node_checks": ["p2q"]}, "nccl_validation_node_checks: 'p2q' is not one of"),
-        ({"nccl_validation_p2p_binary": "/no/such/program"}, "/no/such/program is no program"),
-        ({"nccl_validation_p2p_time_limit": 0}, "nccl_validation_p2p_time_limit: 0 is not 1 to"),
-        ({"nccl_validation_stages": ["cluster"]}, "run in the stage node"),
+        ({"validation_node_checks": ["p2q"]}, "validation_node_checks: 'p2q' is not one of"),
+        ({"validation_p2p_binary": "/no/such/program"}, "/no/such/program is no program"),
+        ({"validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is not 1 to"),
+        ({"validation_stages": ["cluster"]}, "run in the stage node"),
     ],
 )
 def test_wrong_options_are_refused_before_any_job(programs: Cluster, options: dict[str, Any], words: str) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("nccl_validation")
+pytestmark = pytest.mark.proves("validation")
 
-SCHEMA = json.loads((TOP / "roles/nccl_validation/files/report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads((TOP / "roles/validation/files/report.schema.json").read_text(encoding="utf-8"))
 
 DELIVERED = "/var/lib/prometheus/node-exporter/busbar_validation.prom"
 
@@ -40,7 +40,7 @@ def asked(sandbox: Cluster, query: str) -> dict[tuple[str, str], float]:
 
 def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster) -> None:
     sandbox.wait_idle()
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *QUICK)
+    done = sandbox.playbook("validate.yml", "-t", "validation_run", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
     latest = sandbox.state / "reports" / "latest"
@@ -87,11 +87,11 @@ def test_prometheus_has_the_figures_under_the_names_of_the_nodes(sandbox: Cluste
 
 def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sandbox: Cluster) -> None:
     alone, *others = sandbox.compute
-    away = json.dumps({"nccl_validation_metrics_hosts": ["nowhere", "ctl"], "nccl_validation_stages": ["node"]})
+    away = json.dumps({"validation_metrics_hosts": ["nowhere", "ctl"], "validation_stages": ["node"]})
     before = asked(sandbox, "busbar_node_figure_timestamp_seconds")
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *QUICK, "--limit", alone, "-e", away)
+    done = sandbox.playbook("validate.yml", "-t", "validation_run", *QUICK, "--limit", alone, "-e", away)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the figures did not reach nowhere (nccl_validation_metrics_hosts): " in done.stdout
+    assert "the figures did not reach nowhere (validation_metrics_hosts): " in done.stdout
     families = text_string_to_metric_families(sandbox.exec("ctl", f"cat {DELIVERED}").stdout)
     figures = next(family for family in families if family.name == "busbar_node_figure_timestamp_seconds")
     after = {(sample.labels["node"], sample.labels["stage"]): sample.value for sample in figures.samples}
@@ -101,16 +101,16 @@ def test_a_node_alone_leaves_the_others_as_they_were_and_who_is_away_is_named(sa
 
 def test_a_folder_that_cannot_hold_reports_is_refused_before_any_job(sandbox: Cluster, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    done = sandbox.playbook("validate.yml", "-e", f"nccl_validation_reports_dir={tmp_path}/file/reports")
+    done = sandbox.playbook("validate.yml", "-e", f"validation_reports_dir={tmp_path}/file/reports")
     assert done.returncode != 0
     assert "reports cannot be kept in" in done.stdout + done.stderr
-    assert "nccl_validation : run |" not in done.stdout
+    assert "validation : run |" not in done.stdout
 
 
 def test_a_report_on_a_full_disk_is_kept_and_proves_nothing(sandbox: Cluster, tmp_path: Path) -> None:
     """The raw outputs and report.json fit, the page does not; no script takes that for a proof."""
     sandbox.wait_idle()
-    small = ("-t", "nccl_validation_run", *QUICK, "-e", f"nccl_validation_reports_dir={tmp_path}")
+    small = ("-t", "validation_run", *QUICK, "-e", f"validation_reports_dir={tmp_path}")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
     try:
         done = sandbox.busbar("validate", "--name", sandbox.name, *small, "-l", sandbox.compute[0])

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from conftest import Cluster
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
-pytestmark = [pytest.mark.proves("nccl_validation"), pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
+pytestmark = [pytest.mark.proves("validation"), pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])]
 
 OPTIONS: dict[str, Any] = {
-    "nccl_validation_storage_path": "/shared",
-    "nccl_validation_stages": ["storage"],
-    "nccl_validation_storage_size": "32M",
-    "nccl_validation_storage_seconds": 2,
-    "nccl_validation_storage_read_floor": 1000,
-    "nccl_validation_storage_write_floor": 1000,
+    "validation_storage_path": "/shared",
+    "validation_stages": ["storage"],
+    "validation_storage_size": "32M",
+    "validation_storage_seconds": 2,
+    "validation_storage_read_floor": 1000,
+    "validation_storage_write_floor": 1000,
 }
 HUGE = 10**15
 
@@ -33,7 +33,7 @@ HUGE = 10**15
 @pytest.fixture(scope="module", autouse=True)
 def programs(sandbox: Cluster) -> None:
     """The role brings what the check needs to the nodes."""
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_install", "-e", json.dumps(OPTIONS))
+    done = sandbox.playbook("validate.yml", "-t", "validation_install", "-e", json.dumps(OPTIONS))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -43,7 +43,7 @@ def validate(sandbox: Cluster, **options: Any) -> tuple[subprocess.CompletedProc
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
     asked = json.dumps(OPTIONS | options)
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", "-e", asked, timeout=300)
+    done = sandbox.playbook("validate.yml", "-t", "validation_run", "-e", asked, timeout=300)
     assert latest.resolve() != before, done.stdout + done.stderr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
 
@@ -85,7 +85,7 @@ def test_one_tree_passes_against_a_low_floor(sandbox: Cluster) -> None:
 
 
 def test_a_second_run_installs_nothing(sandbox: Cluster) -> None:
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_install", "-e", json.dumps(OPTIONS))
+    done = sandbox.playbook("validate.yml", "-t", "validation_install", "-e", json.dumps(OPTIONS))
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
 
 
@@ -123,37 +123,37 @@ def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
 
 
 def test_too_little_room_for_the_speed_is_found_before_it_is_filled(sandbox: Cluster) -> None:
-    _done, report = validate(sandbox, nccl_validation_storage_size="100000G")
+    _done, report = validate(sandbox, validation_storage_size="100000G")
     assert report["verdict"] == "INCONCLUSIVE"
     assert "write not measured: no room (" in report["reason"]
     assert leftovers(sandbox) == ""
 
 
 def test_without_a_floor_the_speed_is_inconclusive_and_correctness_alone_passes(sandbox: Cluster) -> None:
-    none = {"nccl_validation_storage_read_floor": 0, "nccl_validation_storage_write_floor": 0}
+    none = {"validation_storage_read_floor": 0, "validation_storage_write_floor": 0}
     done, report = validate(sandbox, **none)
     assert done.returncode != 0
     assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
     assert "no floor is known for the speed of write and read" in report["reason"]
-    _done, report = validate(sandbox, **none, nccl_validation_storage_speed=False)
+    _done, report = validate(sandbox, **none, validation_storage_speed=False)
     assert report["verdict"] == "PASS"
 
 
 def test_a_floor_that_nothing_reaches_is_the_trees_fault(sandbox: Cluster) -> None:
-    _done, report = validate(sandbox, nccl_validation_storage_write_floor=HUGE)
+    _done, report = validate(sandbox, validation_storage_write_floor=HUGE)
     assert (report["verdict"], only(report)["blamed"]) == ("FAIL", [])
     assert "all nodes, so it is the tree or its server: " in report["reason"]
 
 
 def test_a_user_who_is_not_there_is_named(sandbox: Cluster) -> None:
-    _done, report = validate(sandbox, nccl_validation_user="nobody-at-all")
+    _done, report = validate(sandbox, validation_user="nobody-at-all")
     assert report["verdict"] == "INCONCLUSIVE"
     assert "there is no user nobody-at-all on the controller" in report["reason"]
 
 
 def test_a_cancelled_job_leaves_nothing(sandbox: Cluster) -> None:
-    slow = {"nccl_validation_storage_size": "4G", "nccl_validation_storage_seconds": 60}
-    _done, report = validate(sandbox, **slow, nccl_validation_time_limit=3)
+    slow = {"validation_storage_size": "4G", "validation_storage_seconds": 60}
+    _done, report = validate(sandbox, **slow, validation_test_time_limit=3)
     assert (report["verdict"], only(report)["blamed"]) == ("INCONCLUSIVE", [])
     assert "did not end within 3 s and was cancelled" in report["reason"]
     sandbox.wait_until(lambda: leftovers(sandbox) == "", "the cancelled job left files", 40)
@@ -167,17 +167,17 @@ def test_check_mode_and_limit(sandbox: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
     sandbox.wait_idle()
     node = sandbox.compute[0]
-    options = json.dumps(OPTIONS | {"nccl_validation_partners": 1})
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", "--limit", node, "-e", options)
+    options = json.dumps(OPTIONS | {"validation_partners": 1})
+    done = sandbox.playbook("validate.yml", "-t", "validation_run", "--limit", node, "-e", options)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nccl_validation_storage_path": ""}, "nccl_validation_storage_path: the stage storage needs the path"),
-        ({"nccl_validation_storage_size": "12Q"}, "nccl_validation_storage_size: '12Q' is no size"),
-        ({"nccl_validation_storage_seconds": 0}, "nccl_validation_storage_seconds: must be 1 or more"),
+        ({"validation_storage_path": ""}, "validation_storage_path: the stage storage needs the path"),
+        ({"validation_storage_size": "12Q"}, "validation_storage_size: '12Q' is no size"),
+        ({"validation_storage_seconds": 0}, "validation_storage_seconds: must be 1 or more"),
     ],
 )
 def test_bad_options_are_refused_before_any_job(sandbox: Cluster, options: dict[str, Any], words: str) -> None:

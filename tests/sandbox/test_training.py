@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("examples", "nccl_validation")
+pytestmark = pytest.mark.proves("examples", "validation")
 
 EXAMPLES = "/shared/examples"
 PLACE = "/shared/training-test"
@@ -44,10 +44,10 @@ TINY = "--steps 60 --every 10 --hidden 32 --probe 0"
 # Of a machine that has much else to do; a quiet one needs a twentieth.
 SLOW = 400.0
 STAGE: dict[str, Any] = {
-    "nccl_validation_stages": ["training"],
-    "nccl_validation_environment": TORCH,
-    "nccl_validation_training_steps": 10,
-    "nccl_validation_training_hidden": 32,
+    "validation_stages": ["training"],
+    "validation_environment": TORCH,
+    "validation_training_steps": 10,
+    "validation_training_hidden": 32,
 }
 
 
@@ -207,7 +207,7 @@ def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN40
 
 
 def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None:
-    test = validate(sandbox, nccl_validation_training_efficiency=1e-9)
+    test = validate(sandbox, validation_training_efficiency=1e-9)
     # Others use these cores too: that the single rank was disturbed is the one honest answer beside PASS.
     verdict = "INCONCLUSIVE" if "the single rank was disturbed" in test["reason"] else "PASS"
     assert (test["verdict"], test["kind"], test["source"]) == (verdict, "training", "the operator"), test["reason"]
@@ -221,13 +221,13 @@ def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None
 
 
 def test_without_torch_it_is_inconclusive_with_the_remedy(sandbox: Cluster) -> None:
-    test = validate(sandbox, nccl_validation_environment={}, nccl_validation_training_efficiency=1e-9)
+    test = validate(sandbox, validation_environment={}, validation_training_efficiency=1e-9)
     assert test["verdict"] == "INCONCLUSIVE"
     assert "1 GPU: no torch: No module named 'torch'; install python3-torch on the nodes" in test["reason"]
-    assert "nccl_validation_training_image" in test["reason"]
+    assert "validation_training_image" in test["reason"]
 
 
 def test_bad_options_are_refused_before_any_job(sandbox: Cluster) -> None:
-    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | {"nccl_validation_training_efficiency": 80}))
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(STAGE | {"validation_training_efficiency": 80}))
     assert done.returncode != 0
-    assert "nccl_validation_training_efficiency: 80" in " ".join(done.stdout.split())
+    assert "validation_training_efficiency: 80" in " ".join(done.stdout.split())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
 pytestmark = [
-    pytest.mark.proves("nccl_validation"),
+    pytest.mark.proves("validation"),
     pytest.mark.rate,
     pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
 ]
@@ -68,9 +68,9 @@ def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_fl
     names = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv"]
     # Two busy cores say little about speed: what counts is that each is there, right, and held against its floor.
     low = dict.fromkeys(names, 1e-6) | {"broadcast": 90}
-    asked = {"nccl_validation_collectives": names, "nccl_validation_floor_gbs": low, "nccl_validation_repeats": 2}
-    small = ("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.05")
-    stage = ("-e", '{"nccl_validation_stages": ["cluster"], "nccl_validation_locate_rounds": 0}')
+    asked = {"validation_collectives": names, "validation_floor_gbs": low, "validation_repeats": 2}
+    small = ("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.05")
+    stage = ("-e", '{"validation_stages": ["cluster"], "validation_locate_rounds": 0}')
     done, report = validate(sandbox, *small, *stage, "-e", json.dumps(asked))
     assert done.returncode != 0
     tests = {test["collective"]: test for test in report["tests"]}
@@ -90,7 +90,7 @@ def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_fl
 
 
 def test_wrong_sums_fail(sandbox: Cluster) -> None:
-    done, report = validate(sandbox, *QUICK, "-e", "nccl_validation_mpi_wrong_rank=1")
+    done, report = validate(sandbox, *QUICK, "-e", "validation_mpi_wrong_rank=1")
     assert done.returncode != 0
     assert report["verdict"] == "FAIL"
     assert "sums are wrong" in report["reason"]
@@ -104,7 +104,7 @@ def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults:
     node = sandbox.compute[0]
     faults("throttle", node, "10mbit")
     # 0.001 GB/s is what that link carries, 0.1 or more what a healthy one does, however busy the processor is.
-    small = (*QUICK, "-e", "nccl_validation_floor_gbs=0.006")
+    small = (*QUICK, "-e", "validation_floor_gbs=0.006")
     done, report = validate(sandbox, *small)
     assert done.returncode != 0
     assert report["verdict"] == "FAIL", report["reason"]
@@ -118,7 +118,7 @@ def test_a_throttled_link_fails_and_passes_when_healed(sandbox: Cluster, faults:
 def test_only_chosen_nodes_with_a_partner(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     node = sandbox.compute[0]
-    done, report = validate(sandbox, *QUICK, "-e", f"validation_nodes={node}", "-e", "nccl_validation_partners=1")
+    done, report = validate(sandbox, *QUICK, "-e", f"validation_nodes={node}", "-e", "validation_partners=1")
     assert done.returncode == 0, done.stdout
     assert report["nodes"] == [node]
     assert whole(report)["nodes"] == [node]

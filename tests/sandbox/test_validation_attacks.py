@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("nccl_validation")
+pytestmark = pytest.mark.proves("validation")
 
 # Before Slurm's own in the path of root: it says what the attacker wants of a job that has ended, and is honest else.
 FORGED = """#!/bin/sh
@@ -42,7 +42,7 @@ def test_a_controller_cannot_have_the_provisioning_host_read_and_delete_its_own_
 ) -> None:
     before = coveted.read_bytes()
     sandbox.wait_idle()
-    done, report = validate(sandbox, *QUICK, "-e", '{"nccl_validation_stages": ["cluster"]}')
+    done, report = validate(sandbox, *QUICK, "-e", '{"validation_stages": ["cluster"]}')
     assert coveted.read_bytes() == before
     assert done.returncode != 0
     assert report["verdict"] == "INCONCLUSIVE"
@@ -73,8 +73,8 @@ def program(sandbox: Cluster) -> Iterator[str]:
 def test_an_output_that_became_a_link_is_not_followed(sandbox: Cluster, program: str) -> None:
     sandbox.wait_idle()
     shadow = sandbox.exec(sandbox.compute[0], "cat /etc/shadow").stdout
-    options = {"nccl_validation_stages": ["node"], "nccl_validation_node_checks": ["p2p"]}
-    _done, report = validate(sandbox, *QUICK, "-e", json.dumps(options | {"nccl_validation_p2p_binary": program}))
+    options = {"validation_stages": ["node"], "validation_node_checks": ["p2p"]}
+    _done, report = validate(sandbox, *QUICK, "-e", json.dumps(options | {"validation_p2p_binary": program}))
     checks = [test for test in report["tests"] if test["kind"] == "p2p"]
     wanted = [f"the output could not be fetched from {node}" for node in sorted(sandbox.compute)]
     assert sorted(test["reason"] for test in checks) == wanted
@@ -94,7 +94,7 @@ def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
         assert sandbox.exec(node, f"sudo -n -l -U {who}", check=False).stdout.count("may run") == 0
     sandbox.wait_idle()
     begun = sandbox.exec("ctl", "date +%Y-%m-%dT%H:%M:%S").stdout.strip()
-    done, _report = validate(sandbox, *QUICK, "-e", '{"nccl_validation_stages": ["cluster"]}')
+    done, _report = validate(sandbox, *QUICK, "-e", '{"validation_stages": ["cluster"]}')
     assert done.returncode == 0, done.stdout
     jobs = "sacct -aXn -P -o user,account --name busbar-cluster -S"
     sandbox.wait_until(lambda: sandbox.exec("ctl", f"{jobs} {begun}").stdout != "", "no job in accounting")
@@ -134,16 +134,16 @@ def test_another_user_reads_replaces_and_ends_nothing_of_a_validation(sandbox: C
 
 
 def test_a_number_that_is_taken_is_refused_and_a_second_run_changes_nothing(sandbox: Cluster) -> None:
-    only = ("--limit", sandbox.compute[0], "-t", "nccl_validation_install")
-    done = sandbox.playbook("validate.yml", *only, "-e", "nccl_validation_uid=2001")
+    only = ("--limit", sandbox.compute[0], "-t", "validation_install")
+    done = sandbox.playbook("validate.yml", *only, "-e", "validation_uid=2001")
     assert done.returncode != 0
     said = " ".join(done.stdout.split())
-    assert "busbar-validation has the number 470 here and not 2001: set nccl_validation_uid" in said
-    done = sandbox.playbook("validate.yml", *only, "-e", "nccl_validation_user=other-user nccl_validation_uid=2001")
+    assert "busbar-validation has the number 470 here and not 2001: set validation_uid" in said
+    done = sandbox.playbook("validate.yml", *only, "-e", "validation_user=other-user validation_uid=2001")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
-    assert "uid 2001 of user other-user is taken by alice: give other-user another uid in nccl_validation_uid" in said
-    for words in ("nccl_validation_output_dir=/tmp", "nccl_validation_output_dir=/etc/passwd"):
+    assert "uid 2001 of user other-user is taken by alice: give other-user another uid in validation_uid" in said
+    for words in ("validation_output_dir=/tmp", "validation_output_dir=/etc/passwd"):
         done = sandbox.playbook("validate.yml", *only, "-e", words)
         assert "must be a directory of root's in which nobody else may write" in " ".join(done.stdout.split())
     done = sandbox.playbook("validate.yml", *only)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 # What is judged is the speed of cores that others use too: a bad measurement is taken again, and shown as a rerun.
 pytestmark = [
-    pytest.mark.proves("nccl_validation"),
+    pytest.mark.proves("validation"),
     pytest.mark.grows,
     pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"]),
 ]
 
 PASS, INCONCLUSIVE = 0, 3
-SMALL = ("-e", "nccl_validation_max_bytes=1M", "-e", "nccl_validation_seconds_per_size=0.2")
+SMALL = ("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2")
 
 
 def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """Run the command and return what it said and the report that it left."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
-    only = ("-t", "nccl_validation_run", *SMALL)
+    only = ("-t", "validation_run", *SMALL)
     done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, *only, *arguments, timeout=600)
     assert latest.resolve() != before, done.stdout + done.stderr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
@@ -61,7 +61,7 @@ def test_a_node_with_somebody_s_job_is_waited_for_then_named_and_the_others_judg
     taken, *free = sorted(sandbox.compute)
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
-        done, report = validate(sandbox, "-e", "nccl_validation_wait=4")
+        done, report = validate(sandbox, "-e", "validation_wait=4")
         assert states(sandbox, job) == before
     assert done.returncode == INCONCLUSIVE, done.stdout
     assert report["left_out"] == {taken: f"not idle: mixed, job {job} of alice"}
@@ -76,7 +76,7 @@ def test_a_node_with_somebody_s_job_is_waited_for_then_named_and_the_others_judg
 def test_a_node_that_becomes_idle_in_time_is_tested(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with job_of_alice(sandbox, node, seconds=20):
-        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "nccl_validation_wait=180")
+        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "validation_wait=180")
     assert done.returncode == PASS, done.stdout
     assert (report["left_out"], report["tests"][0]["nodes"]) == ({}, [node])
 
@@ -85,10 +85,10 @@ def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster
     taken, node, *others = sorted(sandbox.compute)
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
-        alone = ("-e", f"validation_nodes={node}", "-e", "nccl_validation_partners=0")
+        alone = ("-e", f"validation_nodes={node}", "-e", "validation_partners=0")
         done, report = validate(sandbox, *alone)
         assert (done.returncode, report["nodes"], report["verdict"]) == (PASS, [node], "PASS"), done.stdout
-        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "nccl_validation_wait=4")
+        done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "validation_wait=4")
         assert states(sandbox, job) == before
     whole = next(test for test in report["tests"] if test["stage"] == "cluster")
     if others:
@@ -101,10 +101,10 @@ def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster
 
 def test_nodes_are_shared_only_when_asked(sandbox: Cluster) -> None:
     taken = sandbox.compute[0]
-    asked = ("-e", "nccl_validation_share=true", "-e", '{"nccl_validation_stages": ["cluster"]}')
+    asked = ("-e", "validation_share=true", "-e", '{"validation_stages": ["cluster"]}')
     with job_of_alice(sandbox, taken) as job:
         before = states(sandbox, job)
-        done, report = validate(sandbox, *asked, "-e", '{"nccl_validation_sbatch_arguments": ["--mem=64M"]}')
+        done, report = validate(sandbox, *asked, "-e", '{"validation_sbatch_arguments": ["--mem=64M"]}')
         assert states(sandbox, job) == before
     assert done.returncode == PASS, done.stdout
     assert taken in report["tests"][0]["nodes"]
@@ -114,7 +114,7 @@ def provision(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPr
     """Provision the whole site, of which only the validation is run; returns what it said and the report it left."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
-    only = ("-t", "nccl_validation_run", *SMALL, "-e", "nccl_validation_floor_gbs=0.0001")
+    only = ("-t", "validation_run", *SMALL, "-e", "validation_floor_gbs=0.0001")
     done = sandbox.busbar("provision", "--sandbox", "--name", sandbox.name, *only, *arguments, timeout=600)
     assert latest.resolve() != before, done.stdout + done.stderr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))
@@ -143,6 +143,6 @@ def test_provisioning_a_cluster_that_is_busy_as_a_whole_tests_nothing_and_says_s
         assert "; no node was tested" in done.stdout
         assert "PASS" not in done.stdout
         assert sorted(report["busy"]) == nodes
-        done, _report = provision(sandbox, "-e", "validation_allow_busy=false", "-e", "nccl_validation_wait=2")
+        done, _report = provision(sandbox, "-e", "validation_allow_busy=false", "-e", "validation_wait=2")
         assert done.returncode == INCONCLUSIVE, done.stdout
         assert "Verdict: INCONCLUSIVE" in done.stdout

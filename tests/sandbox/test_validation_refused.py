@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("nccl_validation")
+pytestmark = pytest.mark.proves("validation")
 
 
 @pytest.mark.core
@@ -37,7 +37,7 @@ def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster)
         "ctl", f"sbatch --parsable --exclusive -w {node} --chdir=/ -o /dev/null --wrap 'sleep 300'"
     ).stdout.strip()
     try:
-        done, report = validate(sandbox, *QUICK, "-e", "nccl_validation_wait=4", "-e", "nccl_validation_share=true")
+        done, report = validate(sandbox, *QUICK, "-e", "validation_wait=4", "-e", "validation_share=true")
     finally:
         sandbox.exec("ctl", f"scancel {job}")
         sandbox.wait_idle()
@@ -51,14 +51,14 @@ def test_a_job_that_never_starts_is_cancelled_and_inconclusive(sandbox: Cluster)
 def test_a_stopped_slurmd_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
     sandbox.wait_idle()
     faults("stop", sandbox.compute[0], "slurmd")
-    done, report = validate(sandbox, *QUICK, "-e", "nccl_validation_wait=6", "-e", "nccl_validation_time_limit=8")
+    done, report = validate(sandbox, *QUICK, "-e", "validation_wait=6", "-e", "validation_test_time_limit=8")
     assert done.returncode != 0
     assert report["verdict"] == "INCONCLUSIVE", report["reason"]
 
 
 def test_a_stopped_slurmctld_is_inconclusive(sandbox: Cluster, faults: Callable[..., None]) -> None:
     faults("stop", "ctl", "slurmctld")
-    done, report = validate(sandbox, "-e", "nccl_validation_wait=2")
+    done, report = validate(sandbox, "-e", "validation_wait=2")
     assert done.returncode != 0
     assert report["verdict"] == "INCONCLUSIVE"
     assert "slurmctld does not answer" in report["reason"]
@@ -77,17 +77,18 @@ def test_check_mode_runs_nothing_and_says_so(sandbox: Cluster) -> None:
 def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -> None:
     jobs = sandbox.exec("ctl", "scontrol show config | grep -i NEXT_JOB_ID", check=False).stdout
     for wrong, words in [
-        ("nccl_validation_backend=nccl", "needs nccl_validation_binary"),
-        ("nccl_validation_max_bytes=12Q", "is no size"),
+        ("validation_backend=nccl", "needs validation_binary"),
+        ("validation_max_bytes=12Q", "is no size"),
+        ("nccl_validation_floor_gbs=5", "nccl_validation_NAME is validation_NAME"),
         ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
-        ("nccl_validation_floor_gbs=fast", "nccl_validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
-        ("nccl_validation_collectives=all_reduce,sum", "nccl_validation_collectives: 'sum' is not one of"),
+        ("validation_floor_gbs=fast", "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
+        ("validation_collectives=all_reduce,sum", "validation_collectives: 'sum' is not one of"),
         ("hardware=abacus", "hardware: 'abacus' of gpu[1-"),
         (
-            '{"nccl_validation_min_bytes": "4M", "nccl_validation_max_bytes": "1M"}',
-            "nccl_validation_min_bytes is above",
+            '{"validation_min_bytes": "4M", "validation_max_bytes": "1M"}',
+            "validation_min_bytes is above",
         ),
-        ("nccl_validation_reports_dir=/proc/nothing", "reports cannot be kept in"),
+        ("validation_reports_dir=/proc/nothing", "reports cannot be kept in"),
     ]:
         done = sandbox.busbar("validate", "--sandbox", "--name", sandbox.name, "-e", wrong)
         said = " ".join(done.stdout.split() + done.stderr.split())

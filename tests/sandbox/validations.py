@@ -18,6 +18,6 @@ def validate(sandbox: Cluster, *arguments: str) -> tuple[subprocess.CompletedPro
     """Run the playbook and return what it said and the report that it left."""
     latest = sandbox.state / "reports" / "latest"
     before = latest.resolve()
-    done = sandbox.playbook("validate.yml", "-t", "nccl_validation_run", *arguments, timeout=300)
+    done = sandbox.playbook("validate.yml", "-t", "validation_run", *arguments, timeout=300)
     assert latest.resolve() != before, done.stdout + done.stderr
     return done, as_json((latest / "report.json").read_text(encoding="utf-8"))

@@ -49,21 +49,21 @@ def collective_problems(options: dict[str, Any]) -> list[str]:
     """
     asked = options["collectives"]
     if not isinstance(asked, list) or not asked:
-        return ["nccl_validation_collectives: must be a list with one collective or more, such as [all_reduce]"]
+        return ["validation_collectives: must be a list with one collective or more, such as [all_reduce]"]
     known = MPI_COLLECTIVES if options["backend"] == "mpi" else COLLECTIVES
     problems = [
-        f"nccl_validation_collectives: {name!r} is not one of {', '.join(known)}" for name in asked if name not in known
+        f"validation_collectives: {name!r} is not one of {', '.join(known)}" for name in asked if name not in known
     ]
     if len(set(map(str, asked))) < len(asked):
-        problems.append("nccl_validation_collectives: names a collective twice")
+        problems.append("validation_collectives: names a collective twice")
     search = options["search_collective"]
     if search not in {"auto", *known}:
-        problems.append(f"nccl_validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
+        problems.append(f"validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
     several = len(asked) > 1 or (search != "auto" and search not in asked)
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
     if several and binary and not binary.endswith("/") and not _PROGRAM.search(binary.rpartition("/")[2]):
         problems.append(
-            f"nccl_validation_binary: {binary} is no program of nccl-tests, so it can run one collective only: "
+            f"validation_binary: {binary} is no program of nccl-tests, so it can run one collective only: "
             "name one such as all_reduce_perf, or their folder with a slash at the end"
         )
     return problems
@@ -76,7 +76,7 @@ def floor_problems(options: dict[str, Any]) -> list[str]:
         options: collectives, search_collective, floor_gbs (a number, or collective to number).
     """
     given = options["floor_gbs"]
-    where = "nccl_validation_floor_gbs"
+    where = "validation_floor_gbs"
     if isinstance(given, dict):
         strange = [str(name) for name in given if name not in COLLECTIVES]
         problems = [f"{where}: {name!r} is not one of {', '.join(COLLECTIVES)}" for name in strange]

@@ -12,10 +12,16 @@ from ..common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Option", "Setting", "type_problem", "type_problems", "unknown_problems"]
+__all__ = ["FORMER_NAMES", "Option", "Setting", "former_problems", "type_problem", "type_problems", "unknown_problems"]
 
 _ALLOWED = "preflight_allowed_variables"
 _MOST_PLACES = 3
+# Options of an earlier busbar: what their name began with, and what it begins with now; the first that fits counts.
+FORMER_NAMES = (
+    ("nccl_validation_time_limit", "validation_test_time_limit"),
+    ("nccl_validation_total_limit", "validation_time_limit"),
+    ("nccl_validation_", "validation_"),
+)
 _CLOSE = 0.6
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
@@ -70,6 +76,28 @@ def unknown_problems(
         problem = f"is no option of any role{_places(where)}"
         problems.append(make_problem(_hosts(where), name, problem, remedy))
     return problems
+
+
+def former_problems(settings: Iterable[Setting]) -> list[Problem]:
+    """Return the options that are set by a name that they had in an earlier busbar."""
+    found: dict[str, list[Setting]] = {}
+    for setting in settings:
+        if setting.name.startswith(tuple(old for old, _new in FORMER_NAMES)):
+            found.setdefault(setting.name, []).append(setting)
+    return [
+        make_problem(
+            _hosts(where),
+            name,
+            f"is now called {present_name(name)}{_places(where)}",
+            f"set {present_name(name)} instead",
+        )
+        for name, where in found.items()
+    ]
+
+
+def present_name(name: str) -> str:
+    """Return the name of an option that had another in an earlier busbar."""
+    return next((new + name[len(old) :] for old, new in FORMER_NAMES if name.startswith(old)), name)
 
 
 def type_problems(settings: Iterable[Setting], options: Mapping[str, Option]) -> list[Problem]:

@@ -83,28 +83,28 @@ def check_problems(options: dict[str, Any]) -> list[str]:
 
     Args:
         options: stages, node_checks (kinds), check_jobs (kind to script, time_limit in seconds, arguments of sbatch,
-            and problems of its own options), total_limit (s, 0 for none), and p2p_floor_gbs.
+            and problems of its own options), time_limit (s, 0 for none), and p2p_floor_gbs.
     """
     problems = []
     jobs = options.get("check_jobs") or {}
     for kind in dict.fromkeys(options.get("node_checks") or []):
         if kind not in CHECKS or kind not in jobs:
-            problems.append(f"nccl_validation_node_checks: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
+            problems.append(f"validation_node_checks: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
         elif not 0 < int(jobs[kind]["time_limit"]) <= _LONGEST_S:
             problems.append(
-                f"nccl_validation_{kind}_time_limit: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
+                f"validation_{kind}_time_limit: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
             )
-        elif 0 < int(options.get("total_limit") or 0) < int(jobs[kind]["time_limit"]):
+        elif 0 < int(options.get("time_limit") or 0) < int(jobs[kind]["time_limit"]):
             problems.append(
-                f"nccl_validation_total_limit: {options['total_limit']} is less than the {jobs[kind]['time_limit']} s "
-                f"that {kind} may take: raise it, or lower nccl_validation_{kind}_time_limit"
+                f"validation_time_limit: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
+                f"that {kind} may take: raise it, or lower validation_{kind}_time_limit"
             )
         else:
-            problems += [f"nccl_validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]
+            problems += [f"validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]
     if float(options.get("p2p_floor_gbs") or 0) < 0:
-        problems.append("nccl_validation_p2p_floor_gbs: must be GB/s above 0, or 0 for that of the hardware profile")
+        problems.append("validation_p2p_floor_gbs: must be GB/s above 0, or 0 for that of the hardware profile")
     if options.get("node_checks") and "node" not in options["stages"]:
-        problems.append("nccl_validation_node_checks: run in the stage node, which nccl_validation_stages leaves out")
+        problems.append("validation_node_checks: run in the stage node, which validation_stages leaves out")
     return problems
 
 

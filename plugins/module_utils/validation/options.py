@@ -17,9 +17,9 @@ _NUMBERS: dict[str, tuple[int, int | None]] = {
     "repeats": (1, 100),
     "spread_limit": (0, 100),
     "wait": (0, None),
-    "time_limit": (1, None),
+    "test_time_limit": (1, None),
     "locate_rounds": (0, None),
-    "total_limit": (0, None),
+    "time_limit": (0, None),
     "drain_limit": (0, 100),
 }
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -49,7 +49,7 @@ def number_problems(options: dict[str, Any]) -> list[str]:
         number = int(text) if text.removeprefix("-").isdecimal() else None
         if number is None or number < least or (most is not None and number > most):
             span = f"{least} to {most}" if most is not None else f"{least} or more"
-            problems.append(f"nccl_validation_{name}: {options[name]!r} is not a whole number, {span}")
+            problems.append(f"validation_{name}: {options[name]!r} is not a whole number, {span}")
     return problems
 
 
@@ -61,7 +61,7 @@ def size_problems(options: dict[str, Any]) -> list[str]:
         try:
             sizes[name] = bytes_of(options[name])
         except ValueError as exc:
-            problems.append(f"nccl_validation_{name}: {exc}")
+            problems.append(f"validation_{name}: {exc}")
     if len(sizes) == len(("min", "max")) and sizes["min_bytes"] > sizes["max_bytes"]:
-        problems.append("nccl_validation_min_bytes is above nccl_validation_max_bytes")
+        problems.append("validation_min_bytes is above validation_max_bytes")
     return problems

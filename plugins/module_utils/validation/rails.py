@@ -20,11 +20,11 @@ def rail_problems(options: dict[str, Any]) -> list[str]:
     """
     rails = options["rails"]
     if not isinstance(rails, list) or not all(_RAIL.fullmatch(str(rail)) for rail in rails):
-        return ["nccl_validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
+        return ["validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
     if len(set(rails)) < len(rails):
-        return ["nccl_validation_rails: names a rail twice"]
+        return ["validation_rails: names a rail twice"]
     if rails and "cluster" not in options["stages"]:
-        return ["nccl_validation_rails: the stage cluster comes first: add it to nccl_validation_stages"]
+        return ["validation_rails: the stage cluster comes first: add it to validation_stages"]
     return []
 
 

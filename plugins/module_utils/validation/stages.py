@@ -44,8 +44,8 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
     The same input gives the same answer; nothing is kept between calls.
 
     Args:
-        options: as for validation.planned_test, and stages, began (seconds since 1970), total_limit (s, 0 for none),
-            time_limit and wait (s, of one test), locate_rounds.
+        options: as for validation.planned_test, and stages, began (seconds since 1970), time_limit (s, 0 for none),
+            test_time_limit and wait (s, of one test), locate_rounds.
         state: what with_results returned last; None before the first tests.
         now: seconds since 1970; None asks what would come next if there were no bounds.
 
@@ -64,7 +64,7 @@ def next_step(options: dict[str, Any], state: dict[str, Any] | None = None, now:
         raise ValueError("; ".join(problems))
     state = state or FIRST
     step: dict[str, Any] = {"stage": "", "search": False, "tests": [], "stopped": "", "skipped": {}}
-    step |= {"wait": int(options["wait"]), "time_limit": int(options["time_limit"])}
+    step |= {"wait": int(options["wait"]), "time_limit": int(options["test_time_limit"])}
     if not state["problem"]:
         _choose(options, state, step)
     if step["tests"] and now is not None:
@@ -197,7 +197,7 @@ def _search(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any]
 
 def _bound(options: dict[str, Any], state: dict[str, Any], step: dict[str, Any], now: float) -> None:
     """Keep a step within the bounds of the validation, or end it."""
-    total, rounds = int(options["total_limit"]), int(options["locate_rounds"])
+    total, rounds = int(options["time_limit"]), int(options["locate_rounds"])
     left = int(float(options["began"]) + total - now)
     if total and left < _LEAST_S:
         step["stopped"] = f"the time of {total} s for all tests is over"
@@ -278,8 +278,8 @@ def search_done(options: dict[str, Any], state: dict[str, Any]) -> bool:
 def budget(options: dict[str, Any]) -> str:
     """Return in one line what is going to run and how long it may take."""
     nodes = node_list(options["nodes"])
-    each = f"at most {options['time_limit']} s"
-    rounds = f"{options['locate_rounds']} rounds of at most {options['time_limit']} s each"
+    each = f"at most {options['test_time_limit']} s"
+    rounds = f"{options['locate_rounds']} rounds of at most {options['test_time_limit']} s each"
     words = {
         STORAGE: f"all together at {options['storage']['path']}, {each}" if STORAGE in options["stages"] else "",
         "node": f"{len(nodes)} test(s) of one node at once, {each}",
@@ -294,6 +294,6 @@ def budget(options: dict[str, Any]) -> str:
         parts.append(f"only if that fails, the culprit search, at most {rounds}")
     if options["rails"]:
         parts.append(f"then all together over each of {len(options['rails'])} rail(s), {each}")
-    total = int(options["total_limit"])
+    total = int(options["time_limit"])
     end = f"; never more than {total} s in all" if total else ""
     return f"validation of {fold(nodes)}: {'; '.join(parts)}{end}"

@@ -62,20 +62,18 @@ def input_problems(options: dict[str, Any]) -> list[str]:
     Args:
         options: backend, stages, binary, image, min_bytes, max_bytes, step_factor, iterations, nodes (list or folded),
             pool (all nodes that may take part), hardware (node to profile name), catalogue, partners, floor_gbs,
-            topology (switch to list or folded text of nodes), locate_rounds, total_limit, drain_limit, collectives,
+            topology (switch to list or folded text of nodes), locate_rounds, time_limit, drain_limit, collectives,
             search_collective, repeats, spread_limit (percent), rails (names of NICs), user.
     """
     problems = number_problems(options)
     if problems:
         return problems
     if options["backend"] not in BACKENDS:
-        problems.append(f"nccl_validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
+        problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
     elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
-        problems.append(
-            "nccl_validation_backend: nccl needs nccl_validation_binary (a path on the nodes) or nccl_validation_image"
-        )
+        problems.append("validation_backend: nccl needs validation_binary (a path on the nodes) or validation_image")
     problems += [
-        f"nccl_validation_stages: {stage!r} is not one of {', '.join(STAGES)}"
+        f"validation_stages: {stage!r} is not one of {', '.join(STAGES)}"
         for stage in options["stages"]
         if stage not in STAGES
     ]
@@ -90,9 +88,9 @@ def input_problems(options: dict[str, Any]) -> list[str]:
 def _user_problems(options: dict[str, Any]) -> list[str]:
     user = str(options["user"])
     if not _USER.fullmatch(user):
-        return [f"nccl_validation_user: {user!r} is no name of a user"]
+        return [f"validation_user: {user!r} is no name of a user"]
     if user == "root":
-        return ["nccl_validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
+        return ["validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
     return []
 
 
@@ -102,10 +100,10 @@ def _topology_problems(options: dict[str, Any]) -> list[str]:
         try:
             nodes = node_list(members)
         except ValueError as exc:
-            return [f"nccl_validation_topology: {switch}: {exc}"]
+            return [f"validation_topology: {switch}: {exc}"]
         for node in nodes:
             if switch_of.setdefault(node, switch) != switch:
-                return [f"nccl_validation_topology: {node} is under {switch_of[node]} and {switch}"]
+                return [f"validation_topology: {node} is under {switch_of[node]} and {switch}"]
     return []
 
 
@@ -113,12 +111,12 @@ def _node_problems(options: dict[str, Any]) -> list[str]:
     try:
         nodes = node_list(options["nodes"])
     except ValueError as exc:
-        return [f"nccl_validation_nodes: {exc}"]
+        return [f"validation_nodes: {exc}"]
     if not nodes:
-        return ["nccl_validation_nodes: names no node"]
+        return ["validation_nodes: names no node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
-        return [f"nccl_validation_nodes: {fold(strange)} is not among the compute nodes ({fold(options['pool'])})"]
+        return [f"validation_nodes: {fold(strange)} is not among the compute nodes ({fold(options['pool'])})"]
     used = sorted({str(options["hardware"].get(node) or "") for node in nodes} & set(options["catalogue"]))
     return [problem for name in used for problem in profile_problems(name, options["catalogue"][name])]
 
@@ -141,7 +139,7 @@ def unknown_profiles(options: dict[str, Any]) -> list[str]:
     known = ", ".join(sorted(options["catalogue"]))
     return [
         f"hardware: {name!r} of {fold(members)} is none of {known}: correct it, describe it in "
-        "hardware_profiles_extra, or give nccl_validation_floor_gbs"
+        "hardware_profiles_extra, or give validation_floor_gbs"
         for name, members in strange.items()
     ]
 

@@ -128,7 +128,7 @@ def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reaso
     if out * 100 > limit * whole:
         answer["refused"] = (
             f"{fold(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
-            f"nccl_validation_drain_limit allows {limit} %"
+            f"validation_drain_limit allows {limit} %"
         )
     else:
         answer["nodes"] = [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PROGRAM = Path(__file__).resolve().parents[3] / "roles" / "nccl_validation" / "files" / "busbar_storage_check.py"
+PROGRAM = Path(__file__).resolve().parents[3] / "roles" / "validation" / "files" / "busbar_storage_check.py"
 TOKEN = "0123456789abcdef"  # noqa: S105 - a name, no secret
 FLOORS: dict[str, float | None] = {"write": 1e6, "read": 1e6}
 PHASES = ("write", "read", "rename", "lock", "speed-write", "speed-read", "clean")

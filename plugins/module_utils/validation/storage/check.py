@@ -57,7 +57,7 @@ def judge_storage(data: dict[str, Any], nodes: list[str], limits: Limits) -> dic
     _complaints(found, said, groups)
     _locks(found, said, groups)
     if len(nodes) < _ENOUGH:
-        found.unknown.append("one node alone shows nothing about sharing: add others with nccl_validation_partners")
+        found.unknown.append("one node alone shows nothing about sharing: add others with validation_partners")
     if limits.speed:
         _speeds(found, said, limits)
     _unexplained(found, nodes, said, limits)
@@ -90,9 +90,7 @@ def _own(found: Found, node: str, item: dict[str, Any] | None) -> None:
 
 def _squash(error: str) -> str:
     denied = "denied" in error or "not permitted" in error
-    return (
-        " (nccl_validation_user must be able to write there: give it a folder of its own, name that)" if denied else ""
-    )
+    return " (validation_user must be able to write there: give it a folder of its own, name that)" if denied else ""
 
 
 def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[str, int]:
@@ -208,7 +206,7 @@ def _speeds(found: Found, said: dict[str, dict[str, Any]], limits: Limits) -> No
     if lacking:
         found.unknown.append(
             f"no floor is known for the speed of {' and '.join(way for way in WAYS if way in lacking)}: set storage "
-            "in the hardware profile, or nccl_validation_storage_read_floor and nccl_validation_storage_write_floor"
+            "in the hardware profile, or validation_storage_read_floor and validation_storage_write_floor"
         )
 
 

@@ -34,16 +34,16 @@ def storage_problems(options: dict[str, Any]) -> list[str]:
     own = options["storage"]
     problems = []
     if not _PATH.fullmatch(str(own["path"])):
-        problems.append("nccl_validation_storage_path: the stage storage needs the path of a tree that all nodes share")
+        problems.append("validation_storage_path: the stage storage needs the path of a tree that all nodes share")
     try:
         if bytes_of(own["size"]) < _LEAST_BYTES:
-            problems.append(f"nccl_validation_storage_size: {own['size']} is less than 1M")
+            problems.append(f"validation_storage_size: {own['size']} is less than 1M")
     except ValueError as exc:
-        problems.append(f"nccl_validation_storage_size: {exc}")
+        problems.append(f"validation_storage_size: {exc}")
     if int(own["seconds"]) < 1:
-        problems.append("nccl_validation_storage_seconds: must be 1 or more")
+        problems.append("validation_storage_seconds: must be 1 or more")
     problems += [
-        f"nccl_validation_storage_{way}_floor: {own[f'{way}_floor']} is not 0 or more bytes per second"
+        f"validation_storage_{way}_floor: {own[f'{way}_floor']} is not 0 or more bytes per second"
         for way in WAYS
         if float(own[f"{way}_floor"]) < 0
     ]

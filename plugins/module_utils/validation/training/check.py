@@ -113,16 +113,16 @@ def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
     """Return why figures that miss no floor prove nothing all the same; an empty text when they do."""
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
-        return f"{disturbed[-1]}; train again, longer (nccl_validation_training_seconds)"
+        return f"{disturbed[-1]}; train again, longer (validation_training_seconds)"
     if asked.efficiency is None and len(rows) > 1:
         return (
             "no floor is known for the scaling efficiency: set training in the hardware profile, or "
-            "nccl_validation_training_efficiency"
+            "validation_training_efficiency"
         )
     if asked.rate is None and len(rows) == 1:
         return (
             "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
-            "profile, or nccl_validation_training_rate"
+            "profile, or validation_training_rate"
         )
     return ""
 
@@ -139,7 +139,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> 
     if found is None:
         words = "did not run"
     elif found["result"] is None and found["code"] == _NO_TORCH:
-        words = f"{found['said'] or 'no torch'} (nccl_validation_training_image, or the nodes' packages)"
+        words = f"{found['said'] or 'no torch'} (validation_training_image, or the nodes' packages)"
     elif found["result"] is None:
         ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
         words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"

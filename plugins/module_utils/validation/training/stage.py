@@ -29,12 +29,12 @@ def training_problems(options: dict[str, Any]) -> list[str]:
         return []
     own = options[TRAINING]
     problems = [
-        f"nccl_validation_training_{key}: must be {least} or more"
+        f"validation_training_{key}: must be {least} or more"
         for key, least in (("steps", 10), ("batch", 1), ("hidden", 0), ("layers", 1), ("rate", 0))
         if float(own[key]) < least
     ]
     if not 0 <= float(own["efficiency"]) <= 1:
-        problems.append(f"nccl_validation_training_efficiency: {own['efficiency']} is no share between 0 and 1")
+        problems.append(f"validation_training_efficiency: {own['efficiency']} is no share between 0 and 1")
     return problems
 
 

@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import (
     Option,
     Setting,
+    former_problems,
     type_problems,
     unknown_problems,
 )
@@ -104,3 +105,18 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
     (found,) = type_problems([Setting("slurm_partitions", value, "group all")], OPTIONS)
     assert "s3cret" not in found["problem"] + found["remedy"]
     assert value == ["s3cret", {"name": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("nccl_validation_floor_gbs", "validation_floor_gbs"),
+        ("nccl_validation_time_limit", "validation_test_time_limit"),
+        ("nccl_validation_total_limit", "validation_time_limit"),
+    ],
+)
+def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, present: str) -> None:
+    (found,) = former_problems([Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")])
+    assert (found["hosts"], found["key"]) == (["gpu1"], former)
+    assert found["problem"] == f"is now called {present} (set for host gpu1)"
+    assert found["remedy"] == f"set {present} instead"

@@ -15,7 +15,7 @@ from report_samples import nccl_text, of_pairs, small, validation
 from storage_samples import drop, private, stored
 
 ROOT = Path(__file__).parents[5]
-SCHEMA = json.loads((ROOT / "roles/nccl_validation/files/report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())
 MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()
 NOT_RUN = {"entry": {"problem": "did not start", "batch_host": "", "job_id": "", "seconds": 0.0}}
 CASES = {

@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages i
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report
 from validation_samples import job_entry, validation_options
 
-ROLE = Path(__file__).parents[5] / "roles" / "nccl_validation"
+ROLE = Path(__file__).parents[5] / "roles" / "validation"
 NODES = ["gpu1", "gpu2"]
 OPTIONS = validation_options(NODES, stages=["cluster"], pool=[*NODES, "gpu3"])
 STEP = next_step(OPTIONS)
@@ -115,4 +115,4 @@ def test_no_task_goes_where_an_answer_says_that_was_not_checked() -> None:
     for task in tasks:
         if "busbar.cluster.nccl_answer" not in str(task):
             said = {key: value for key, value in task.items() if key != "register"}
-            assert "__nccl_validation_result" not in str(said), task["name"]
+            assert "__validation_result" not in str(said), task["name"]

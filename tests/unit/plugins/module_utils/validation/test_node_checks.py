@@ -136,8 +136,8 @@ def test_a_left_out_node_is_not_waited_for_again() -> None:
     [
         ({"node_checks": ["nonsense"]}, "'nonsense' is not one of more, words"),
         ({"check_jobs": {"words": {"script": "", "time_limit": 0}}, "node_checks": ["words"]}, "0 is not 1 to 86400"),
-        ({"total_limit": 60}, "total_limit: 60 is less than the 900 s that words may take"),
-        ({"p2p_floor_gbs": -1}, "nccl_validation_p2p_floor_gbs: must be"),
+        ({"time_limit": 60}, "time_limit: 60 is less than the 900 s that words may take"),
+        ({"p2p_floor_gbs": -1}, "validation_p2p_floor_gbs: must be"),
         ({"stages": ["cluster"]}, "run in the stage node"),
         ({"check_jobs": {**JOBS, "words": {**JOBS["words"], "problems": ["image: is not there"]}}}, "words_image: is"),
     ],

@@ -266,7 +266,7 @@ def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
     assert report(options, state)["verdict"] == "INCONCLUSIVE"
     short = next_step(options, state, 1000.0 + 7100)
     assert (short["time_limit"], short["wait"]) == (100, 60)
-    assert next_step({**options, "total_limit": 0}, state, 1e9)["time_limit"] == 600
+    assert next_step({**options, "time_limit": 0}, state, 1e9)["time_limit"] == 600
 
 
 def test_a_pair_that_is_slow_once_is_no_fail() -> None:

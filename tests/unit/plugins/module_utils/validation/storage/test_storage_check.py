@@ -67,7 +67,7 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
         (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "1 times not whole"),
         (3, [edit("rename", "gpu1", back=2)], ["gpu1"], "2 times older than before"),
         (2, [edit("write", "gpu2", ok=False, error="Read-only file system")], ["gpu2"], "cannot write: Read-only"),
-        (3, [edit("write", "gpu2", ok=False, error="Permission denied")], ["gpu2"], "(nccl_validation_user must"),
+        (3, [edit("write", "gpu2", ok=False, error="Permission denied")], ["gpu2"], "(validation_user must"),
         (2, [edit("back", "gpu2", result="wrong")], ["gpu2"], "does not read back what it wrote: wrong"),
         (3, [edit("lock", "gpu2", result="error", error="No locks available")], ["gpu2"], "cannot lock: No locks"),
         (3, [edit("lock", "gpu2", result="never")], ["gpu2"], "did not get the lock that gpu1 had released"),

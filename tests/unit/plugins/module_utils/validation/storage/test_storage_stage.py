@@ -141,14 +141,14 @@ def test_floors_are_the_operators_or_the_profiles(
         ({"path": ""}, "needs the path of a tree"),
         ({"path": "shared"}, "needs the path of a tree"),
         ({"path": "/a\nb"}, "needs the path of a tree"),
-        ({"size": "12Q"}, "nccl_validation_storage_size: '12Q' is no size"),
-        ({"size": "4K"}, "nccl_validation_storage_size: 4K is less than 1M"),
-        ({"seconds": 0}, "nccl_validation_storage_seconds: must be 1 or more"),
-        ({"write_floor": -1}, "nccl_validation_storage_write_floor: -1 is not 0 or more"),
+        ({"size": "12Q"}, "validation_storage_size: '12Q' is no size"),
+        ({"size": "4K"}, "validation_storage_size: 4K is less than 1M"),
+        ({"seconds": 0}, "validation_storage_seconds: must be 1 or more"),
+        ({"write_floor": -1}, "validation_storage_write_floor: -1 is not 0 or more"),
     ],
 )
 def test_bad_options_are_one_clear_line(changes: dict[str, Any], words: str) -> None:
     (problem,) = storage_problems(OPTIONS | {"storage": STORAGE | changes})
     assert words in problem
-    with pytest.raises(ValueError, match="nccl_validation_storage_"):
+    with pytest.raises(ValueError, match="validation_storage_"):
         next_step(OPTIONS | {"storage": STORAGE | changes}, FIRST)

@@ -80,7 +80,7 @@ def test_what_was_not_measured_explains_nothing() -> None:
     ("runs", "words"),
     [
         ([(1, 1, 3, "train_ddp: no torch: No module named 'torch'; install python3-torch"), *FAST[1:]], "no torch: No"),
-        ([*FAST[:2], (4, 1, 3, "")], "4 nodes: no torch (nccl_validation_training_image"),
+        ([*FAST[:2], (4, 1, 3, "")], "4 nodes: no torch (validation_training_image"),
         ([*FAST[:2]], "4 nodes: did not run"),
         ([*FAST[:2], (4, 1, 75, "train_ddp: rank 1: a rank was lost: peer")], "ended with 75 and no result: rank 1: a"),
         ([*FAST[:2], result(4, 1, backend="gloo")], "4 nodes: trained over gloo, not nccl: torch sees no GPU"),
@@ -136,7 +136,7 @@ def test_a_disturbed_baseline_proves_nothing() -> None:
     assert answer["verdict"] == "INCONCLUSIVE"
     assert "4 nodes: 192% of" in answer["reason"]
     assert "the single rank was disturbed" in answer["reason"]
-    assert "nccl_validation_training_seconds" in answer["reason"]
+    assert "validation_training_seconds" in answer["reason"]
 
 
 def test_what_misses_its_floor_fails_even_beside_a_disturbed_baseline() -> None:

@@ -26,7 +26,7 @@ from training_samples import NAMES, OPTIONS, TRAINING, entry, result, trained, t
 from validation_samples import job_entry
 
 ROOT = Path(__file__).parents[6]
-SCHEMA = json.loads((ROOT / "roles/nccl_validation/files/report.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -85,16 +85,16 @@ def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": 3}, "nccl_validation_training_steps: must be 10 or more"),
-        ({"layers": 0}, "nccl_validation_training_layers: must be 1 or more"),
-        ({"rate": -1}, "nccl_validation_training_rate: must be 0 or more"),
-        ({"efficiency": 80}, "nccl_validation_training_efficiency: 80 is no share between 0 and 1"),
+        ({"steps": 3}, "validation_training_steps: must be 10 or more"),
+        ({"layers": 0}, "validation_training_layers: must be 1 or more"),
+        ({"rate": -1}, "validation_training_rate: must be 0 or more"),
+        ({"efficiency": 80}, "validation_training_efficiency: 80 is no share between 0 and 1"),
     ],
 )
 def test_bad_options(changes: dict[str, Any], words: str) -> None:
     options = OPTIONS | {"training": TRAINING | changes}
     assert training_problems(options) == [words]
-    with pytest.raises(ValueError, match="nccl_validation_training"):
+    with pytest.raises(ValueError, match="validation_training"):
         next_step(options)
 
 

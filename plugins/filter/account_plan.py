@@ -57,46 +57,34 @@ _value:
   type: dict
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
+from ..module_utils.access.accounts import account_conflicts, account_plan, key_files, removal_conflicts
+from ..plugin_utils.border import Filters, border
 
-from ..module_utils.access.accounts import (
-    account_conflicts,
-    account_plan,
-    key_files,
-    removal_conflicts,
-)
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
-Items = Sequence[Mapping[str, Any]]
+    Items = Sequence[Mapping[str, Any]]
 
 
 def plan(
     users: Items, groups: Items, found: Mapping[str, Any], *, key_directory: str, **defaults: object
 ) -> dict[str, Any]:
-    """Return the plan with its conflicts.
-
-    Raises:
-        AnsibleFilterError: when an item lacks what it must have.
-    """
-    try:
-        passwd = {name: user["uid"] for name, user in found["users"].items()}
-        conflicts = account_conflicts(users, groups, passwd, found["groups"])
-        conflicts += removal_conflicts(users, found.get("active") or {})
-        if conflicts:
-            return {"conflicts": conflicts}
-        changes = account_plan(users, groups, found, defaults)
-        files = key_files(users, found["key_files"], key_directory)
-        return {"conflicts": [], "key_files": files, "changes": any(changes.values()), **changes}
-    except (KeyError, TypeError, ValueError) as exc:
-        message = f"account_plan: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan with its conflicts."""
+    passwd = {name: user["uid"] for name, user in found["users"].items()}
+    conflicts = account_conflicts(users, groups, passwd, found["groups"])
+    conflicts += removal_conflicts(users, found.get("active") or {})
+    if conflicts:
+        return {"conflicts": conflicts}
+    changes = account_plan(users, groups, found, defaults)
+    files = key_files(users, found["key_files"], key_directory)
+    return {"conflicts": [], "key_files": files, "changes": any(changes.values()), **changes}
 
 
 class FilterModule:
     """The filter `busbar.cluster.account_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"account_plan": plan}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"account_plan": border(plan, hint="users_accounts and users_groups")}

@@ -31,22 +31,13 @@ _value:
   elements: str
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ..module_utils.access.accounts import account_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def problems(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one sentence per problem."""
-    return account_problems(users, groups)
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.account_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"account_problems": problems}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"account_problems": border(account_problems)}

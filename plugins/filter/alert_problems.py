@@ -44,36 +44,27 @@ _value:
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.monitoring.alert_rules import alert_problems
 from ..module_utils.monitoring.prometheus_rules import rules_of
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..module_utils.common.problems import Problem
 
 
 def problems(folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return the problems.
-
-    Raises:
-        AnsibleFilterError: a file cannot be read, or has no rules in it.
-    """
+    """Return the problems; the shipped rules are read only where there is anything to be judged by them."""
     if not overrides:
         return []
-    try:
-        shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
-        return alert_problems(rules_of(shipped, site), overrides, host)
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as exc:
-        message = f"alert_problems: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+    shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
+    return alert_problems(rules_of(shipped, site), overrides, host)
 
 
 class FilterModule:
     """The filter `busbar.cluster.alert_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"alert_problems": problems}
+        return {"alert_problems": border(problems)}

@@ -32,38 +32,29 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.monitoring.alert_config import alertmanager_config
 from ..module_utils.monitoring.alert_routes import routing_problems, unheard_severities
 from ..module_utils.monitoring.alert_service import alertmanager_arguments, service_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        problems = routing_problems(settings, host) + service_problems(settings, host)
-        return {
-            "problems": problems,
-            "unheard": unheard_severities(settings),
-            "config": {} if problems else alertmanager_config(settings),
-            "arguments": [] if problems else alertmanager_arguments(settings),
-        }
-    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        message = f"alertmanager_plan: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan."""
+    problems = routing_problems(settings, host) + service_problems(settings, host)
+    return {
+        "problems": problems,
+        "unheard": unheard_severities(settings),
+        "config": {} if problems else alertmanager_config(settings),
+        "arguments": [] if problems else alertmanager_arguments(settings),
+    }
 
 
 class FilterModule:
     """The filter `busbar.cluster.alertmanager_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"alertmanager_plan": plan}
+        return {"alertmanager_plan": border(plan)}

@@ -33,31 +33,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.access.password_hash import bcrypt_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def hashed(password: str, salt: str, rounds: int = 10) -> str:
-    """Return the hash of a password.
-
-    Raises:
-        AnsibleFilterError: when the password cannot be hashed.
-    """
-    try:
-        return bcrypt_hash(password, salt, rounds)
-    except ValueError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.bcrypt_hash`."""
 
-    def filters(self) -> dict[str, Callable[..., str]]:
-        """Return the filter by name."""
-        return {"bcrypt_hash": hashed}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"bcrypt_hash": border(bcrypt_hash)}

@@ -39,33 +39,24 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.nfs_exports import fold_clients
 from ..module_utils.storage.plan import cluster_addresses
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def clients(
     hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], networks: Sequence[str] = ()
 ) -> list[str]:
-    """Return who may mount.
-
-    Raises:
-        AnsibleFilterError: when two hosts have one address, or a network is none.
-    """
-    try:
-        return fold_clients(cluster_addresses(hosts, variables), networks)
-    except ValueError as exc:
-        message = f"cluster_clients: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return who may mount."""
+    return fold_clients(cluster_addresses(hosts, variables), networks)
 
 
 class FilterModule:
     """The filter `busbar.cluster.cluster_clients`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"cluster_clients": clients}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"cluster_clients": border(clients)}

@@ -37,31 +37,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.hosts_table import cluster_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def entries(names: Sequence[str], variables: Mapping[str, Mapping[str, Any]], domain: str = "") -> list[dict[str, Any]]:
-    """Return the names and the address of each host.
-
-    Raises:
-        AnsibleFilterError: when two hosts have one address.
-    """
-    try:
-        return cluster_entries(names, variables, domain)
-    except ValueError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.cluster_entries`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"cluster_entries": entries}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"cluster_entries": border(cluster_entries)}

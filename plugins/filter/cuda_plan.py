@@ -34,32 +34,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
-from ..module_utils.nvidia.cuda import CudaPlan, Settings, cuda_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return cuda_plan(gpu, settings, host)
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"cuda_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..module_utils.nvidia.cuda import cuda_plan
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.cuda_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"cuda_plan": plan}
+        return {"cuda_plan": border(cuda_plan)}

@@ -33,34 +33,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
-from ..module_utils.monitoring.dcgm_exporter_plan import (
-    dcgm_exporter_plan,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return dcgm_exporter_plan(gpu, settings, host)
-    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        message = f"dcgm_exporter_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..module_utils.monitoring.dcgm_exporter_plan import dcgm_exporter_plan
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.dcgm_exporter_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"dcgm_exporter_plan": plan}
+        return {"dcgm_exporter_plan": border(dcgm_exporter_plan)}

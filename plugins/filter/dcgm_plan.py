@@ -32,32 +32,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.nvidia.dcgm import dcgm_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return dcgm_plan(gpu, settings, host)
-    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        message = f"dcgm_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.dcgm_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"dcgm_plan": plan}
+        return {"dcgm_plan": border(dcgm_plan)}

@@ -34,32 +34,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.containers.enroot_config import enroot_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind. What it was is not told, since it may be a secret.
-    """
-    try:
-        return enroot_plan(declared, host, found)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"enroot_plan: an option of the role enroot is of the wrong kind ({type(exc).__name__})"
-        raise AnsibleFilterError(message) from None
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.enroot_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"enroot_plan": plan}
+        return {"enroot_plan": border(enroot_plan, hint="an option of enroot is of the wrong kind", secret=True)}

@@ -24,32 +24,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.common.systemd import exec_start
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-
-def command(words: Sequence[str]) -> str:
-    """Return the command.
-
-    Raises:
-        AnsibleFilterError: a word with a line break.
-    """
-    try:
-        return exec_start(words)
-    except (TypeError, ValueError) as exc:
-        message = f"exec_start: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.exec_start`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"exec_start": command}
+        return {"exec_start": border(exec_start)}

@@ -34,32 +34,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.nfs_exports import exports_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def lines(exports: Sequence[Mapping[str, Any]], clients: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of the file.
-
-    Raises:
-        AnsibleFilterError: when an export has no path.
-    """
-    try:
-        return exports_file(exports, clients, options)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = f"export_lines: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.export_lines`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"export_lines": lines}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"export_lines": border(exports_file, hint="each item of nfs_server_exports needs a path")}

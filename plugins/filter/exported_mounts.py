@@ -33,32 +33,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.plan import exported_mounts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def mounts(servers: Sequence[str], variables: Mapping[str, Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
-    """Return the mounts of a client.
-
-    Raises:
-        AnsibleFilterError: when an export has no path.
-    """
-    try:
-        return exported_mounts(servers, variables, host)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = f"exported_mounts: nfs_server_exports of {servers[0]}: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.exported_mounts`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"exported_mounts": mounts}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"exported_mounts": border(exported_mounts, hint="each item of nfs_server_exports needs a path")}

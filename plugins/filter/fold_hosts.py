@@ -24,17 +24,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ..module_utils.common.problems import fold_hosts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.fold_hosts`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"fold_hosts": fold_hosts}
+        return {"fold_hosts": border(fold_hosts)}

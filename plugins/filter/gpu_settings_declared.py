@@ -29,31 +29,28 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.nvidia.gpu_settings import boot_lines, merge_settings, settings_form
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
-def gpu_settings_declared(profile: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def declared(profile: Mapping[str, Any], host: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the settings of a host.
 
     Raises:
-        AnsibleFilterError: they have no valid form.
+        ValueError: they have no valid form.
     """
     settings = merge_settings(profile, host)
-    wrong = settings_form(settings)
-    if wrong:
-        message = f"settings of GPUs: {'; '.join(wrong)}"
-        raise AnsibleFilterError(message)
+    if wrong := settings_form(settings):
+        raise ValueError("; ".join(wrong))
     return {"settings": settings, "boot_lines": boot_lines(settings)}
 
 
 class FilterModule:
     """The filter `busbar.cluster.gpu_settings_declared`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"gpu_settings_declared": gpu_settings_declared}
+        return {"gpu_settings_declared": border(declared, hint="settings of GPUs")}

@@ -37,30 +37,21 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.nvidia.gpudirect import bus_notes, choose_mode
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def plan(wanted: str, facts: Mapping[str, Any], rdma: bool) -> dict[str, Any]:  # noqa: FBT001 - as Jinja calls it
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return {**choose_mode(wanted, {**facts, "rdma": rdma}), "notes": bus_notes(facts)}
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"gpudirect_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan."""
+    return {**choose_mode(wanted, {**facts, "rdma": rdma}), "notes": bus_notes(facts)}
 
 
 class FilterModule:
     """The filter `busbar.cluster.gpudirect_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"gpudirect_plan": plan}
+        return {"gpudirect_plan": border(plan)}

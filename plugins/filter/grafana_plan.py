@@ -28,49 +28,13 @@ _value:
   type: dict
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.monitoring.grafana_plan import grafana_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return grafana_plan(settings, host)
-    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        message = f"grafana_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
-
-
-def boards(folder: str, target: str) -> list[dict[str, str]]:
-    """Return the dashboards of a folder of the provisioning host, as entries for M(busbar.cluster.files).
-
-    Raises:
-        AnsibleFilterError: one cannot be read.
-    """
-    try:
-        return [
-            {"path": f"{target}/{path.name}", "content": path.read_text(encoding="utf-8")}
-            for path in sorted(Path(folder).glob("*.json"))
-        ]
-    except (AnsibleError, OSError, TypeError, ValueError) as exc:
-        message = f"grafana_dashboards: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
-    """The filters `busbar.cluster.grafana_plan` and `busbar.cluster.grafana_dashboards`."""
+    """The filter `busbar.cluster.grafana_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filters by their names."""
-        return {"grafana_plan": plan, "grafana_dashboards": boards}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"grafana_plan": border(grafana_plan)}

@@ -42,45 +42,32 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
-from ..module_utils.catalogue.describe import (
-    describe_machine,
-    description_text,
-    machine_notes,
-)
+from ..module_utils.catalogue.describe import describe_machine, description_text, machine_notes
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
-def hardware_description(
+def description(
     hosts: list[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     names: Mapping[str, str],
     catalogue: Mapping[str, Mapping[str, Any]],
 ) -> str:
-    """Return the text.
-
-    Raises:
-        AnsibleFilterError: when the catalogue or an answer is malformed.
-    """
+    """Return the text."""
     machines = []
-    try:
-        for host in hosts:
-            node, gpus, slurmd = (hostvars[host].get(names[key]) or {} for key in ("node", "gpus", "slurmd"))
-            if node.get("reached") and "gpus" in gpus:
-                notes = machine_notes(gpus, str(slurmd.get("stdout") or ""))
-                machines.append((str(host), describe_machine(node["node"], gpus), notes))
-        return description_text(machines, catalogue)
-    except (KeyError, TypeError, ValueError) as exc:
-        message = f"hardware_description: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
+    for host in hosts:
+        node, gpus, slurmd = (hostvars[host].get(names[key]) or {} for key in ("node", "gpus", "slurmd"))
+        if node.get("reached") and "gpus" in gpus:
+            notes = machine_notes(gpus, str(slurmd.get("stdout") or ""))
+            machines.append((str(host), describe_machine(node["node"], gpus), notes))
+    return description_text(machines, catalogue)
 
 
 class FilterModule:
     """The filter `busbar.cluster.hardware_description`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"hardware_description": hardware_description}
+        return {"hardware_description": border(description)}

@@ -46,14 +46,15 @@ _value:
 from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.held_secrets import Site, held_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..module_utils.common.problems import Problem
 
 
-def held_secret_problems(
+def problems(
     hosts: list[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     answer: str,
@@ -68,6 +69,6 @@ def held_secret_problems(
 class FilterModule:
     """The filter `busbar.cluster.held_secret_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"held_secret_problems": held_secret_problems}
+        return {"held_secret_problems": border(problems)}

@@ -40,32 +40,23 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.plan import home_is_made_here
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def made_here(
     base: str, host: str, groups: Mapping[str, Sequence[str]], variables: Mapping[str, Mapping[str, Any]]
 ) -> bool:
-    """Return whether a host makes the homes.
-
-    Raises:
-        AnsibleFilterError: when what the storage is declared to be makes no sense.
-    """
-    try:
-        return home_is_made_here(base, host, groups.get("nfs_server") or [], groups.get("nfs_client") or [], variables)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = f"home_is_made_here: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+    """Return whether a host makes the homes."""
+    return home_is_made_here(base, host, groups.get("nfs_server") or [], groups.get("nfs_client") or [], variables)
 
 
 class FilterModule:
     """The filter `busbar.cluster.home_is_made_here`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"home_is_made_here": made_here}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"home_is_made_here": border(made_here, hint="the declared exports and mounts make no sense")}

@@ -30,31 +30,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.hosts_table import hosts_block
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def block(entries: Sequence[Mapping[str, Any]], extra: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the managed part of /etc/hosts.
-
-    Raises:
-        AnsibleFilterError: when an extra entry has no valid address or no name.
-    """
-    try:
-        return hosts_block(entries, extra)
-    except ValueError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.hosts_block`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"hosts_block": block}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"hosts_block": border(hosts_block)}

@@ -30,17 +30,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING
-
 from ..module_utils.storage.hosts_table import hosts_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.hosts_file`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"hosts_file": hosts_file}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"hosts_file": border(hosts_file)}

@@ -29,19 +29,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ..module_utils.monitoring.journal_remote import (
-    journal_remote_problems,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..module_utils.monitoring.journal_remote import journal_remote_problems
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.journal_remote_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filter by name."""
-        return {"journal_remote_problems": journal_remote_problems}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"journal_remote_problems": border(journal_remote_problems)}

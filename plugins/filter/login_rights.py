@@ -29,22 +29,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ..module_utils.access.login_rights import login_rights
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return who may do what."""
-    return login_rights(users, groups)
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.login_rights`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"login_rights": rights}
+        return {"login_rights": border(login_rights)}

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Any
 from ..module_utils.nvidia.mig_change import boot_layout
 from ..module_utils.nvidia.mig_layouts import layout_problems
 from ..module_utils.slurm.gres import gres_counts
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def mig_declared(gpu: Mapping[str, Any], layout: object = None) -> dict[str, Any]:
@@ -51,6 +52,6 @@ def mig_declared(gpu: Mapping[str, Any], layout: object = None) -> dict[str, Any
 class FilterModule:
     """The filter `busbar.cluster.mig_declared`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"mig_declared": mig_declared}
+        return {"mig_declared": border(mig_declared)}

@@ -33,32 +33,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.containers.module_files import module_file_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def problems(modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules") -> list[dict[str, Any]]:
-    """Return the problems.
-
-    Raises:
-        AnsibleFilterError: when a value is of the wrong kind.
-    """
-    try:
-        return module_file_problems(modules, host, key)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = f"module_file_problems: {key}: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.module_file_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"module_file_problems": problems}
+        return {"module_file_problems": border(module_file_problems)}

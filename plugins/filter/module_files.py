@@ -35,32 +35,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.containers.module_files import module_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-
-def files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
-    """Return the files of a tree.
-
-    Raises:
-        AnsibleFilterError: when a module lacks its name or version, or a value is of the wrong kind.
-    """
-    try:
-        return module_files(modules, path, header)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = f"module_files: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.module_files`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"module_files": files}
+        return {"module_files": border(module_files)}

@@ -29,32 +29,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.plan import mount_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: when an entry lacks its type, source or path.
-    """
-    try:
-        return mount_plan(entries, wait_s)
-    except (KeyError, TypeError) as exc:
-        message = f"mount_plan: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.mount_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"mount_plan": plan}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"mount_plan": border(mount_plan, hint="storage_mounts_entries: each needs type, source and path")}

@@ -31,34 +31,24 @@ _value:
   elements: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
+from typing import Any
 
 from ..module_utils.validation.node_checks import check_problems
 from ..module_utils.validation.storage.stage import storage_problems
 from ..module_utils.validation.tests import input_problems, unknown_profiles
 from ..module_utils.validation.training.stage import training_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
-def nccl_problems(options: dict[str, Any]) -> list[str]:
+def problems(options: dict[str, Any]) -> list[str]:
     """Return what is wrong with the options of a validation."""
-    try:
-        problems = (
-            input_problems(options) + check_problems(options) + storage_problems(options) + training_problems(options)
-        )
-        return problems or unknown_profiles(options)
-    except (KeyError, TypeError, ValueError) as exc:
-        message = f"nccl_problems: {exc}"
-        raise AnsibleFilterError(message) from exc
+    found = input_problems(options) + check_problems(options) + storage_problems(options) + training_problems(options)
+    return found or unknown_profiles(options)
 
 
 class FilterModule:
-    """The filters of this file."""
+    """The filter `busbar.cluster.nccl_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return names and functions."""
-        return {"nccl_problems": nccl_problems}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"nccl_problems": border(problems)}

@@ -36,22 +36,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING
-
 from ..module_utils.catalogue.collectives import program_path
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def nccl_program(binary: object, collective: object) -> str:
-    """Return the program of a collective."""
-    return program_path(str(binary), str(collective))
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
-    """The filters of this file."""
+    """The filter `busbar.cluster.nccl_program`."""
 
-    def filters(self) -> dict[str, Callable[..., str]]:
-        """Return names and functions."""
-        return {"nccl_program": nccl_program}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"nccl_program": border(program_path)}

@@ -33,32 +33,13 @@ _value:
   elements: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.slurm.new_nodes import new_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-
-def nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = "") -> list[str]:
-    """Return the nodes to be added.
-
-    Raises:
-        AnsibleFilterError: a node that was asked for is no compute node of the inventory.
-    """
-    try:
-        return new_nodes(declared, shown, asked)
-    except ValueError as exc:
-        message = f"new_nodes: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.new_nodes`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"new_nodes": nodes}
+        return {"new_nodes": border(new_nodes)}

@@ -35,34 +35,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.storage.plan import nfs_entries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def entries(
-    mounts: Sequence[Mapping[str, Any]], options: Mapping[str, Any], extra: Sequence[str] = ()
-) -> list[dict[str, Any]]:
-    """Return the mounts with their options.
-
-    Raises:
-        AnsibleFilterError: when a mount has no source or path.
-    """
-    try:
-        return nfs_entries(mounts, options, extra)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"nfs_entries: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.nfs_entries`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"nfs_entries": entries}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"nfs_entries": border(nfs_entries, hint="each mount needs source and path")}

@@ -28,32 +28,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.monitoring.node_exporter_plan import node_exporter_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return node_exporter_plan(settings, host)
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"node_exporter_plan: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.node_exporter_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"node_exporter_plan": plan}
+        return {"node_exporter_plan": border(node_exporter_plan)}

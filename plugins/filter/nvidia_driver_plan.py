@@ -40,12 +40,11 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.nvidia.driver_plan import driver_plan
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def plan(
@@ -55,21 +54,13 @@ def plan(
     system: Mapping[str, Any],
     found: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return driver_plan(host, hardware, settings, system, found)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"nvidia_driver_plan: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan."""
+    return driver_plan(host, hardware, settings, system, found)
 
 
 class FilterModule:
     """The filter `busbar.cluster.nvidia_driver_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"nvidia_driver_plan": plan}
+        return {"nvidia_driver_plan": border(plan)}

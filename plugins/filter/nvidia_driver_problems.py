@@ -37,12 +37,11 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.nvidia.driver_choice import driver_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..module_utils.common.problems import Problem
 
@@ -50,21 +49,13 @@ if TYPE_CHECKING:
 def problems(
     hardware: Mapping[str, Any], host: str, settings: Mapping[str, Any], system: Mapping[str, str] | None = None
 ) -> list[Problem]:
-    """Return the problems.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return driver_problems(host, hardware, settings, system)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"nvidia_driver_problems: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the problems."""
+    return driver_problems(host, hardware, settings, system)
 
 
 class FilterModule:
     """The filter `busbar.cluster.nvidia_driver_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"nvidia_driver_problems": problems}
+        return {"nvidia_driver_problems": border(problems)}

@@ -41,34 +41,21 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
-from ..module_utils.nvidia.repositories import (
-    Repository,
-    System,
-    nvidia_repository,
-)
+from ..module_utils.nvidia.repositories import Repository, System, nvidia_repository
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def repository(declared: Mapping[str, Any], name: str, system: System, host: str) -> Repository:
-    """Return the repository for a host.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return nvidia_repository(name, system, declared, host)
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"nvidia_repository: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the repository for a host."""
+    return nvidia_repository(name, system, declared, host)
 
 
 class FilterModule:
     """The filter `busbar.cluster.nvidia_repository`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"nvidia_repository": repository}
+        return {"nvidia_repository": border(repository)}

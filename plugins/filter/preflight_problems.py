@@ -53,19 +53,18 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.hardware.gpu_claims import claim_problems
 from ..module_utils.preflight.accounts import conflict_problems
 from ..module_utils.preflight.nodes import node_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from ..module_utils.common.problems import Problem
 
 
-def preflight_problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
+def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
     hosts: list[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     answer: str,
@@ -73,33 +72,25 @@ def preflight_problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
     limits: Mapping[str, Any],
     gpu_answer: str = "",
 ) -> list[Problem]:
-    """Return the problems of all nodes.
-
-    Raises:
-        AnsibleFilterError: when a declared figure is no number.
-    """
-    problems = []
-    try:
-        for host in hosts:
-            variables = hostvars[host]
-            found = variables.get(answer)
-            if found and not found.get("unreachable"):
-                hardware = site["catalogue"].get(variables.get("hardware") or "")
-                problems += node_problems(host, found, hardware, limits)
-                if found.get("reached"):
-                    problems += conflict_problems(host, site["users"], site["groups"], found["node"])
-                gpus = variables.get(gpu_answer) or {}
-                if hardware and "smi_state" in gpus:
-                    problems += claim_problems(host, hardware, gpus, limits)
-    except (KeyError, TypeError, ValueError) as exc:
-        message = f"preflight_problems: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
-    return problems
+    """Return the problems of all nodes."""
+    wrong = []
+    for host in hosts:
+        variables = hostvars[host]
+        found = variables.get(answer)
+        if found and not found.get("unreachable"):
+            hardware = site["catalogue"].get(variables.get("hardware") or "")
+            wrong += node_problems(host, found, hardware, limits)
+            if found.get("reached"):
+                wrong += conflict_problems(host, site["users"], site["groups"], found["node"])
+            gpus = variables.get(gpu_answer) or {}
+            if hardware and "smi_state" in gpus:
+                wrong += claim_problems(host, hardware, gpus, limits)
+    return wrong
 
 
 class FilterModule:
     """The filter `busbar.cluster.preflight_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"preflight_problems": preflight_problems}
+        return {"preflight_problems": border(problems)}

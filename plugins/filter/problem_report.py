@@ -26,32 +26,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleFilterError
-
-from ..module_utils.common.problems import Problem, problem_report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def report(problems: list[Problem]) -> str:
-    """Return the problems as text.
-
-    Raises:
-        AnsibleFilterError: when an entry is no problem.
-    """
-    try:
-        return problem_report(problems)
-    except (AttributeError, KeyError, TypeError) as exc:
-        message = "problem_report needs a list of {hosts, key, problem, remedy}"
-        raise AnsibleFilterError(message) from exc
+from ..module_utils.common.problems import problem_report
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.problem_report`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"problem_report": report}
+        return {"problem_report": border(problem_report, hint="each problem needs hosts, key, problem and remedy")}

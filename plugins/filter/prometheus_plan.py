@@ -28,32 +28,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.monitoring.prometheus_plan import prometheus_plan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return prometheus_plan(settings, host)
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"prometheus_plan: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.prometheus_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"prometheus_plan": plan}
+        return {"prometheus_plan": border(prometheus_plan)}

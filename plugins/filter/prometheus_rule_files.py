@@ -41,28 +41,19 @@ _value:
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.monitoring.prometheus_rules import rule_files
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
 
 def files(
     folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = (), alerts: Mapping[str, Any] | None = None
 ) -> list[dict[str, str]]:
-    """Return the files.
-
-    Raises:
-        AnsibleFilterError: a file cannot be read, or the site's rules are no data that YAML can write.
-    """
-    try:
-        shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
-        return rule_files(shipped, plain(site), found, plain(alerts or {}))
-    except (AnsibleError, AttributeError, OSError, TypeError, ValueError) as exc:
-        message = f"prometheus_rule_files: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the files."""
+    shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
+    return rule_files(shipped, plain(site), found, plain(alerts or {}))
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
@@ -80,6 +71,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
 class FilterModule:
     """The filter `busbar.cluster.prometheus_rule_files`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"prometheus_rule_files": files}
+        return {"prometheus_rule_files": border(files)}

@@ -36,16 +36,11 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
-from ..module_utils.monitoring.scrape_targets import (
-    scrape_targets,
-    socket_address,
-    targets_text,
-)
+from ..module_utils.monitoring.scrape_targets import scrape_targets, targets_text
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 FOLDER = "/etc/prometheus/targets"
@@ -56,22 +51,14 @@ def files(
     hostvars: Mapping[str, Mapping[str, Any]],
     catalogue: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, str]]:
-    """Return the file of each job.
-
-    Raises:
-        AnsibleFilterError: when a job is incomplete.
-    """
-    try:
-        listed = scrape_targets(jobs, hostvars, catalogue)
-        return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
-    except (AnsibleError, AttributeError, KeyError, TypeError) as exc:
-        message = f"scrape_targets: each job needs hosts, exporter and port, each host monitoring_address: {exc!r}"
-        raise AnsibleFilterError(message) from exc
+    """Return the file of each job."""
+    listed = scrape_targets(jobs, hostvars, catalogue)
+    return [{"path": f"{FOLDER}/{name}.yml", "content": targets_text(each)} for name, each in listed.items()]
 
 
 class FilterModule:
-    """The filters `busbar.cluster.scrape_targets` and `busbar.cluster.socket_address`."""
+    """The filter `busbar.cluster.scrape_targets`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """Return the filters by their names."""
-        return {"scrape_targets": files, "socket_address": socket_address}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"scrape_targets": border(files, hint="a job needs hosts, exporter, port, a host monitoring_address")}

@@ -40,32 +40,23 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleError, AnsibleFilterError
-
 from ..module_utils.storage.scratch_plan import declaration_problems, scratch_plan
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
 def plan(declared: Mapping[str, Any], host: str, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the plan, or only the problems of the declaration where there are no facts.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        if facts is None:
-            return {"problems": declaration_problems(host, declared)}
-        return scratch_plan(host, declared, facts)
-    except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"scratch_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan, or only the problems of the declaration where there are no facts."""
+    if facts is None:
+        return {"problems": declaration_problems(host, declared)}
+    return scratch_plan(host, declared, facts)
 
 
 class FilterModule:
     """The filter `busbar.cluster.scratch_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"scratch_plan": plan}
+        return {"scratch_plan": border(plan)}

@@ -31,32 +31,13 @@ _value:
   type: str
 """
 
-from typing import TYPE_CHECKING
-
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.slurm.change import change_action
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-
-def slurm_action(changes: Sequence[Mapping[str, str]], version: str) -> str:
-    """Return the action.
-
-    Raises:
-        AnsibleFilterError: the version is no version.
-    """
-    try:
-        return change_action(changes, version)
-    except ValueError as exc:
-        message = f"slurm_action: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_action`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"slurm_action": slurm_action}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"slurm_action": border(change_action)}

@@ -36,35 +36,23 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
-from ..module_utils.slurm.scripts import (
-    job_scripts,
-    script_problems,
-)
+from ..module_utils.slurm.scripts import job_scripts, script_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
-def slurm_job_scripts(scripts: Mapping[str, Any], folder: str, header: str) -> dict[str, Any]:
-    """Return problems, or keys and files.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        if problems := script_problems(scripts):
-            return {"problems": problems, "config": {}, "files": []}
-        return {"problems": [], **job_scripts(scripts, folder, header)}
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"slurm_job_scripts: {exc}"
-        raise AnsibleFilterError(message) from exc
+def scripts_plan(scripts: Mapping[str, Any], folder: str, header: str) -> dict[str, Any]:
+    """Return problems, or keys and files."""
+    if problems := script_problems(scripts):
+        return {"problems": problems, "config": {}, "files": []}
+    return {"problems": [], **job_scripts(scripts, folder, header)}
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_job_scripts`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"slurm_job_scripts": slurm_job_scripts}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"slurm_job_scripts": border(scripts_plan)}

@@ -31,33 +31,21 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
-from ..module_utils.slurm.conf import (
-    config_lines,
-    merge_config,
-)
+from ..module_utils.slurm.conf import config_lines, merge_config
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 
-def slurm_lines(own: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:
-    """Return the lines.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return config_lines(merge_config(own, site))
-    except ValueError as exc:
-        message = f"slurm_lines: {exc}"
-        raise AnsibleFilterError(message) from exc
+def lines(own: Mapping[str, Any], site: Mapping[str, Any]) -> list[str]:
+    """Return the lines."""
+    return config_lines(merge_config(own, site))
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_lines`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"slurm_lines": slurm_lines}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"slurm_lines": border(lines)}

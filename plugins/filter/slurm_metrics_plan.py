@@ -36,34 +36,13 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ansible.errors import AnsibleError, AnsibleFilterError
-
-from ..module_utils.slurm.metrics_plan import (
-    slurm_metrics_plan,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-
-def plan(settings: Mapping[str, Any], said: str, config: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return the plan.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        return dict(slurm_metrics_plan(settings, said, config, host))
-    except (AnsibleError, AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        message = f"slurm_metrics_plan: {exc}"
-        raise AnsibleFilterError(message) from exc
+from ..module_utils.slurm.metrics_plan import slurm_metrics_plan
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_metrics_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"slurm_metrics_plan": plan}
+        return {"slurm_metrics_plan": border(slurm_metrics_plan)}

@@ -29,12 +29,8 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
 from ..module_utils.slurm.driver_drain import NodeService, node_service
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 def service(text: str, node: str) -> NodeService:
@@ -45,6 +41,6 @@ def service(text: str, node: str) -> NodeService:
 class FilterModule:
     """The filter `busbar.cluster.slurm_node_service`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"slurm_node_service": service}
+        return {"slurm_node_service": border(service)}

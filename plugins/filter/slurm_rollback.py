@@ -26,17 +26,13 @@ _value:
   elements: dict
 """
 
-from typing import TYPE_CHECKING
-
 from ..module_utils.slurm.change import rollback_files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_rollback`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"slurm_rollback": rollback_files}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"slurm_rollback": border(rollback_files)}

@@ -30,17 +30,13 @@ _value:
   elements: str
 """
 
-from typing import TYPE_CHECKING
-
 from ..module_utils.slurm.change import unready_nodes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
     """The filter `busbar.cluster.slurm_unready`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"slurm_unready": unready_nodes}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"slurm_unready": border(unready_nodes)}

@@ -43,12 +43,11 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.slurm.spank_plan import declaration_problems, spank_plan
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 def plan(
@@ -58,23 +57,15 @@ def plan(
     build_info: Mapping[str, Any] | None = None,
     directory: str = "",
 ) -> dict[str, Any]:
-    """Return the plan, or only the problems of the declaration where there are no facts.
-
-    Raises:
-        AnsibleFilterError: a value is of the wrong kind.
-    """
-    try:
-        if infos is None or build_info is None:
-            return {"problems": declaration_problems(plugins)}
-        return spank_plan(plugins, infos, build_host, build_info, directory)
-    except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        message = f"spank_plan: {type(exc).__name__}: {exc}"
-        raise AnsibleFilterError(message) from exc
+    """Return the plan, or only the problems of the declaration where there are no facts."""
+    if infos is None or build_info is None:
+        return {"problems": declaration_problems(plugins)}
+    return spank_plan(plugins, infos, build_host, build_info, directory)
 
 
 class FilterModule:
     """The filter `busbar.cluster.spank_plan`."""
 
-    def filters(self) -> dict[str, Callable[..., Any]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"spank_plan": plan}
+        return {"spank_plan": border(plan)}

@@ -23,32 +23,20 @@ _value:
   type: int
 """
 
-from typing import TYPE_CHECKING
-
-from ansible.errors import AnsibleFilterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from ..plugin_utils.border import Filters, border
 
 
 def end(certificate: str) -> int:
-    """Return when a certificate ends.
-
-    Raises:
-        AnsibleFilterError: when the text is none.
-    """
+    """Return when a certificate ends."""
     # All filters are loaded for each run, and this takes a while.
     from ..module_utils.access.ssh_certificate import certificate_end  # noqa: PLC0415
 
-    try:
-        return certificate_end(certificate)
-    except ValueError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+    return certificate_end(certificate)
 
 
 class FilterModule:
     """The filter `busbar.cluster.ssh_certificate_end`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
+    def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"ssh_certificate_end": end}
+        return {"ssh_certificate_end": border(end)}

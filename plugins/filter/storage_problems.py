@@ -49,13 +49,12 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-
 from ..module_utils.preflight.storage import host_mount_problems
 from ..module_utils.storage.problems import export_problems, network_problems
+from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..module_utils.common.problems import Problem
 
@@ -69,23 +68,15 @@ def problems(  # noqa: PLR0913 - two variables of one host
     variables: Mapping[str, Mapping[str, Any]] | None = None,
     networks: Sequence[str] = (),
 ) -> list[Problem]:
-    """Return the problems.
-
-    Raises:
-        AnsibleFilterError: when two servers have one address.
-    """
+    """Return the problems."""
     if key == "nfs_server_exports":
         return export_problems([host], entries) + network_problems([host], "nfs_server_networks", networks)
-    try:
-        return host_mount_problems(host, key, entries, servers, variables or {})
-    except (AttributeError, KeyError, ValueError) as exc:
-        message = f"storage_problems: {exc}"
-        raise AnsibleFilterError(message) from exc
+    return host_mount_problems(host, key, entries, servers, variables or {})
 
 
 class FilterModule:
     """The filter `busbar.cluster.storage_problems`."""
 
-    def filters(self) -> dict[str, Callable[..., object]]:
-        """Return the filter by name."""
-        return {"storage_problems": problems}
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"storage_problems": border(problems)}

@@ -39,27 +39,19 @@ _raw:
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.plugins.lookup import LookupBase
-
-from ..plugin_utils.lookup_values import secrets_directory
+from ..plugin_utils.secrets_lookup import SecretsLookup
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.absent_secrets`."""
 
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
-        """Return the names of the secrets that would be made; `terms` say nothing.
-
-        Raises:
-            AnsibleLookupError: when there is no absolute path of the secrets.
-        """
+        """Return the names of the secrets that would be made; `terms` say nothing."""
         del terms
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
+        directory, _ = self.open_secrets(variables, kwargs)
         # A link that leads nowhere is left to the check of the files, which tells what is wrong with it.
         present = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
         return [
@@ -67,7 +59,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             for name, each in self.get_option("secrets").items()
             if each["used"]
             and not present & {name, each.get("previous", name)}
-            and is_taken(name, each.get("option"), known)
+            and is_taken(name, each.get("option"), variables or {})
         ]
 
 

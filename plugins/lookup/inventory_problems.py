@@ -134,6 +134,7 @@ from ..module_utils.preflight.storage import site_storage_problems
 from ..module_utils.slurm.conf import inventory_node
 from ..module_utils.slurm.partitions import role_problems
 from ..module_utils.slurm.problems import gpu_problems, slurm_problems
+from ..plugin_utils.border import BAD_INPUT, reason
 from ..plugin_utils.secret_files import secret_problems
 from ..plugin_utils.site_variables import (
     SITE_VARIABLES,
@@ -144,7 +145,7 @@ from ..plugin_utils.site_variables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 VARIABLE = "hardware"
 
@@ -174,11 +175,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
         problems += self._slurm(known["hostvars"], groups)
         problems += self._gpus(known["hostvars"], compute)
-        problems += self._storage(known["hostvars"], groups)
-        problems += self._drivers(known["hostvars"], compute)
-        problems += self._software(known["hostvars"], groups)
-        problems += self._monitoring(known["hostvars"])
-        problems += self._alerting(known["hostvars"])
+        problems += self._roles(known["hostvars"], groups)
         problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
         folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
         problems += secret_problems(folder, secrets)
@@ -217,8 +214,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems = []
         if self.get_option("accounting"):
             problems += role_problems(roles["controllers"], roles["databases"], roles["logins"], compute)
-        try:
-            return problems + slurm_problems(
+
+        def judged() -> list[Problem]:
+            return slurm_problems(
                 # Hardware is judged elsewhere, together with the groups that it comes from.
                 nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in compute],
                 catalogue={"": {}},
@@ -231,14 +229,15 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 state_directory=str(more.get("state_directory") or ""),
                 **roles,
             )
-        except (AnsibleError, KeyError, TypeError, ValueError) as exc:
-            remedy = "correct the variable; every entry needs a name"
-            return [*problems, make_problem([], "slurm_*", f"cannot be worked out: {exc}", remedy)]
+
+        return problems + worked_out("slurm_*", judged, "correct the variable; every entry needs a name")
 
     def _gpus(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
         """Return the problems of MIG layouts, settings of GPUs, and how Slurm learns of them."""
-        catalogue, problems = self.get_option("catalogue"), []
-        try:
+        catalogue = self.get_option("catalogue")
+
+        def judged() -> list[Problem]:
+            problems = []
             for name in compute:
                 values = hostvars[name].get("gpu_settings_values")
                 gpu = (catalogue.get(hostvars[name].get(VARIABLE) or "") or {}).get("gpu") or {}
@@ -246,49 +245,35 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 wrong = settings_form(merge_settings(gpu.get("settings"), values))
                 problems += [make_problem([name], "gpu_settings_values", each, remedy) for each in wrong]
             return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            keys = "gpu_settings_values, mig_layout, slurm_gres_mode"
-            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
 
-    def _storage(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
-        """Return the problems of exports and mounts."""
+        return worked_out("gpu_settings_values, mig_layout, slurm_gres_mode", judged)
+
+    def _roles(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+        """Return the problems of what is declared for storage, drivers, containers, IP over InfiniBand, monitoring."""
+        catalogue, monitoring, every = (
+            self.get_option("catalogue"),
+            self.get_option("monitoring"),
+            groups.get("all", []),
+        )
         servers, clients = self.get_option("nfs_servers"), self.get_option("nfs_clients")
-        try:
-            return site_storage_problems(groups.get("all", []), servers, clients, hostvars)
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            keys = "nfs_server_exports, nfs_client_mounts, storage_mounts_entries"
-            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
-
-    def _drivers(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
-        """Return the problems of the NVIDIA drivers that are declared."""
-        try:
-            return site_driver_problems(compute, hostvars, self.get_option("catalogue"))
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            return [make_problem([], "nvidia_driver_*", f"cannot be worked out: {exc}", "correct the variable")]
-
-    def _software(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
-        """Return the problems of containers and of IP over InfiniBand."""
-        try:
-            return site_software_problems(groups.get("all", []), hostvars)
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            keys = "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces"
-            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
-
-    def _monitoring(self, hostvars: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of Prometheus and of whom it scrapes."""
-        try:
-            return site_monitoring_problems(self.get_option("monitoring"), hostvars, self.get_option("catalogue"))
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            keys = "prometheus_*, monitoring_*"
-            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
-
-    def _alerting(self, hostvars: Mapping[str, Any]) -> list[Problem]:
-        """Return the problems of who is told of which alert."""
-        try:
-            return site_routing_problems(self.get_option("monitoring"), hostvars)
-        except (AnsibleError, AttributeError, KeyError, TypeError, ValueError) as exc:
-            keys = "alertmanager_receivers, alertmanager_routes"
-            return [make_problem([], keys, f"cannot be worked out: {exc}", "correct the variable")]
+        compute = self.get_option("compute")
+        return [
+            *worked_out(
+                "nfs_server_exports, nfs_client_mounts, storage_mounts_entries",
+                lambda: site_storage_problems(every, servers, clients, hostvars),
+            ),
+            *worked_out("nvidia_driver_*", lambda: site_driver_problems(compute, hostvars, catalogue)),
+            *worked_out(
+                "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces",
+                lambda: site_software_problems(every, hostvars),
+            ),
+            *worked_out(
+                "prometheus_*, monitoring_*", lambda: site_monitoring_problems(monitoring, hostvars, catalogue)
+            ),
+            *worked_out(
+                "alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)
+            ),
+        ]
 
     def _types(self, settings: Sequence[Setting]) -> list[Problem]:
         """Return the options of a wrong type; of those that this plugin judges, their templates are worked out."""
@@ -314,6 +299,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         }
         slurm = self.get_option("slurm")
         return given | {f"slurm_{name}": ("preflight_slurm", value) for name, value in slurm.items()}
+
+
+def worked_out(keys: str, judged: Callable[[], list[Problem]], remedy: str = "correct the variable") -> list[Problem]:
+    """Return the problems that a check finds, or the one that a value of `keys` cannot be worked out."""
+    try:
+        return judged()
+    except BAD_INPUT as exc:
+        return [make_problem([], keys, f"cannot be worked out: {reason(exc)}", remedy)]
 
 
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:

@@ -37,26 +37,19 @@ _raw:
 
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
+from ..plugin_utils.border import lookup_border
 from ..plugin_utils.program_files import program_files
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """The lookup `busbar.cluster.program_files`."""
 
+    @lookup_border
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, str]]:
-        """Return one entry per file.
-
-        Raises:
-            AnsibleLookupError: when there is no such module.
-        """
+        """Return one entry per file."""
         self.set_options(var_options=variables, direct=kwargs)
         directory = self.get_option("directory")
-        try:
-            texts = program_files(terms)
-        except OSError as exc:
-            message = f"the program cannot be read: {exc}"
-            raise AnsibleLookupError(message) from exc
+        texts = program_files(terms)
         return [{"path": f"{directory}/{path}", "content": text} for path, text in texts.items()]

@@ -50,31 +50,17 @@ _raw:
 
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-
-from ..plugin_utils.lookup_values import (
-    check_mode,
-    secrets_directory,
-)
+from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secret_store import get_secret
+from ..plugin_utils.secrets_lookup import SecretsLookup
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.secret`."""
 
+    @lookup_border
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
-        """Return one secret per term.
-
-        Raises:
-            AnsibleLookupError: when a secret cannot be read, written or trusted.
-        """
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
-        create = not check_mode(self._templar, known)
+        """Return one secret per term."""
+        directory, create = self.open_secrets(variables, kwargs)
         size, encoding = self.get_option("bytes"), self.get_option("encoding")
-        try:
-            return [get_secret(directory, term, size, encoding, create=create) for term in terms]
-        except ValueError as exc:
-            raise AnsibleLookupError(str(exc)) from exc
+        return [get_secret(directory, term, size, encoding, create=create) for term in terms]

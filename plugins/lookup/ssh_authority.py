@@ -31,29 +31,16 @@ _raw:
 
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-
-from ..plugin_utils.lookup_values import (
-    check_mode,
-    secrets_directory,
-)
+from ..plugin_utils.border import lookup_border
+from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import trusted_lines
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.ssh_authority`."""
 
+    @lookup_border
     def run(self, _terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
-        """Return the trusted public keys.
-
-        Raises:
-            AnsibleLookupError: when a key cannot be read, written or trusted.
-        """
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
-        try:
-            return trusted_lines(directory, create=not check_mode(self._templar, known))
-        except ValueError as exc:
-            raise AnsibleLookupError(str(exc)) from exc
+        """Return the trusted public keys."""
+        directory, create = self.open_secrets(variables, kwargs)
+        return trusted_lines(directory, create=create)

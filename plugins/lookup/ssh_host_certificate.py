@@ -58,37 +58,24 @@ _raw:
 import time
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-
 from ..module_utils.access.ssh_certificate import (
     renewal_reason,
     sign_host_key,
 )
-from ..plugin_utils.lookup_values import (
-    check_mode,
-    secrets_directory,
-)
+from ..plugin_utils.border import lookup_border
+from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import signing_key
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.ssh_host_certificate`."""
 
+    @lookup_border
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
-        """Return one certificate per public key.
-
-        Raises:
-            AnsibleLookupError: when a key cannot be used.
-        """
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
-        try:
-            authority = signing_key(directory, create=not check_mode(self._templar, known))
-            return [self._certificate(term, authority) for term in terms]
-        except ValueError as exc:
-            raise AnsibleLookupError(str(exc)) from exc
+        """Return one certificate per public key."""
+        directory, create = self.open_secrets(variables, kwargs)
+        authority = signing_key(directory, create=create)
+        return [self._certificate(term, authority) for term in terms]
 
     def _certificate(self, public_key: str, authority: str) -> str:
         """Return the present certificate when it is good, else a new one."""

@@ -49,44 +49,30 @@ _raw:
 import time
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-
 from ..module_utils.access.ssh_key_ledger import (
     current_keys,
     former_keys,
     updated_ledger,
 )
-from ..plugin_utils.lookup_values import (
-    check_mode,
-    secrets_directory,
-)
+from ..plugin_utils.border import lookup_border
+from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import trusted_lines
 from ..plugin_utils.ssh_ledger import read_ledger, write_ledger
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.ssh_host_keys`."""
 
+    @lookup_border
     def run(self, _terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
-        """Return the present and the former keys.
-
-        Raises:
-            AnsibleLookupError: when the ledger or the authority cannot be used.
-        """
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
-        may_write = not check_mode(self._templar, known)
+        """Return the present and the former keys."""
+        directory, create = self.open_secrets(variables, kwargs)
         present, hosts = self.get_option("present"), self.get_option("hosts")
-        try:
-            before = ledger = read_ledger(directory)
-            if self.get_option("note"):
-                trusted = trusted_lines(directory, create=may_write)
-                days, now = self.get_option("days"), int(time.time())
-                ledger = updated_ledger(before, present, hosts, trusted, now=now, days=days)
-                if may_write and ledger != before:
-                    write_ledger(directory, ledger)
-        except ValueError as exc:
-            raise AnsibleLookupError(str(exc)) from exc
+        before = ledger = read_ledger(directory)
+        if self.get_option("note"):
+            trusted = trusted_lines(directory, create=create)
+            days, now = self.get_option("days"), int(time.time())
+            ledger = updated_ledger(before, present, hosts, trusted, now=now, days=days)
+            if create and ledger != before:
+                write_ledger(directory, ledger)
         return [{"current": current_keys(ledger), "former": former_keys(ledger)}]

@@ -59,47 +59,34 @@ _raw:
 import time
 from typing import Any
 
-from ansible.errors import AnsibleLookupError
-from ansible.plugins.lookup import LookupBase
-
 from ..module_utils.access.tls_certificate import (
     end_of,
     made_up_key,
     renewal_reason,
     sign_host,
 )
-from ..plugin_utils.lookup_values import (
-    check_mode,
-    secrets_directory,
-)
+from ..plugin_utils.border import lookup_border
+from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (
     signing_authority,
     trusted_certificates,
 )
 
 
-class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.tls_certificate`."""
 
+    @lookup_border
     def run(
         self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object
     ) -> list[dict[str, str | int]]:
-        """Return certificate, trust and end for each public key.
-
-        Raises:
-            AnsibleLookupError: when a key cannot be used.
-        """
-        known = variables or {}
-        self.set_options(var_options=known, direct=kwargs)
-        directory = secrets_directory(self._templar, known, self.get_option("directory"))
-        checks, now = check_mode(self._templar, known), int(time.time())
-        try:
-            authority = signing_authority(directory, self.get_option("cluster"), now, create=not checks)
-            trusted = trusted_certificates(directory, authority)
-            keys = [term or made_up_key() if checks else term for term in terms]
-            certificates = [self._certificate(key, authority, now) for key in keys]
-        except ValueError as exc:
-            raise AnsibleLookupError(str(exc)) from exc
+        """Return certificate, trust and end for each public key."""
+        directory, create = self.open_secrets(variables, kwargs)
+        now = int(time.time())
+        authority = signing_authority(directory, self.get_option("cluster"), now, create=create)
+        trusted = trusted_certificates(directory, authority)
+        keys = [term if create else term or made_up_key() for term in terms]
+        certificates = [self._certificate(key, authority, now) for key in keys]
         return [{"certificate": each, "trusted": trusted, "not_after": end_of(each)} for each in certificates]
 
     def _certificate(self, public_key: str, authority: str, now: int) -> str:

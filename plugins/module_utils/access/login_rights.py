@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 __all__ = ["login_rights"]
 
 
-def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
     """Return names by what they may do.
 
     Args:

@@ -16,7 +16,9 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH_KEYS = ("prepend_path", "append_path")
 
 
-def module_file_problems(modules: Sequence[Mapping[str, Any]], host: str, key: str) -> list[dict[str, Any]]:
+def module_file_problems(
+    modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules"
+) -> list[dict[str, Any]]:
     """Return what is wrong with the declared modules, as items of a problem report.
 
     Args:

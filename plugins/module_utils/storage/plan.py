@@ -40,7 +40,7 @@ def exported_mounts(servers: Sequence[str], variables: Variables, host: str) -> 
 
 
 def nfs_entries(
-    mounts: Sequence[Mapping[str, Any]], options: Mapping[str, Any], extra: Sequence[str]
+    mounts: Sequence[Mapping[str, Any]], options: Mapping[str, Any], extra: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """Return NFS mounts as `storage_mounts_entries` has them, with all their options.
 

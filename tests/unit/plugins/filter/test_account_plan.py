@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.busbar.cluster.plugins.filter.account_plan import plan
+from ansible_collections.busbar.cluster.plugins.filter.account_plan import FilterModule
 
 GROUPS = [{"name": "research", "gid": 2000}]
 ALICE = {"name": "alice", "uid": 2001, "group": "research"}
 OPTIONS: dict[str, Any] = {"shell": "/bin/sh", "home_base": "/home", "create_home": True, "key_directory": "/keys"}
+plan = FilterModule().filters()["account_plan"]
 EMPTY: dict[str, Any] = {"users": {}, "groups": {}, "key_files": []}
 
 
@@ -28,5 +29,5 @@ def test_nothing_is_planned_with_a_conflict() -> None:
 
 
 def test_bad_item_is_an_error_of_the_filter() -> None:
-    with pytest.raises(AnsibleFilterError, match="account_plan: KeyError"):
+    with pytest.raises(AnsibleFilterError, match="users_accounts and users_groups: 'uid' is missing"):
         plan([{"name": "alice"}], GROUPS, EMPTY, **OPTIONS)

@@ -1,0 +1,87 @@
+"""What Slurm's configuration is for the compute nodes of an inventory: slurm.conf, gres.conf, topology.conf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .conf import (
+    Node,
+    config_lines,
+    default_mem_per_cpu,
+    gpu_plugins,
+    gpu_types,
+    gres_lines,
+    inventory_node,
+    merge_config,
+    node_lines,
+    partition_lines,
+    topology_lines,
+)
+from .problems import slurm_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Declared = Mapping[str, Any]
+
+__all__ = ["slurm_plan"]
+
+
+def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
+    """Return the keys of slurm.conf that follow from the nodes and from who does what."""
+    catalogue = declared["catalogue"]
+    types = gpu_types(nodes, catalogue)
+    tres = ["gres/gpu", *(f"gres/gpu:{name}" for name in types if name)] if types else None
+    accounting = bool(declared["databases"])
+    kind = None
+    if declared["topology"]:
+        kind = "topology/block" if declared["topology"].get("blocks") else "topology/tree"
+    return {
+        "SlurmctldHost": list(declared["controllers"]),
+        "GresTypes": "gpu" if types else None,
+        "DefMemPerCPU": default_mem_per_cpu(nodes, catalogue),
+        "TopologyPlugin": kind,
+        "AccountingStorageType": "accounting_storage/slurmdbd" if accounting else None,
+        "AccountingStorageHost": declared["databases"][0] if accounting else None,
+        "AccountingStorageBackupHost": declared["databases"][1] if len(declared["databases"]) > 1 else None,
+        "AccountingStorageTRES": tres if accounting else None,
+        "AccountingStorageEnforce": "associations,limits,qos,safe" if accounting else None,
+        **_health_keys(declared.get("health") or {"when": "never"}, has_gpus=bool(types)),
+    }
+
+
+def _health_keys(health: Mapping[str, Any], *, has_gpus: bool) -> dict[str, Any]:
+    """Return the keys of slurm.conf that let Slurm look at its nodes."""
+    if health["when"] == "never" or (health["when"] == "auto" and not has_gpus):
+        return {}
+    return {
+        "HealthCheckProgram": health["program"],
+        "HealthCheckInterval": int(health["interval"]),
+        "HealthCheckNodeState": list(health["states"]),
+    }
+
+
+def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Declared) -> dict[str, list[Any]]:
+    """Return the plan.
+
+    Args:
+        names: the compute nodes.
+        hostvars: variables of all hosts.
+        declared: as the filter `slurm_plan` takes it.
+    """
+    nodes = [inventory_node(name, hostvars[name]) for name in names]
+    own, config = declared["own"], declared["config"]
+    given = {key: value for key, value in declared.items() if key != "own"}
+    problems = slurm_problems(nodes=nodes, **given)
+    if problems:
+        return {"problems": list(problems)}
+    merged = merge_config(merge_config(own, _computed(nodes, declared)), config)
+    return {
+        "problems": [],
+        "config": config_lines(merged),
+        "nodes": node_lines(nodes, declared["catalogue"]),
+        "partitions": partition_lines(declared["partitions"], declared["groups"], names),
+        "gres": gres_lines(nodes, declared["catalogue"]),
+        "topology": topology_lines(declared["topology"]),
+        "plugins": gpu_plugins(nodes, declared["catalogue"]),
+    }

@@ -25,7 +25,7 @@ OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 # Somebody who only looks whether the lock is free holds it for a moment.
 _ATTEMPTS, _PAUSE_S = 5, 0.1
 _LARGEST = 1 << 16
-_MINUTE, _HOUR = 60, 3600
+_MINUTE = 60
 
 
 class LockedError(RuntimeError):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from busbar.sandbox.recording import SIMULATED_A100, gpu_recording
+from busbar.sandbox.recording import gpu_recording
 from conftest import TOP, recap
+from simulated_gpus import SIMULATED_A100
 
 if TYPE_CHECKING:
     import subprocess

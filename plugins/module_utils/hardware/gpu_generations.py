@@ -12,8 +12,6 @@ Sources of the figures:
 - Least branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest in
   any recording of them. For older generations the first data center branch, where in doubt the later one; all of these
   are out of maintenance, so that nobody is kept from a driver that is still to be had.
-- PCI device numbers: the PCI ID repository (pci-ids.ucw.cz), where a chip has a range of its own, and the recordings of
-  nvidia-smi that the tests read.
 """
 
 from __future__ import annotations
@@ -27,9 +25,7 @@ __all__ = [
     "GENERATIONS",
     "LAST_PROPRIETARY_BRANCH",
     "Generation",
-    "generation_of",
     "generation_of_model",
-    "generation_of_pci",
     "kernel_modules",
 ]
 
@@ -82,29 +78,7 @@ _MODELS: tuple[tuple[str, str], ...] = (
     (r"^m(4|6|10|40|60)\b|^gtx (9\d0|750|745)\b|^m[1-6]\d00m?\b|^gtx titan x\b|^k[126]20[0]?\b", "maxwell"),
 )
 
-# Numbers of one generation inside the range of another come first.
-_PCI: tuple[tuple[int, int, str], ...] = (
-    (0x2341, 0x2341, "blackwell"),
-    (0x2342, 0x2348, "grace_hopper"),
-    (0x3180, 0x31FF, "blackwell_ultra"),
-    (0x2900, 0x29FF, "blackwell"),
-    (0x2B00, 0x2FFF, "blackwell"),
-    (0x2300, 0x23FF, "hopper"),
-    (0x2680, 0x28FF, "ada"),
-    (0x2080, 0x20FF, "ampere"),
-    (0x2200, 0x22FF, "ampere"),
-    (0x2400, 0x25FF, "ampere"),
-    (0x1E00, 0x1FFF, "turing"),
-    (0x2180, 0x21FF, "turing"),
-    (0x1D80, 0x1DFF, "volta"),
-    (0x15F0, 0x15FF, "pascal"),
-    (0x1B00, 0x1D7F, "pascal"),
-    (0x1340, 0x1430, "maxwell"),
-    (0x1617, 0x1667, "maxwell"),
-    (0x17C2, 0x17FD, "maxwell"),
-)
 _BRANDS = ("nvidia ", "tesla ", "geforce ", "quadro ", "graphics device")
-_DEVICE = re.compile(r"^(?:10de:|0x)?([0-9a-f]{4})(?:10de)?$")
 
 
 def generation_of_model(model: str) -> str | None:
@@ -113,26 +87,6 @@ def generation_of_model(model: str) -> str | None:
     for brand in _BRANDS:
         name = name.removeprefix(brand)
     return next((key for pattern, key in _MODELS if re.search(pattern, name.replace("-", " "))), None)
-
-
-def generation_of_pci(device: str) -> str | None:
-    """Return the key in GENERATIONS of a PCI device number.
-
-    Args:
-        device: as lspci ('10de:2330', '2330'), sysfs ('0x2330') or nvidia-smi ('0x233010DE') write it.
-    """
-    match = _DEVICE.match(device.strip().lower())
-    if not match and len(device.strip()) == len("0x233010DE"):
-        match = _DEVICE.match(device.strip().lower().removeprefix("0x"))
-    if not match:
-        return None
-    number = int(match.group(1), 16)
-    return next((key for first, last, key in _PCI if first <= number <= last), None)
-
-
-def generation_of(model: str, pci: str = "") -> str | None:
-    """Return the key in GENERATIONS of a GPU by its PCI number, which is surer, else by its model."""
-    return (generation_of_pci(pci) if pci else None) or generation_of_model(model)
 
 
 def kernel_modules(generation: Generation, branch: int) -> Literal["open", "proprietary"]:

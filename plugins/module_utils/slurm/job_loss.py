@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .conf_text import ClusterConf, NodeConf, PartitionConf
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from .conf_text import ClusterConf, NodeConf, PartitionConf
     from .held_jobs import HeldJob
 
     Entries = Sequence[Mapping[str, Any]]
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["Accounting", "Loss", "accounting_losses", "configuration_losses", "loss_report", "removed_names"]
 
 _MOST_LINES = 20
-_EMPTY = NodeConf(1, 1, 1, 1, {})
 
 
 class Loss(NamedTuple):

@@ -24,7 +24,6 @@ DATASOURCE_UID = "busbar-prometheus"
 COLUMNS = 24
 ALL = models.VariableOption(selected=True, text="All", value="$__all")
 Variable = builders.QueryVariable
-Rows = "Sequence[tuple[str, Sequence[Placed]]]"
 
 
 def query_variable(name: str, label: str, source: str, *, several: bool = True) -> Variable:

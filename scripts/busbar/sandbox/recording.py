@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_layouts import mig_geometry
 
-__all__ = ["MODEL", "SIMULATED_A100", "Card", "gpu_recording"]
+__all__ = ["MODEL", "Card", "gpu_recording"]
 
 MODEL = "Simulated GPU"
 MEMORY_MIB = 1024
@@ -20,9 +20,6 @@ class Card(NamedTuple):
 
     model: str = MODEL
     memory_mib: int = MEMORY_MIB
-
-
-SIMULATED_A100 = Card("Simulated A100", 40960)
 
 
 def gpu_recording(node: str, gpus: int, card: Card = Card()) -> str:  # noqa: B008 - a tuple cannot change

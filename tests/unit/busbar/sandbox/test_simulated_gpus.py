@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings_found import settings_found
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_change import mig_states
-from busbar.sandbox.recording import SIMULATED_A100, Card
-from simulated_gpus import SimulatedGpus
+from busbar.sandbox.recording import Card
+from simulated_gpus import SIMULATED_A100, SimulatedGpus
 
 if TYPE_CHECKING:
     from pathlib import Path

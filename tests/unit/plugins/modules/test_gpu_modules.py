@@ -10,8 +10,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_run import jobs_here
 from ansible_collections.busbar.cluster.plugins.modules import gpu_settings, mig_layout
-from busbar.sandbox.recording import SIMULATED_A100
-from simulated_gpus import SimulatedGpus
+from simulated_gpus import SIMULATED_A100, SimulatedGpus
 
 if TYPE_CHECKING:
     from collections.abc import Callable

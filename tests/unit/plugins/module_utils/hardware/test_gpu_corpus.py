@@ -11,13 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.infiniband import parse_ibstat, parse_ibstatus
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_links import (
     parse_nvlink,
-    parse_topology,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.pci_devices import parse_lspci
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,57 +119,7 @@ def test_nvlink(entry: dict[str, Any]) -> None:
     assert [gpu["note"] for gpu in data["gpus"] if gpu["note"]] == facts.get("other_lines", [])
 
 
-@of_form("topo")
-def test_topology(entry: dict[str, Any]) -> None:
-    data, facts = parse_topology(recording(entry)), entry["facts"]
-    assert list(data["rows"]) == facts["matrix_columns"]
-    for name, wanted in facts["rows"].items():
-        assert data["rows"][name]["links"] == wanted["links"]
-        assert data["rows"][name]["cpu_affinity"] == wanted.get("cpu_affinity")
-        assert data["rows"][name]["numa_affinity"] == (wanted.get("rest") or [None])[0]
-    assert (data["nics"], data["gpus"], data["nic_count"]) == (facts["nic_legend"], facts["gpus"], facts["nics"])
-    assert data["errors"] == []
-
-
-@of_form("ibstat")
-def test_ibstat(entry: dict[str, Any]) -> None:
-    data, facts = parse_ibstat(recording(entry)), entry["facts"]
-    wanted = [(adapter, port) for adapter in facts["cas"] for port in adapter["ports"]]
-    assert [port["active"] for port in data["ports"]].count(True) == facts["ports_active"]
-    for found, (adapter, port) in zip(data["ports"], wanted, strict=True):
-        assert (found["device"], found["type"], found["firmware"]) == (
-            adapter["name"],
-            adapter["ca_type"],
-            adapter["firmware_version"],
-        )
-        assert found["rate_gbps"] == float(port["rate"])
-        for key in ("port", "state", "physical_state", "link_layer", "base_lid", "port_guid"):
-            assert found[key] == port[key]
-    assert bool(data["errors"]) == ("ibpanic" in entry["file"])
-
-
-@of_form("ibstatus")
-def test_ibstatus(entry: dict[str, Any]) -> None:
-    for found, port in zip(parse_ibstatus(recording(entry))["ports"], entry["facts"]["ports"], strict=True):
-        assert (found["device"], found["port"], found["base_lid"]) == (port["device"], port["port"], port["base_lid"])
-        assert found["active"]
-        assert found["physical_state"] == "LinkUp"
-        assert found["rate_gbps"] == float(port["rate"].split()[0])
-        assert found["link_layer"] == port["link_layer"]
-
-
-@of_form("lspci")
-def test_lspci(entry: dict[str, Any]) -> None:
-    devices, facts = parse_lspci(recording(entry)), entry["facts"]
-    of = {kind: [each["address"] for each in devices if each["kind"] == kind] for kind in ("gpu", "nic", "nvswitch")}
-    assert len(devices) == facts["device_lines"]
-    assert of["gpu"] == facts["nvidia_gpu_addresses"]
-    assert of["nic"] == facts["mellanox_addresses"]
-    assert len(of["nvswitch"]) == facts["nvidia_bridges_nvswitch"]
-    assert len([each for each in devices if each["vendor"] == "10de"]) == facts["nvidia_devices"]
-
-
-READERS = (parse_query, parse_nvlink, parse_topology, parse_ibstat, parse_ibstatus, parse_lspci)
+READERS = (parse_query, parse_nvlink)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,4 +1,4 @@
-"""Generations of GPUs: every model that the catalogue or a recording names is known by name and by number."""
+"""Generations of GPUs: every model that the catalogue or a recording names is known by name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_generations import (
     DEFAULT_BRANCH,
     GENERATIONS,
-    generation_of,
     generation_of_model,
-    generation_of_pci,
     kernel_modules,
 )
 
@@ -71,46 +69,6 @@ def test_every_gpu_of_the_catalogue_is_known_and_driven_by_the_default_branch(na
 )
 def test_a_model_is_of_a_generation(model: str, key: str | None) -> None:
     assert generation_of_model(model) == key
-
-
-@pytest.mark.parametrize(
-    ("device", "key"),
-    [
-        ("10de:2330", "hopper"),
-        ("0x2330", "hopper"),
-        ("233010DE", "hopper"),
-        ("0x233010DE", "hopper"),
-        ("2342", "grace_hopper"),
-        ("234110DE", "blackwell"),
-        ("294110DE", "blackwell"),
-        ("290110DE", "blackwell"),
-        ("2b85", "blackwell"),
-        ("31C210DE", "blackwell_ultra"),
-        ("3182", "blackwell_ultra"),
-        ("26B910DE", "ada"),
-        ("27B010DE", "ada"),
-        ("20b2", "ampere"),
-        ("2236", "ampere"),
-        ("2487", "ampere"),
-        ("1eb8", "turing"),
-        ("2184", "turing"),
-        ("1db5", "volta"),
-        ("1c30", "pascal"),
-        ("15f8", "pascal"),
-        ("13f2", "maxwell"),
-        ("102d", None),
-        ("1af1", None),
-        ("", None),
-        ("[REDACTED]", None),
-    ],
-)
-def test_a_pci_number_is_of_a_generation(device: str, key: str | None) -> None:
-    assert generation_of_pci(device) == key
-
-
-def test_the_number_counts_more_than_the_model() -> None:
-    assert generation_of("NVIDIA Graphics Device", "10de:2901") == "blackwell"
-    assert generation_of("NVIDIA H100 NVL", "10de:0000") == "hopper"
 
 
 @pytest.mark.parametrize(

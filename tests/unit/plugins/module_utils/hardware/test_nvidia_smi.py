@@ -10,7 +10,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_links import (
     nominal_link_gbs,
     parse_nvlink,
-    parse_topology,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.pci_devices import normal_address
 from gpu_samples import gpu_xml, log_xml
@@ -119,7 +118,7 @@ def test_entities_are_not_expanded() -> None:
 )
 def test_no_text_takes_long(text: str) -> None:
     began = time.process_time()
-    for read in (parse_query, parse_nvlink, parse_topology):
+    for read in (parse_query, parse_nvlink):
         read(text)
     assert time.process_time() - began < 15
 
@@ -153,12 +152,6 @@ def test_inactive_links_are_counted_by_number() -> None:
     text = "GPU 0: X (UUID: GPU-1)\n\t Link 0: 25 GB/s\n\t Link 1: <inactive>\n"
     gpu = parse_nvlink(text)["gpus"][0]
     assert (gpu["links_active"], gpu["links_inactive"], gpu["inactive"]) == (1, 1, [1])
-
-
-def test_a_matrix_that_is_cut_off() -> None:
-    data = parse_topology("\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\n")
-    assert data["rows"]["GPU0"]["links"] == {"GPU0": "X", "GPU1": "NV4"}
-    assert data["errors"] == ["there is no row of GPU1"]
 
 
 @pytest.mark.parametrize(

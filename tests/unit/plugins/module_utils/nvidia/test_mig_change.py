@@ -12,7 +12,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.mig_change i
     mig_states,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node import gres_of, node_fields
-from busbar.sandbox.recording import SIMULATED_A100, gpu_recording
+from busbar.sandbox.recording import gpu_recording
+from simulated_gpus import SIMULATED_A100
 
 SEVEN = {"profile": "1g.5gb", "count": 7}
 FULL = tuple(("1g.5gb", start) for start in range(7))

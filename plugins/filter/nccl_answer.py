@@ -55,10 +55,10 @@ from ..module_utils.validation.controller_answer import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..module_utils.validation.model import Result, Step
 
-def nccl_answer(
-    options: dict[str, Any], step: dict[str, Any], result: dict[str, Any], controller: str
-) -> dict[str, Any]:
+
+def nccl_answer(options: dict[str, Any], step: Step, result: dict[str, Any], controller: str) -> Result:
     """Return the answer, of values that were checked."""
     try:
         return checked_answer(options, step, result, controller)

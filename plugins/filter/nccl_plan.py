@@ -50,8 +50,10 @@ from ..module_utils.validation.stages import budget, next_step
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..module_utils.validation.model import State
 
-def nccl_plan(options: dict[str, Any], state: dict[str, Any] | None, now: float) -> dict[str, Any]:
+
+def nccl_plan(options: dict[str, Any], state: State | None, now: float) -> dict[str, Any]:
     """Return the tests to run next."""
     try:
         return {**next_step(options, state, float(now)), "budget": budget(options)}

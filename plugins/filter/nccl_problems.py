@@ -31,19 +31,8 @@ _value:
   elements: str
 """
 
-from typing import Any
-
-from ..module_utils.validation.node_checks import check_problems
-from ..module_utils.validation.storage.stage import storage_problems
-from ..module_utils.validation.tests import input_problems, unknown_profiles
-from ..module_utils.validation.training.stage import training_problems
+from ..module_utils.validation.inputs import all_problems
 from ..plugin_utils.border import Filters, border
-
-
-def problems(options: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the options of a validation."""
-    found = input_problems(options) + check_problems(options) + storage_problems(options) + training_problems(options)
-    return found or unknown_profiles(options)
 
 
 class FilterModule:
@@ -51,4 +40,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"nccl_problems": border(problems)}
+        return {"nccl_problems": border(all_problems)}

@@ -53,9 +53,11 @@ from ..module_utils.validation.verdicts import report, summary_lines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..module_utils.validation.model import State
+
 
 def nccl_report(
-    options: dict[str, Any], state: dict[str, Any], stopped: str = "", drained: list[dict[str, Any]] | None = None
+    options: dict[str, Any], state: State, stopped: str = "", drained: list[dict[str, Any]] | None = None
 ) -> dict[str, Any]:
     """Return the report of a validation, its summary, and the files in which both are kept."""
     done = [{"node": item["item"]["node"], "problem": _problem(item)} for item in drained or [] if "item" in item]

@@ -59,15 +59,17 @@ from ..module_utils.validation.stages import with_results
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..module_utils.validation.model import State, Step
+
 
 def nccl_results(  # noqa: PLR0913, PLR0917 - as Ansible hands them over
     options: dict[str, Any],
-    state: dict[str, Any] | None,
-    step: dict[str, Any],
+    state: State | None,
+    step: Step,
     result: dict[str, Any],
     outputs: list[dict[str, Any]],
     most: int,
-) -> dict[str, Any]:
+) -> State:
     """Return what is known after a step."""
     texts = [str(item.get("stdout", "")) if item.get("rc") == 0 else None for item in outputs]
     try:

@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 __all__ = [
     "COLLECTIVES",
@@ -41,7 +44,7 @@ def program_path(binary: str, collective: str) -> str:
     return f"{folder}{slash}{_PROGRAM.sub(collective, name, count=1)}"
 
 
-def collective_problems(options: dict[str, Any]) -> list[str]:
+def collective_problems(options: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the choice of collectives, each with its remedy.
 
     Args:
@@ -69,7 +72,7 @@ def collective_problems(options: dict[str, Any]) -> list[str]:
     return problems
 
 
-def floor_problems(options: dict[str, Any]) -> list[str]:
+def floor_problems(options: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the operator's floor, with its remedy.
 
     Args:
@@ -101,7 +104,7 @@ def _number(value: object) -> float | None:
     return found if 0 <= found < float("inf") else None
 
 
-def floor_of(options: dict[str, Any], collective: str) -> float | None:
+def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
     """Return the operator's floor for a collective in GB/s, None where he gives none.
 
     A bare number is the floor of the one collective that is measured, and of no other that the search may use.

@@ -4,27 +4,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS
+from .tests import job_end
+
+if TYPE_CHECKING:
+    from .model import Entry, Planned, Test
 
 __all__ = ["check_entry"]
 
 _TAIL = 20
-_JOB = ("job_id", "state", "exit_code", "batch_host", "seconds", "problem")
 
 
 def check_entry(  # noqa: PLR0913 - the parts of an entry
-    planned: dict[str, Any],
-    entry: dict[str, Any],
+    planned: Planned,
+    entry: Entry,
     text: str | None,
     answer: dict[str, Any],
     *,
     hardware: str,
     ranks: int = 0,
     proves: bool = False,
-) -> dict[str, Any]:
+) -> Test:
     """Return the report's entry of a check: the keys of those of validation.judged, and those of its answer.
 
     Args:
@@ -38,24 +41,30 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
     """
     if not (proves and answer["verdict"] == FAIL):
         answer = answer | _job_first(answer, entry, text)
-    return {
-        **{key: planned[key] for key in ("name", "stage", "kind")},
+    found = {
+        "name": planned["name"],
+        "stage": planned["stage"],
+        "kind": planned["kind"],
         "collective": "",
         "rail": "",
-        **{key: entry[key] for key in ("nodes", "partners", "left_out")},
+        "nodes": entry["nodes"],
+        "partners": entry["partners"],
+        "left_out": entry["left_out"],
         "hardware": hardware,
         "ranks": ranks,
         **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling", "source")),
         **answer,
         "environment": environment_of(text),
-        "job": {key: entry[key] for key in _JOB},
+        "job": job_end(entry),
         "output": f"{planned['name']}.out" if text else None,
         "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],
         "runs": [],
     }
+    # What a judge says besides is its own, and no key of a Test.
+    return cast("Test", found)
 
 
-def _job_first(answer: dict[str, Any], entry: dict[str, Any], text: str | None) -> dict[str, Any]:
+def _job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[str, Any]:
     """Return verdict and reason where the job says more than its output; a program may end badly over a fault."""
     reason = ""
     if entry["problem"]:

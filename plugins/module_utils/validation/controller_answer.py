@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from .tests import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .model import Entry, Planned, Result, Step
 
 __all__ = ["checked_answer", "output_path"]
 
@@ -39,9 +44,7 @@ def output_path(pattern: str, job_id: str) -> str:
     return pattern.replace("%j", job_id)
 
 
-def checked_answer(
-    options: dict[str, Any], step: dict[str, Any], result: dict[str, Any], controller: str
-) -> dict[str, Any]:
+def checked_answer(options: Mapping[str, Any], step: Step, result: Mapping[str, Any], controller: str) -> Result:
     """Return the answer of a controller, each entry with ``output``, the path of what its job wrote on ``batch_host``.
 
     Args:
@@ -54,7 +57,7 @@ def checked_answer(
         tests, node_reasons and msg; no tests, and a message that says what is wrong, when anything in it cannot be.
     """
     entries, asked = result.get("tests"), step["tests"]
-    answer: dict[str, Any] = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
+    answer: Result = {"tests": [], "node_reasons": [], "msg": str(result.get("msg") or "")}
     if not entries:
         return answer
     try:
@@ -81,19 +84,19 @@ def _text(value: object) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in str(value))
 
 
-def _entry(options: dict[str, Any], planned: dict[str, Any], given: object) -> dict[str, Any]:
+def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry:
     """Return one entry of the answer, of values that were checked.
 
     Raises:
         ValueError: a value cannot be.
     """
-    name, job = str(planned["name"]), planned["job"]
+    name, job = planned["name"], planned["job"]
     if not isinstance(given, dict) or given.get("name") != name:
         _refuse("an entry", f"the test {name}", given, "no entry of that name")
     entry: dict[str, Any] = {"name": name}
     for key, known in (("nodes", job["nodes"]), ("partners", job["candidates"])):
         entry[key] = _names(f"{key} of the test {name}", given.get(key), known)
-    if len(entry["partners"]) > int(job["partners"]):
+    if len(entry["partners"]) > job["partners"]:
         _refuse("partners", f"the test {name}", entry["partners"], f"more than {job['partners']}")
     for key in ("left_out", "busy"):
         words = given.get(key)
@@ -112,7 +115,7 @@ def _entry(options: dict[str, Any], planned: dict[str, Any], given: object) -> d
         _refuse("job_id", f"the test {name}", job_id, "no number of a job")
     entry |= {"job_id": job_id or "", "batch_host": host or ""}
     entry["output"] = output_path(str(options["output"]), entry["job_id"]) if job_id and host else ""
-    return entry
+    return cast("Entry", entry)
 
 
 def _names(where: str, given: object, known: list[str]) -> list[str]:

@@ -7,15 +7,15 @@ The order: did it run, did everyone take part, is it right, is it fast enough, i
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import Any, TypedDict
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.collectives import known_floor
 from ..nccl.outcome import ranks_from_ratio
 
-__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "judge", "scope_of", "worst"]
+__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "Judged", "judge", "scope_of", "worst"]
 
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
@@ -66,6 +66,19 @@ class Asked:
     repeats: int | None = None
 
 
+class Judged(TypedDict):
+    """The verdict on a test and its reason; bandwidths in GB/s, the size in bytes, None where not known."""
+
+    verdict: str
+    reason: str
+    measured_busbw: float | None
+    at_size: int | None
+    floor: float | None
+    ceiling: float | None
+    source: str | None
+    findings: list[str]
+
+
 @dataclass
 class _Verdict:
     verdict: str = INCONCLUSIVE
@@ -76,6 +89,19 @@ class _Verdict:
     ceiling: float | None = None
     source: str | None = None
     findings: list[str] = field(default_factory=list)
+
+    def judged(self) -> Judged:
+        """Return it as data."""
+        return {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "measured_busbw": self.measured_busbw,
+            "at_size": self.at_size,
+            "floor": self.floor,
+            "ceiling": self.ceiling,
+            "source": self.source,
+            "findings": self.findings,
+        }
 
 
 def worst(verdicts: list[str]) -> str:
@@ -161,7 +187,7 @@ def _wrong_number(runs: list[dict[str, Any]], collective: str, asked: Asked) -> 
     return None
 
 
-def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
+def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> Judged:
     """Return the verdict on one or more runs of one test.
 
     Several runs of one program are repeats. Runs of several programs are judged program by program, each against its
@@ -189,7 +215,7 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
             f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers, strict=True) if a is not answer
         ]
         answer.findings += others
-    return asdict(answer)
+    return answer.judged()
 
 
 def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:

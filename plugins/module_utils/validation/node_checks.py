@@ -17,10 +17,12 @@ from .judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
 from .p2p_matrix import judge_matrices
 from .p2p_text import read_p2p
-from .tests import judged
+from .tests import gpu_count, judged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .model import Entry, Options, Planned, Test
 
 __all__ = [
     "CHECKS",
@@ -63,97 +65,97 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def kind_of(test: dict[str, Any]) -> str:
+def kind_of(test: Mapping[str, Any]) -> str:
     """Return the kind of a planned or judged test."""
     return str(test.get("kind") or COLLECTIVE)
 
 
-def collectives(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def collectives(tests: Sequence[Test]) -> list[Test]:
     """Return the tests that ran a collective: no other says anything about the links between nodes."""
     return [test for test in tests if kind_of(test) == COLLECTIVE]
 
 
-def failed_nodes(tests: list[dict[str, Any]]) -> set[str]:
+def failed_nodes(tests: Sequence[Test]) -> set[str]:
     """Return the nodes of which a check says FAIL; one without a result is no reason to leave a node out."""
     return {node for test in tests if kind_of(test) != COLLECTIVE and test["verdict"] == FAIL for node in test["nodes"]}
 
 
-def check_problems(options: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the checks that are asked for, each with its remedy; an empty list when nothing is.
-
-    Args:
-        options: stages, node_checks (kinds), check_jobs (kind to script, time_limit in seconds, arguments of sbatch,
-            and problems of its own options), time_limit (s, 0 for none), and p2p_floor_gbs.
-    """
+def check_problems(options: Options) -> list[str]:
+    """Return what is wrong with the checks that are asked for, each with its remedy; an empty list when nothing is."""
     problems = []
-    jobs = options.get("check_jobs") or {}
-    for kind in dict.fromkeys(options.get("node_checks") or []):
+    jobs = options["check_jobs"]
+    for kind in dict.fromkeys(options["node_checks"]):
         if kind not in CHECKS or kind not in jobs:
             problems.append(f"validation_node_checks: {kind!r} is not one of {', '.join(sorted(CHECKS))}")
-        elif not 0 < int(jobs[kind]["time_limit"]) <= _LONGEST_S:
+        elif not 0 < jobs[kind]["time_limit"] <= _LONGEST_S:
             problems.append(
                 f"validation_{kind}_time_limit: {jobs[kind]['time_limit']} is not 1 to {_LONGEST_S} seconds"
             )
-        elif 0 < int(options.get("time_limit") or 0) < int(jobs[kind]["time_limit"]):
+        elif 0 < options["time_limit"] < jobs[kind]["time_limit"]:
             problems.append(
                 f"validation_time_limit: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
                 f"that {kind} may take: raise it, or lower validation_{kind}_time_limit"
             )
         else:
             problems += [f"validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]
-    if float(options.get("p2p_floor_gbs") or 0) < 0:
+    if options["p2p_floor_gbs"] < 0:
         problems.append("validation_p2p_floor_gbs: must be GB/s above 0, or 0 for that of the hardware profile")
-    if options.get("node_checks") and "node" not in options["stages"]:
+    if options["node_checks"] and "node" not in options["stages"]:
         problems.append("validation_node_checks: run in the stage node, which validation_stages leaves out")
     return problems
 
 
-def planned_checks(options: dict[str, Any], nodes: list[str]) -> list[dict[str, Any]]:
-    """Return the checks of some nodes, each as validation.planned_test gives a test, and its time_limit (s).
-
-    A node whose profile has too few GPUs for a check has none.
-
-    Args:
-        options: as for check_problems, and hardware, catalogue, output and sbatch_arguments.
-        nodes: their names.
-    """
-    kinds = dict.fromkeys(options.get("node_checks") or [])
+def planned_checks(options: Options, nodes: list[str]) -> list[Planned]:
+    """Return the checks of some nodes; one whose profile has too few GPUs for a check has none."""
+    kinds = dict.fromkeys(options["node_checks"])
     return [_planned(options, kind, node) for kind in kinds for node in nodes if _makes_sense(options, kind, node)]
 
 
-def _profile(options: dict[str, Any], node: str) -> tuple[str, dict[str, Any] | None]:
-    name = str(options["hardware"].get(node) or "")
+def _profile(options: Options, node: str) -> tuple[str, dict[str, Any] | None]:
+    name = options["hardware"].get(node) or ""
     return name, options["catalogue"].get(name)
 
 
-def _gpus(options: dict[str, Any], node: str) -> int | None:
+def _gpus(options: Options, node: str) -> int | None:
     """Return how many GPUs a node should have, None when that is not known."""
     profile = _profile(options, node)[1]
-    return None if profile is None else int((profile.get("gpu") or {}).get("count") or 0)
+    return None if profile is None else gpu_count(profile)
 
 
-def _makes_sense(options: dict[str, Any], kind: str, node: str) -> bool:
+def _makes_sense(options: Options, kind: str, node: str) -> bool:
     gpus = _gpus(options, node)
     return gpus is None or gpus >= CHECKS[kind].gpus
 
 
-def _planned(options: dict[str, Any], kind: str, node: str) -> dict[str, Any]:
+def _planned(options: Options, kind: str, node: str) -> Planned:
     own = options["check_jobs"][kind]
     gpus = _gpus(options, node) if CHECKS[kind].gpus else 0
     arguments = ["--ntasks-per-node=1", *([f"--gpus-per-node={gpus}"] if gpus else [])]
-    arguments += [str(item) for item in [*(own.get("arguments") or []), *options["sbatch_arguments"]]]
     name = f"{kind}-{node}"
-    job = {"name": name, "nodes": [node], "candidates": [], "partners": 0, "minimum": 1}
-    job |= {"script": own["script"], "arguments": arguments, "output": options["output"]}
-    limit = int(own["time_limit"])
-    return {"name": name, "stage": "node", "kind": kind, "ranks_per_node": 1, "time_limit": limit, "job": job}
+    return {
+        "name": name,
+        "stage": "node",
+        "kind": kind,
+        "ranks_per_node": 1,
+        "time_limit": own["time_limit"],
+        "job": {
+            "name": name,
+            "nodes": [node],
+            "candidates": [],
+            "partners": 0,
+            "minimum": 1,
+            "script": own["script"],
+            "arguments": [*arguments, *own.get("arguments", []), *options["sbatch_arguments"]],
+            "output": options["output"],
+        },
+    }
 
 
-def next_checks(options: dict[str, Any], tests: list[dict[str, Any]], nodes: list[str]) -> list[dict[str, Any]]:
+def next_checks(options: Options, tests: Sequence[Test], nodes: list[str]) -> list[Planned]:
     """Return the checks of the first kind that has not been run; a node takes one job at a time.
 
     Args:
-        options: as for planned_checks.
+        options: of the validation.
         tests: the judged tests so far.
         nodes: the nodes to be checked.
     """
@@ -162,22 +164,18 @@ def next_checks(options: dict[str, Any], tests: list[dict[str, Any]], nodes: lis
     return [test for test in left if test["kind"] == left[0]["kind"]]
 
 
-def judged_test(
-    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
-) -> list[dict[str, Any]]:
+def judged_test(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
     """Return the report's entries of a collective's test or a check; arguments as for judged_check."""
     if kind_of(planned) == COLLECTIVE:
         return judged(options, planned, entry, text)
     return [judged_check(options, planned, entry, text)]
 
 
-def judged_check(
-    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
-) -> dict[str, Any]:
+def judged_check(options: Options, planned: Planned, entry: Entry, text: str | None) -> Test:
     """Return the report's entry of a check: the keys of those of validation.judged, and those of its kind.
 
     Args:
-        options: as for planned_checks.
+        options: of the validation.
         planned: what planned_checks returned.
         entry: what the module slurm_tests returned for it.
         text: the output of the job, None where there is none.

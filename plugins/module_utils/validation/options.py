@@ -1,28 +1,149 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the numbers and sizes among the options of a validation."""
+"""Reads options into the types that a TypedDict declares: from -e every option comes as text."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import dataclass
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
-__all__ = ["bytes_of", "number_problems", "size_problems"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-# Options that are whole numbers, with the least and the most that they may be.
-_NUMBERS: dict[str, tuple[int, int | None]] = {
-    "partners": (0, None),
-    "mpi_ranks_per_node": (1, None),
-    "step_factor": (2, None),
-    "iterations": (1, None),
-    "repeats": (1, 100),
-    "spread_limit": (0, 100),
-    "wait": (0, None),
-    "test_time_limit": (1, None),
-    "locate_rounds": (0, None),
-    "time_limit": (0, None),
-    "drain_limit": (0, 100),
-}
+__all__ = ["Span", "bytes_of", "read_options", "size_problems"]
+
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+@dataclass(frozen=True)
+class Span:
+    """The least and the most that a number may be; None for no bound."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def __str__(self) -> str:
+        """Return the bounds in words, empty when there are none."""
+        if self.least is None:
+            return "" if self.most is None else f", {self.most:g} or less"
+        return f", {self.least:g} or more" if self.most is None else f", {self.least:g} to {self.most:g}"
+
+    def holds(self, value: float) -> bool:
+        """Return whether a number is within the bounds."""
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+
+def read_options(form: Any, given: Mapping[str, object], prefix: str) -> tuple[dict[str, Any], list[str]]:  # noqa: ANN401 - a TypedDict is no type
+    """Return options in the types of a TypedDict, and one sentence for each that is none or is missing.
+
+    Whole numbers, numbers and truth values may be text; a list of texts may be one, with commas between. A number is
+    held against its Span where it is annotated with one. Keys that are NotRequired may be missing, and no others.
+
+    Args:
+        form: the TypedDict. A key whose type is Any is taken as it is.
+        given: the options; a key that the form does not have is a problem.
+        prefix: what the user writes before the name of each.
+    """
+    found: dict[str, Any] = {}
+    problems = [f"{prefix}{key}: there is no such option" for key in given if key not in form.__annotations__]
+    for key, hint in get_type_hints(form, include_extras=True).items():
+        if key not in given:
+            problems += [] if get_origin(hint) is NotRequired else [f"{prefix}{key}: is missing"]
+            continue
+        try:
+            found[key] = _read(hint, given[key], f"{prefix}{key}")
+        except ValueError as exc:
+            problems.append(str(exc))
+    return found, problems
+
+
+def _read(hint: Any, value: object, name: str) -> Any:  # noqa: ANN401, PLR0911 - one way out for each type
+    """Return a value in a type.
+
+    Raises:
+        ValueError: it is none; the message begins with its name.
+    """
+    origin, span = get_origin(hint), Span()
+    if origin in {NotRequired, Required}:
+        return _read(get_args(hint)[0], value, name)
+    if origin is Annotated:
+        hint, span = get_args(hint)[:2]
+        origin = get_origin(hint)
+    if hint is bool:
+        return _truth(value, name)
+    if hint in {int, float}:
+        return _number(hint, value, name, span)
+    if hint is str:
+        return _text(value, name)
+    if origin is list:
+        return _list(get_args(hint)[0], value, name)
+    if origin is dict or is_typeddict(hint):
+        return _table(hint, value, name)
+    return value
+
+
+def _table(hint: Any, value: object, name: str) -> dict[str, Any]:  # noqa: ANN401 - a type
+    if not isinstance(value, dict):
+        message = f"{name}: {value!r} is not a dictionary"
+        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+    if is_typeddict(hint):
+        found, problems = read_options(hint, value, f"{name}.")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return found
+    inner = get_args(hint)[1]
+    return {str(key): _read(inner, item, f"{name}: {key}") for key, item in value.items()}
+
+
+def _list(inner: Any, value: object, name: str) -> list[Any]:  # noqa: ANN401 - a type
+    items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+    if not isinstance(items, (list, tuple)):
+        message = f"{name}: {value!r} is not a list"
+        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+    return [_read(inner, item, name) for item in items]
+
+
+def _truth(value: object, name: str) -> bool:
+    found = value if isinstance(value, bool) else _WORDS.get(str(value).strip().lower())
+    if found is None:
+        message = f"{name}: {value!r} is not true or false"
+        raise ValueError(message)
+    return found
+
+
+def _number(hint: type[int | float], value: object, name: str, span: Span) -> float:
+    found: float | None = None
+    text = str(value).strip()
+    if hint is int and not isinstance(value, bool):
+        found = int(text) if text.removeprefix("-").isdecimal() else None
+    elif isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        try:
+            found = float(text)
+        except ValueError:
+            found = None
+    if found is None or not math.isfinite(found) or not span.holds(found):
+        message = f"{name}: {value!r} is not a {'whole ' if hint is int else ''}number{span}"
+        raise ValueError(message)
+    return found
+
+
+def _text(value: object, name: str) -> str:
+    if isinstance(value, (dict, list, tuple)):
+        message = f"{name}: {value!r} is not a text"
+        raise ValueError(message)  # noqa: TRY004 - of the user's, and no fault of the program
+    return "" if value is None else str(value)
 
 
 def bytes_of(text: str | int) -> int:
@@ -39,21 +160,7 @@ def bytes_of(text: str | int) -> int:
     return int(number) * _UNITS[unit]
 
 
-def number_problems(options: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the options that are whole numbers."""
-    problems = []
-    for name, (least, most) in _NUMBERS.items():
-        if name not in options:
-            continue
-        text = str(options[name]).strip()
-        number = int(text) if text.removeprefix("-").isdecimal() else None
-        if number is None or number < least or (most is not None and number > most):
-            span = f"{least} to {most}" if most is not None else f"{least} or more"
-            problems.append(f"validation_{name}: {options[name]!r} is not a whole number, {span}")
-    return problems
-
-
-def size_problems(options: dict[str, Any]) -> list[str]:
+def size_problems(options: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with the sizes of messages, min_bytes and max_bytes."""
     problems = []
     sizes = {}

@@ -5,21 +5,24 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .model import Options
 
 __all__ = ["of_one_rail", "rail_problems", "rail_share"]
 
 _RAIL = re.compile(r"[\w.-]+")
 
 
-def rail_problems(options: dict[str, Any]) -> list[str]:
+def rail_problems(options: Options) -> list[str]:
     """Return what is wrong with the names of the rails, with the remedy.
 
     Args:
         options: rails (a list of names of NICs), stages.
     """
     rails = options["rails"]
-    if not isinstance(rails, list) or not all(_RAIL.fullmatch(str(rail)) for rail in rails):
+    if not all(_RAIL.fullmatch(rail) for rail in rails):
         return ["validation_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
     if len(set(rails)) < len(rails):
         return ["validation_rails: names a rail twice"]
@@ -28,7 +31,7 @@ def rail_problems(options: dict[str, Any]) -> list[str]:
     return []
 
 
-def rail_share(options: dict[str, Any], profile: dict[str, Any] | None) -> float:
+def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
     """Return what part of all NICs of a node one rail is: of those that the hardware has, or of those named if more."""
     nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [])
     return 1 / max(nics, len(options["rails"]))

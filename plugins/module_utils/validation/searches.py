@@ -9,13 +9,16 @@ for on that rail.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..search.locate import locate
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
-from .tests import floor_for, node_list
+from .tests import floor_for
 
-__all__ = ["PAIR", "calls_for_search", "made_searches", "member_nodes", "named", "search_result"]
+if TYPE_CHECKING:
+    from .model import Options, State, Test
+
+__all__ = ["PAIR", "Search", "calls_for_search", "made_searches", "member_nodes", "named", "search_result"]
 
 PAIR = 2
 _BROKEN = frozenset({"crashed", "truncated", "error-only"})
@@ -26,20 +29,33 @@ _BLAMED = ("nodes", "links", "boundaries")
 _Cause = tuple[list[str], str, str]
 
 
-def made_searches(options: dict[str, Any], state: dict[str, Any], gated: list[str]) -> list[dict[str, Any]]:
+class Search(TypedDict):
+    """A culprit search that was made.
+
+    Attributes:
+        rail: empty for all.
+        nodes: among which it searches.
+        explained: a later search names who is to blame for what it left open.
+        answer: as search.locate gives it; its results are positions among all tests.
+    """
+
+    collective: str
+    rail: str
+    nodes: list[str]
+    explained: bool
+    answer: dict[str, Any]
+
+
+def made_searches(options: Options, state: State, gated: list[str]) -> list[Search]:
     """Return the culprit searches that a validation made so far, in order; only the last may not be done.
 
     Args:
-        options: as for stages.next_step.
-        state: as stages.with_results gives it.
+        options: of the validation.
+        state: what is known so far.
         gated: the nodes that passed what came before the stage pair.
-
-    Returns:
-        collective, rail (empty for all), nodes (among which), explained (a later search names who is to blame for what
-        it left open), and answer (as locate gives it).
     """
-    found: list[dict[str, Any]] = []
-    asked = str(options["search_collective"])
+    found: list[Search] = []
+    asked = options["search_collective"]
     for cause, slow in _causes(options, state, asked, gated):
         _add_search(options, state, found, cause)
         unnamed = found and not any(map(named, found))
@@ -52,7 +68,7 @@ def made_searches(options: dict[str, Any], state: dict[str, Any], gated: list[st
     return found
 
 
-def _causes(options: dict[str, Any], state: dict[str, Any], asked: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
+def _causes(options: Options, state: State, asked: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
     """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
     first = options["collectives"][0] if asked == "auto" else asked
     causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
@@ -64,7 +80,7 @@ def _causes(options: dict[str, Any], state: dict[str, Any], asked: str, gated: l
     return causes
 
 
-def _add_search(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], cause: _Cause) -> None:
+def _add_search(options: Options, state: State, found: list[Search], cause: _Cause) -> None:
     """Add a search for a cause among those nodes that no earlier search has named."""
     nodes, collective, rail = cause
     out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
@@ -75,7 +91,7 @@ def _add_search(options: dict[str, Any], state: dict[str, Any], found: list[dict
         found.append({"collective": collective, "rail": rail, "nodes": left, "explained": False, "answer": answer})
 
 
-def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str, Any]], nodes: list[str]) -> None:
+def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
     """Search with alltoall when the last search names nobody, or all its parts were fine and its whole is slow again.
 
     What that does not explain either goes on where it was.
@@ -88,7 +104,7 @@ def _widen(options: dict[str, Any], state: dict[str, Any], found: list[dict[str,
         before.update(done=True, tests=[])
 
 
-def _fails_again(state: dict[str, Any], search: dict[str, Any]) -> bool:
+def _fails_again(state: State, search: Search) -> bool:
     """Return whether all nodes of a search were slow together more than once."""
     whole = set(search["nodes"])
     failed = [
@@ -101,12 +117,12 @@ def _fails_again(state: dict[str, Any], search: dict[str, Any]) -> bool:
     return len(failed) > 1
 
 
-def named(search: dict[str, Any]) -> bool:
+def named(search: Search) -> bool:
     """Return whether a search names somebody who is to blame."""
     return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
 
 
-def _can_widen(options: dict[str, Any], state: dict[str, Any], nodes: list[str]) -> bool:
+def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
     """Return whether alltoall among the nodes could be judged, and has not been fine already."""
     fine = any(
         test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
@@ -116,15 +132,15 @@ def _can_widen(options: dict[str, Any], state: dict[str, Any], nodes: list[str])
     return not fine and floor_for(options, nodes, _EVERY_CONNECTION) is not None
 
 
-def _is_of(test: dict[str, Any], collective: str, rail: str) -> bool:
+def _is_of(test: Test, collective: str, rail: str) -> bool:
     """Return whether a judged test measured a collective over a rail; over all of them when it is empty."""
     return (test["collective"], test["rail"]) == (collective, rail)
 
 
-def _located(options: dict[str, Any], state: dict[str, Any], cause: _Cause) -> dict[str, Any]:
+def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
     """Return what a search says; its results are positions among all tests."""
     nodes, collective, rail = cause
-    switch_of = {node: switch for switch, members in options["topology"].items() for node in node_list(members)}
+    switch_of = {node: switch for switch, members in options["topology"].items() for node in members}
     topology: dict[str, list[str]] = {}
     for node in nodes if switch_of else []:
         topology.setdefault(switch_of.get(node, ""), []).append(node)
@@ -136,17 +152,17 @@ def _located(options: dict[str, Any], state: dict[str, Any], cause: _Cause) -> d
     return answer
 
 
-def calls_for_search(test: dict[str, Any]) -> bool:
+def calls_for_search(test: Test) -> bool:
     """Return whether a test of all together says that something is wrong with some of them."""
     return test["verdict"] == FAIL or search_result(test)["outcome"] in {"crashed", "hung"}
 
 
-def member_nodes(test: dict[str, Any]) -> list[str]:
+def member_nodes(test: Test) -> list[str]:
     """Return the nodes that took part in a judged test."""
     return list(dict.fromkeys(test["nodes"] + test["partners"]))
 
 
-def search_result(test: dict[str, Any]) -> dict[str, Any]:
+def search_result(test: Test) -> dict[str, Any]:
     """Return a judged test as the locator takes it: nodes, busbw and floor (GB/s) and outcome.
 
     What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only

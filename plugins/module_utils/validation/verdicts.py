@@ -16,99 +16,63 @@ test on the way there:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from . import registry
+from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
 from .searches import member_nodes
-from .stages import next_step, search_done, searches
-from .storage.stage import STORAGE, blamed_for_storage
-from .tests import fold, node_list
+from .stage import Counts
+from .stages import each_stage, next_step, search_done
+from .tests import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .model import Culprit, Drain, Options, Report, State, Test, Unresolved
 
 __all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
 
 SCHEMA = 1
 _MOST_REASON = 200
 _MOST_EVIDENCE = 6
+_SETTINGS = frozenset(
+    {
+        *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
+        *("partners", "locate_rounds", "rails"),
+    }
+)
 # A rail is a NIC, its cable and its port of a switch; the node is not fit for work with it.
 _DRAINED = frozenset({"node", "rail"})
-_OF_SEARCH = frozenset({"pair", "search"})
+_Item = TypeVar("_Item", "Culprit", "Unresolved")
 
 
-def culprits(options: dict[str, Any], state: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return who is to blame, and of whom nothing can be said; for the shared tree first, then nodes that failed alone.
+def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
+    """Return who is to blame, and of whom nothing can be said, in the order of the stages.
 
     Args:
         options: as for stages.next_step.
         state: as stages.with_results gives it.
-
-    Returns:
-        Culprits, each with kind (node, rail, link, boundary), nodes, reason, rail (empty for all) and tests (names of
-        those that show it); and what is unresolved, each with nodes and reason.
     """
-    tests = state["tests"]
-    found: list[dict[str, Any]] = [
-        {"kind": "node", "nodes": [node], "reason": reason, "tests": [STORAGE], "rail": ""}
-        for node, reason in blamed_for_storage(tests).items()
-    ]
-    found += [
-        {
-            "kind": "node",
-            "nodes": test["nodes"],
-            "reason": f"{test['name']}: {test['reason']}",
-            "tests": [test["name"]],
-            "rail": "",
-        }
-        for test in tests
-        if test["stage"] == "node" and test["verdict"] == FAIL
-    ]
-    unresolved: list[dict[str, Any]] = []
-    for search in searches(options, state):
-        answer = search["answer"]
-        kind = "rail" if search["rail"] else "node"
-        entries = [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
-        entries += [
-            ("link", item["nodes"], _link_words(item["nodes"], search["nodes"]), item) for item in answer["links"]
-        ]
-        entries += [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
-        rail = search["rail"]
-        for kind, nodes, words, item in entries:
-            reason = f"rail {rail} of node {nodes[0]}: {words}" if kind == "rail" else words
-            reason = f"{words} over rail {rail}" if rail and kind != "rail" else reason
-            if item["verdict"] == FAIL:
-                names = [tests[place]["name"] for place in item["results"]]
-                found.append({"kind": kind, "nodes": nodes, "reason": reason, "tests": names, "rail": rail})
-            else:
-                unresolved.append({"nodes": nodes, "reason": reason})
-        if not search["explained"]:
-            unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in answer["unresolved"]]
+    asked = typed(options)
+    found: list[Culprit] = []
+    unresolved: list[Unresolved] = []
+    for stage, nodes in each_stage(asked, state):
+        blamed, unclear = stage.blame(asked, state, nodes)
+        found += blamed
+        unresolved += unclear
     return _once(found), _once(unresolved)
 
 
-def _once(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _once(items: list[_Item]) -> list[_Item]:
     """Return the items less those about nodes that an earlier one is about."""
     return list(
         {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
     )[::-1]
 
 
-def _link_words(nodes: list[str], among: list[str]) -> str:
-    """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
-    pair = " and ".join(nodes)
-    if set(among) <= set(nodes):
-        return f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
-    return f"slow between {pair}, though each is fine with others"
-
-
-def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
-    """Return the nodes of the smaller side and what lies between it and the other."""
-    small, large = sorted(sides, key=len)
-    return list(
-        small
-    ), f"slow between {fold(list(small))} and {fold(list(large))}, each fine by itself: a switch or uplink"
-
-
-def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reasons: list[str]) -> dict[str, Any]:
+def drain_plan(options: Options, blamed: Sequence[Culprit], node_reasons: list[str]) -> Drain:
     """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
 
     Args:
@@ -120,11 +84,11 @@ def drain_plan(options: dict[str, Any], blamed: list[dict[str, Any]], node_reaso
         nodes (a list of node and reason) and refused (text).
     """
     guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
-    answer: dict[str, Any] = {"nodes": [], "refused": ""}
+    answer: Drain = {"nodes": [], "refused": ""}
     if not options["drain_failed"] or not guilty:
         return answer
     before = {line.split(maxsplit=1)[0] for line in node_reasons if line.partition(" ")[2].startswith("busbar:")}
-    out, whole, limit = len(before | guilty.keys()), len(options["pool"]), int(options["drain_limit"])
+    out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
     if out * 100 > limit * whole:
         answer["refused"] = (
             f"{fold(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
@@ -141,21 +105,22 @@ def _slurm_reason(words: str) -> str:
 
 
 def report(
-    options: dict[str, Any], state: dict[str, Any], stopped: str = "", drained: list[dict[str, str]] | None = None
-) -> dict[str, Any]:
+    options: Mapping[str, Any], state: State, stopped: str = "", drained: list[dict[str, str]] | None = None
+) -> Report:
     """Return the report of a validation.
 
     Args:
-        options: as for stages.next_step, and cluster, started (ISO 8601 text), drain_failed, drain_limit.
+        options: as for stages.next_step.
         state: as stages.with_results gives it.
         stopped: why it ended before its time.
         drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
     """
+    asked = typed(options)
     tests = state["tests"]
-    blamed, unresolved = culprits(options, state)
-    rest = next_step(options, state)
+    blamed, unresolved = culprits(asked, state)
+    rest = next_step(asked, state)
     unrun = stopped or ("not all tests were run" if rest["tests"] else "")
-    counting = _counting(options, state)
+    counting = _counting(asked, state)
     verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
     verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
     # A search that found nothing wrong is a result, though none of its tests counts.
@@ -165,7 +130,7 @@ def report(
     started = [test for test in counting if test["name"] not in state["not_started"]]
     # Nothing but the jobs of others kept it from a verdict of PASS.
     allowed = bool(
-        options.get("allow_busy")
+        asked["allow_busy"]
         and state["busy"]
         and not (blamed or unresolved or unrun or state["problem"])
         and not state["left_out"].keys() - state["busy"].keys()
@@ -173,37 +138,33 @@ def report(
     )
     if allowed:
         reason = _left_out_words(state, started)
-    return {
+    found: Report = {
         "schema": SCHEMA,
         "verdict": verdict,
         "reason": reason,
         "busy": state["busy"],
         "busy_allowed": allowed,
-        "cluster": options["cluster"],
-        "started": options["started"],
-        "backend": options["backend"],
-        "nodes": node_list(options["nodes"]),
+        "cluster": asked["cluster"],
+        "started": asked["started"],
+        "backend": asked["backend"],
+        "nodes": asked["nodes"],
         "left_out": state["left_out"],
-        # Without a search, readers of the report say themselves what the tests leave no doubt of.
-        **({"culprits": blamed} if blamed or state["search_rounds"] else {}),
         "unresolved": unresolved,
         "skipped": rest["skipped"],
         "stopped": unrun,
         "search_rounds": state["search_rounds"],
-        "drain": {**drain_plan(options, blamed, state["node_reasons"]), "done": drained or []},
+        "drain": {**drain_plan(asked, blamed, state["node_reasons"]), "done": drained or []},
         "tests": tests,
         "node_reasons": state["node_reasons"],
-        "settings": {
-            key: options[key]
-            for key in (
-                *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
-                *("partners", "locate_rounds", "rails"),
-            )
-        },
+        "settings": {key: value for key, value in asked.items() if key in _SETTINGS},
     }
+    # Without a search, readers of the report say themselves what the tests leave no doubt of.
+    if blamed or state["search_rounds"]:
+        found["culprits"] = blamed
+    return found
 
 
-def _left_out_words(state: dict[str, Any], started: list[dict[str, Any]]) -> str:
+def _left_out_words(state: State, started: list[Test]) -> str:
     """Return which nodes were left out for the jobs of others, and what can be said of the rest."""
     nodes_of: dict[str, list[str]] = {}
     for node, jobs in sorted(state["busy"].items()):
@@ -215,34 +176,47 @@ def _left_out_words(state: dict[str, Any], started: list[dict[str, Any]]) -> str
     return f"left out {', '.join(shown)}{more}; {rest}"
 
 
-def _counting(options: dict[str, Any], state: dict[str, Any]) -> list[dict[str, Any]]:
+def _counting(options: Options, state: State) -> list[Test]:
     """Return the tests whose verdicts count, each with the verdict that stands at the end."""
     tests = state["tests"]
     passed = {_who_and_what(test) for test in tests if test["verdict"] == PASS}
     done = search_done(options, state)
-    last = {_who_and_what(test): test for test in tests if test["stage"] in _OF_SEARCH}
+    last = {_who_and_what(test): test for test in tests if _counts(test) is Counts.WHILE_SEARCHING}
     counting = []
     for test in tests:
-        if test["stage"] in _OF_SEARCH:
+        when = _counts(test)
+        if when is Counts.WHILE_SEARCHING:
             if not done and last[_who_and_what(test)] is test:
                 counting.append(test)
-        elif test["stage"] in {"cluster", "rail"} and test["verdict"] == FAIL and _who_and_what(test) in passed:
-            reason = f"failed once ({test['reason']}), and passed with the same nodes at another time"
-            counting.append({**test, "verdict": INCONCLUSIVE, "reason": reason})
+        elif when is Counts.UNLESS_IT_PASSED_TOO and test["verdict"] == FAIL and _who_and_what(test) in passed:
+            once = test.copy()
+            once["verdict"] = INCONCLUSIVE
+            once["reason"] = f"failed once ({test['reason']}), and passed with the same nodes at another time"
+            counting.append(once)
         else:
             counting.append(test)
     return counting
 
 
-def _who_and_what(test: dict[str, Any]) -> tuple[frozenset[str], str, str]:
+def _counts(test: Test) -> Counts:
+    stage = registry.stage_of(test)
+    return stage.counts if stage else Counts.ALWAYS
+
+
+def _speaks_for_all(test: Test) -> bool:
+    stage = registry.stage_of(test)
+    return stage is not None and stage.rank == 0
+
+
+def _who_and_what(test: Test) -> tuple[frozenset[str], str, str]:
     return frozenset(member_nodes(test)), test["collective"], test["rail"]
 
 
 def _reason(
     verdict: str,
-    state: dict[str, Any],
-    blamed: list[dict[str, Any]],
-    unresolved: list[dict[str, Any]],
+    state: State,
+    blamed: list[Culprit],
+    unresolved: list[Unresolved],
     unrun: str,
 ) -> str:
     """Return why the verdict is what it is: who is to blame, else a test of that verdict, else what lacks."""
@@ -256,11 +230,11 @@ def _reason(
             else f"{_who(first)}: {first['reason']}{more}"
         )
     if state["problem"]:
-        return str(state["problem"])
+        return state["problem"]
     telling = [test for test in state["tests"] if test["verdict"] == verdict]
     if telling:
         # Of what passed, the test of all nodes together says the most.
-        test = next((test for test in telling if verdict == PASS and test["stage"] == "cluster"), telling[0])
+        test = next((test for test in telling if verdict == PASS and _speaks_for_all(test)), telling[0])
         return f"{test['name']}: {test['reason']}"
     if state["left_out"]:
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
@@ -270,14 +244,14 @@ def _reason(
     return unrun or searched or "no test ran"
 
 
-def _who(culprit: dict[str, Any]) -> str:
+def _who(culprit: Culprit) -> str:
     return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold(culprit["nodes"])
 
 
-def summary_lines(data: dict[str, Any]) -> list[str]:
+def summary_lines(data: Report) -> list[str]:
     """Return one line per test, then what was left out, then who is to blame, then the verdict."""
     lines = []
-    blamed = data.get("culprits") or []
+    blamed = data.get("culprits", [])
     allowed = data["busy_allowed"]
     for test in data["tests"]:
         if allowed and test["verdict"] != PASS:
@@ -300,7 +274,7 @@ def summary_lines(data: dict[str, Any]) -> list[str]:
     lines += [f"INCONCLUSIVE  {fold(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
     lines += [
         f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
-        for item in data["drain"]["done"]
+        for item in data["drain"].get("done", [])
     ]
     if data["drain"]["refused"]:
         lines.append(data["drain"]["refused"])

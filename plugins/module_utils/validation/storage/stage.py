@@ -1,114 +1,85 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Plans the check of the shared tree as one job of all nodes, and makes the report's entry of it."""
+"""The stage storage: the check of the shared tree, one job of all nodes at once."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from ..check_entry import check_entry
-from ..options import bytes_of
-from ..tests import candidates
+from ..options import Span, bytes_of
+from ..stage import OneJob
 from .check import judge_storage
 from .found import WAYS, Limits
 from .output import read_storage
 
-__all__ = ["STORAGE", "blamed_for_storage", "judged_storage", "planned_storage", "storage_problems"]
+if TYPE_CHECKING:
+    from ..model import Options, Planned
 
-STORAGE = "storage"
-_PAIR = 2
+__all__ = ["Storage", "StorageOptions"]
+
 _LEAST_BYTES = 1 << 20
 _PATH = re.compile(r"/[^\x00-\x1f]*")
 
 
-def storage_problems(options: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the options of the stage, each with its remedy; an empty list when nothing is.
+class StorageOptions(TypedDict):
+    """The options validation_storage_*: size as bytes_of takes it, floors in bytes/s, 0 for the profile's."""
 
-    Args:
-        options: stages, and storage: path (text), size (as bytes_of takes it), seconds, read_floor and
-            write_floor (bytes/s, 0 for the profile's).
-    """
-    if STORAGE not in options["stages"]:
-        return []
-    own = options["storage"]
-    problems = []
-    if not _PATH.fullmatch(str(own["path"])):
-        problems.append("validation_storage_path: the stage storage needs the path of a tree that all nodes share")
-    try:
-        if bytes_of(own["size"]) < _LEAST_BYTES:
-            problems.append(f"validation_storage_size: {own['size']} is less than 1M")
-    except ValueError as exc:
-        problems.append(f"validation_storage_size: {exc}")
-    if int(own["seconds"]) < 1:
-        problems.append("validation_storage_seconds: must be 1 or more")
-    problems += [
-        f"validation_storage_{way}_floor: {own[f'{way}_floor']} is not 0 or more bytes per second"
-        for way in WAYS
-        if float(own[f"{way}_floor"]) < 0
-    ]
-    return problems
+    script: str
+    path: str
+    speed: bool
+    size: str
+    seconds: Annotated[int, Span(1)]
+    read_floor: Annotated[float, Span(0)]
+    write_floor: Annotated[float, Span(0)]
 
 
-def planned_storage(options: dict[str, Any], nodes: list[str]) -> dict[str, Any]:
-    """Return the test of all nodes at once, as validation.planned_test gives a test.
+class Storage(OneJob[StorageOptions]):
+    """Proves that all nodes share a tree, and how fast each is at it."""
 
-    Args:
-        options: as for storage_problems, and storage.script, partners, pool, hardware, output and sbatch_arguments.
-        nodes: the nodes to be tested; one alone is given a partner where partners are asked for.
-    """
-    partners = int(options["partners"]) if len(nodes) < _PAIR else 0
-    job = {
-        "name": STORAGE,
-        "nodes": nodes,
-        "candidates": candidates(options, nodes) if partners else [],
-        "partners": partners,
-        "minimum": 1,
-        "script": options["storage"]["script"],
-        "arguments": ["--ntasks-per-node=1", *(str(item) for item in options["sbatch_arguments"])],
-        "output": options["output"],
-    }
-    return {"name": STORAGE, "stage": STORAGE, "kind": STORAGE, "ranks_per_node": 1, "job": job}
+    name = "storage"
+    form = StorageOptions
+    rank = 1
+    proves = True
 
+    def problems(self, options: Options) -> list[str]:
+        """Return what is wrong with the path and the size."""
+        if not self.asked(options):
+            return []
+        own = self.own(options)
+        problems = []
+        if not _PATH.fullmatch(own["path"]):
+            problems.append("validation_storage_path: the stage storage needs the path of a tree that all nodes share")
+        try:
+            if bytes_of(own["size"]) < _LEAST_BYTES:
+                problems.append(f"validation_storage_size: {own['size']} is less than 1M")
+        except ValueError as exc:
+            problems.append(f"validation_storage_size: {exc}")
+        return problems
 
-def _limits(options: dict[str, Any], nodes: list[str]) -> Limits:
-    """Return what the nodes are judged by: the operator's floors, else those of each node's hardware."""
-    own = options["storage"]
-    floors: dict[str, dict[str, float | None]] = {}
-    sources: dict[str, None] = {}
-    for node in nodes:
-        profile = options["catalogue"].get(str(options["hardware"].get(node) or "")) or {}
-        declared = profile.get("storage") or {}
-        floors[node] = {}
-        for way in WAYS:
-            asked = float(own[f"{way}_floor"] or 0)
-            known = declared.get(f"{way}_floor_bytes_per_second")
-            floors[node][way] = asked or (float(known) if known else None)
-            if floors[node][way]:
-                sources["the operator" if asked else str(declared.get("source") or "")] = None
-    return Limits(str(own["path"]), floors, "; ".join(filter(None, sources)), bool(own["speed"]))
+    def budget(self, options: Options) -> list[str]:
+        """Return where it looks and how long it may take."""
+        where = self.own(options)["path"]
+        return [f"storage: all together at {where}, at most {options['test_time_limit']} s"]
 
+    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
+        """Return what the output says of the tree and of each node."""
+        del planned
+        return judge_storage(read_storage(text), nodes, self._limits(options, nodes))
 
-def judged_storage(
-    options: dict[str, Any], planned: dict[str, Any], entry: dict[str, Any], text: str | None
-) -> dict[str, Any]:
-    """Return the report's entry of the check: the keys of those of validation.judged, and blamed and storage.
-
-    Args:
-        options: as for planned_storage, and catalogue.
-        planned: what planned_storage returned.
-        entry: what the module slurm_tests returned for it.
-        text: the output of the job, None where there is none.
-    """
-    nodes = entry["nodes"] + entry["partners"]
-    answer = judge_storage(read_storage(text or ""), nodes, _limits(options, nodes))
-    hardware = sorted({str(options["hardware"].get(node) or "") for node in nodes})
-    return check_entry(
-        planned, entry, text, answer, hardware=", ".join(filter(None, hardware)), ranks=len(nodes), proves=True
-    )
-
-
-def blamed_for_storage(tests: list[dict[str, Any]]) -> dict[str, str]:
-    """Return the nodes that a check of the shared tree blames, each with the reason."""
-    found = [item for test in tests if test["stage"] == STORAGE for item in test["blamed"]]
-    return {item["node"]: f"{STORAGE}: {item['node']}: {item['reason']}" for item in found}
+    def _limits(self, options: Options, nodes: list[str]) -> Limits:
+        """Return what the nodes are judged by: the operator's floors, else those of each node's hardware."""
+        own = self.own(options)
+        given = {"read": own["read_floor"], "write": own["write_floor"]}
+        floors: dict[str, dict[str, float | None]] = {}
+        sources: dict[str, None] = {}
+        for node in nodes:
+            profile = options["catalogue"].get(options["hardware"].get(node) or "") or {}
+            declared = profile.get("storage") or {}
+            floors[node] = {}
+            for way in WAYS:
+                known = declared.get(f"{way}_floor_bytes_per_second")
+                floors[node][way] = given[way] or (float(known) if known else None)
+                if floors[node][way]:
+                    sources["the operator" if given[way] else str(declared.get("source") or "")] = None
+        return Limits(own["path"], floors, "; ".join(filter(None, sources)), own["speed"])

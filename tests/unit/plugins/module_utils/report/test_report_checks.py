@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.checks import check_rows
@@ -13,6 +13,9 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts
 from check_samples import checked
 from plotly.graph_objects import Figure
 from report_samples import EVIL
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report
 
 REPORT = checked()
 FIRST: dict[str, Any] = {
@@ -39,7 +42,7 @@ def with_matrix(**changes: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - whate
 
 
 def test_a_line_for_each_check() -> None:
-    lines = summary_lines(REPORT)
+    lines = summary_lines(cast("Report", REPORT))
     assert sum(" p2p-gpu" in line for line in lines if line.startswith(("PASS", "FAIL  p2p"))) == 4
     assert any(line.startswith("FAIL  p2p-gpu2 on gpu2: gpu2: GPU 2 and GPU 6: 126 GB/s") for line in lines)
     assert any(line.startswith("FAIL  dcgm_diag-gpu3 on gpu3: gpu3: memory of GPU 5 failed") for line in lines)

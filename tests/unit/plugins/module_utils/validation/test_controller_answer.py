@@ -22,7 +22,7 @@ OPTIONS = validation_options(NODES, stages=["cluster"], pool=[*NODES, "gpu3"])
 STEP = next_step(OPTIONS)
 
 
-def answered(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of an entry
+def answered(**changes: Any) -> Any:  # noqa: ANN401 - any part of an entry
     entry = {**job_entry("cluster", NODES), "output": "/etc/shadow", **changes}
     return checked_answer(OPTIONS, STEP, {"tests": [entry], "node_reasons": ["gpu9 fan"]}, "ctl")
 
@@ -92,7 +92,7 @@ def test_texts_are_short_and_of_letters() -> None:
 
 
 def test_a_failed_module_keeps_its_message() -> None:
-    found = checked_answer(OPTIONS, STEP, {"msg": "Connection refused", "unreachable": True}, "ctl")
+    found: Any = checked_answer(OPTIONS, STEP, {"msg": "Connection refused", "unreachable": True}, "ctl")
     assert found == {"tests": [], "node_reasons": [], "msg": "Connection refused"}
 
 

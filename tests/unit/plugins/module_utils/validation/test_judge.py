@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge im
     INCONCLUSIVE,
     PASS,
     Asked,
+    Judged,
     judge,
     worst,
 )
@@ -35,7 +36,7 @@ def scaled(share: float) -> str:
     return text.replace("334.125", f"{334.125 * share:.6g}")
 
 
-def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - of Asked
+def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> Judged:  # noqa: ANN401 - of Asked
     return judge(parse_text(text)["runs"], profile, Asked(**{"nodes": 2, "hardware": "dgx_h100", **asked}))
 
 
@@ -209,7 +210,7 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (wanted, 81.53, 8 << 30)
     assert words in found["reason"]
     assert (found["floor"], found["ceiling"]) == (70, 126.0)
-    assert "NVIDIA/deepops" in found["source"]
+    assert "NVIDIA/deepops" in str(found["source"])
 
 
 @pytest.mark.skipif(not SEED.is_file(), reason=f"{SEED} is not here")

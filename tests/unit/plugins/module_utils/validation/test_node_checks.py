@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import node_checks
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems, typed
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.node_checks import (
     Check,
-    check_problems,
     planned_checks,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
 from check_samples import OPTIONS, answer, entry
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Entry
 
 HUNG = {"problem": "did not end within 900 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
@@ -36,7 +39,7 @@ def checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_checks, "CHECKS", {"words": check, "more": check})
 
 
-def drive(said: dict[str, str], how: dict[str, Any] | None = None, **changes: Any) -> tuple[dict[str, Any], list[Any]]:  # noqa: ANN401
+def drive(said: dict[str, str], how: dict[str, Any] | None = None, **changes: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
     """Run a validation in which the checks say these words; `how` is what becomes of their jobs."""
     options = {**ASKED, **changes}
     state, steps = None, []
@@ -64,7 +67,7 @@ def test_each_kind_is_a_round_of_its_own_after_the_all_reduce() -> None:
 
 
 def test_the_job_asks_for_all_gpus_of_its_node() -> None:
-    job = planned_checks(ASKED, ["gpu2"])[0]
+    job = planned_checks(typed(ASKED), ["gpu2"])[0]
     assert (job["name"], job["stage"], job["kind"], job["job"]["nodes"]) == ("words-gpu2", "node", "words", ["gpu2"])
     assert job["job"]["script"] == JOBS["words"]["script"]
     assert job["job"]["arguments"] == ["--ntasks-per-node=1", "--gpus-per-node=8", "--mem=0"]
@@ -72,7 +75,7 @@ def test_the_job_asks_for_all_gpus_of_its_node() -> None:
 
 def test_a_node_with_too_few_gpus_has_no_check_and_one_of_unknown_hardware_has() -> None:
     hardware = {"gpu1": "rtx_3060_desktop", "gpu2": "no_such"}
-    found = planned_checks({**ASKED, "hardware": hardware, "node_checks": ["words"]}, ["gpu1", "gpu2"])
+    found = planned_checks(typed({**ASKED, "hardware": hardware, "node_checks": ["words"]}), ["gpu1", "gpu2"])
     assert [test["name"] for test in found] == ["words-gpu2"]
     assert found[0]["job"]["arguments"] == ["--ntasks-per-node=1", "--mem=0"]
 
@@ -117,8 +120,8 @@ def test_an_entry_has_the_keys_of_every_other_and_its_own() -> None:
 
 
 def test_an_output_that_could_not_be_fetched_is_no_pass() -> None:
-    planned = planned_checks(ASKED, ["gpu1"])[0]
-    found = node_checks.judged_check(ASKED, planned, entry(planned), None)
+    planned = planned_checks(typed(ASKED), ["gpu1"])[0]
+    found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), None)
     assert (found["verdict"], found["reason"]) == ("INCONCLUSIVE", "the output could not be fetched from gpu1")
 
 
@@ -143,11 +146,11 @@ def test_a_left_out_node_is_not_waited_for_again() -> None:
     ],
 )
 def test_wrong_options_are_named(changes: dict[str, Any], words: str) -> None:
-    assert any(words in problem for problem in check_problems({**ASKED, **changes}))
+    assert any(words in problem for problem in input_problems({**ASKED, **changes}))
     with pytest.raises(ValueError, match=words):
         next_step({**ASKED, **changes})
 
 
 def test_the_budget_tells_of_the_checks() -> None:
     assert "then words, at most 900 s, then more, at most 30 s; cluster:" in budget(ASKED)
-    assert check_problems(OPTIONS) == []
+    assert input_problems(OPTIONS) == []

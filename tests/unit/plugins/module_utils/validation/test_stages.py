@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import typed
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import member_nodes, search_result
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import planned_test
@@ -19,6 +20,8 @@ from validation_samples import CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report, Test
 
 GPUS = 8
 NAMES = [f"gpu{number}" for number in range(1, 5)]
@@ -62,10 +65,10 @@ class Fabric:
 
 
 def drive(
-    fabric: Callable[[dict[str, Any]], tuple[dict[str, Any], str | None]],
+    fabric: Callable[[Any], tuple[dict[str, Any], str | None]],
     now: float = 1000.0,
     **changes: Any,  # noqa: ANN401
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Report, list[str]]:
     """Run a validation to its end; returns the report and the stage of each step."""
     options = {**OPTIONS, **changes}
     state, stages = None, []
@@ -79,7 +82,7 @@ def drive(
     return report(options, state, step["stopped"]), stages
 
 
-def guilty(found: dict[str, Any]) -> list[tuple[str, list[str]]]:
+def guilty(found: Report) -> list[tuple[str, list[str]]]:
     return [(item["kind"], item["nodes"]) for item in found.get("culprits", [])]
 
 
@@ -257,7 +260,7 @@ def test_the_search_ends_at_its_bound(changes: dict[str, Any], words: str) -> No
 def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
     options = {**OPTIONS}
     step = next_step(options, None, 1000.0)
-    both = [Fabric()(test) for test in step["tests"]]
+    both = [Fabric()(cast("dict[str, Any]", test)) for test in step["tests"]]
     result = {"tests": [one for one, _text in both], "node_reasons": []}
     state = with_results(options, None, step, result, [text for _one, text in both])
     late = next_step(options, state, 1000.0 + 7199)
@@ -405,8 +408,9 @@ def test_each_rail_is_judged_by_its_share_and_the_bad_one_of_a_node_is_named_and
         "rail-mlx5_1": "FAIL",
         "rail-mlx5_2": "PASS",
     }
-    assert (rails["rail-mlx5_0"]["floor"], rails["rail-mlx5_0"]["ceiling"]) == (37.5, pytest.approx(96.9, abs=0.1))
-    assert rails["rail-mlx5_0"]["source"].startswith("0.125 of all rails together; floor: ")
+    assert rails["rail-mlx5_0"]["floor"] == 37.5
+    assert rails["rail-mlx5_0"]["ceiling"] == pytest.approx(96.9, abs=0.1)
+    assert str(rails["rail-mlx5_0"]["source"]).startswith("0.125 of all rails together; floor: ")
     assert rails["rail-mlx5_2"]["nodes"] == ["gpu1", "gpu2", "gpu4"]
     assert stages[-1] == "rail"
 
@@ -421,9 +425,9 @@ def test_healthy_rails_pass_and_only_those_of_a_cluster_that_ran_are_tested() ->
 
 
 def test_a_job_of_one_rail_is_told_which() -> None:
-    test = planned_test(OPTIONS, "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
+    test = planned_test(typed(OPTIONS), "rail-mlx5_0", "rail", NAMES, rail="mlx5_0")
     assert test["job"]["arguments"][1].endswith(",BUSBAR_COLLECTIVES=all_reduce,BUSBAR_RAIL=mlx5_0")
-    assert "RAIL" not in planned_test(OPTIONS, "cluster", "cluster", NAMES)["job"]["arguments"][1]
+    assert "RAIL" not in planned_test(typed(OPTIONS), "cluster", "cluster", NAMES)["job"]["arguments"][1]
 
 
 def test_topology_lets_the_search_name_the_uplink() -> None:
@@ -468,11 +472,11 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
         "runs": [],
     }
     test |= {"collective": "all_reduce", "rail": "", "job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
-    told = search_result(test)
+    told = search_result(cast("Test", test))
     assert told["outcome"] == outcome
     assert told["busbw"] == (5.0 if outcome == "ok" else None)
     assert told["nodes"] == (["a", "b"] if outcome == "ok" else ["a", "b", "c"])
-    assert member_nodes(test) == ["a", "b"]
+    assert member_nodes(cast("Test", test)) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -487,11 +491,11 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
     ],
 )
 def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], words: str) -> None:
-    blamed = [
+    blamed: Any = [
         {"kind": "node", "nodes": ["gpu3"], "reason": 'slow\nwith "gpu1"' + "!" * 300, "tests": []},
         {"kind": "link", "nodes": ["gpu1", "gpu2"], "reason": "slow", "tests": []},
     ]
-    found = drain_plan({**OPTIONS, **changes}, blamed, before)
+    found = drain_plan(typed({**OPTIONS, **changes}), blamed, before)
     assert [item["node"] for item in found["nodes"]] == drained
     assert words in found["refused"]
     assert bool(words) == bool(found["refused"])

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems, typed
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import (
     floor_for,
     fold,
-    input_problems,
     node_list,
     planned_test,
     unknown_profiles,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
 from validation_samples import CATALOGUE, job_entry, validation_options
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report
 
 ROOT = Path(__file__).parents[5]
 MPI = (ROOT / "tests/fixtures/nccl/mpi_2_nodes.txt").read_text()
@@ -37,7 +40,7 @@ OPTIONS = validation_options(
 ENTRY = job_entry("cluster", ["gpu1", "gpu2"])
 
 
-def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **options: Any) -> Report:  # noqa: ANN401
     chosen = {**OPTIONS, **options}
     result = {"tests": [{**ENTRY, **(entry or {})}], "node_reasons": []}
     return report(chosen, with_results(chosen, None, next_step(chosen), result, [text]))
@@ -64,7 +67,7 @@ def test_lists_of_nodes() -> None:
         ({"locate_rounds": -1}, "validation_locate_rounds: -1 is not a whole number, 0 or more"),
         ({"time_limit": -5}, "validation_time_limit"),
         ({"drain_limit": 101}, "validation_drain_limit: 101 is not a whole number, 0 to 100"),
-        ({"rails": "mlx5_0"}, "validation_rails: must be a list of names of NICs"),
+        ({"rails": 5}, "validation_rails: 5 is not a list"),
         ({"rails": ["a b"]}, "validation_rails: must be a list of names of NICs"),
         ({"rails": ["a", "a"]}, "validation_rails: names a rail twice"),
         ({"rails": ["a"], "stages": ["node"]}, "validation_rails: the stage cluster comes first"),
@@ -155,38 +158,38 @@ def test_repeats_are_counted_and_the_median_stands() -> None:
 
 def test_a_number_is_the_floor_of_the_one_collective_that_is_measured() -> None:
     options = {**OPTIONS, "floor_gbs": "7"}
-    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 7.0
-    assert floor_for(options, ["gpu1", "gpu2"], "alltoall") == 0.002
-    assert floor_for({**options, "hardware": {}}, ["gpu1"], "alltoall") is None
+    assert floor_for(typed(options), ["gpu1", "gpu2"], "all_reduce") == 7.0
+    assert floor_for(typed(options), ["gpu1", "gpu2"], "alltoall") == 0.002
+    assert floor_for(typed({**options, "hardware": {}}), ["gpu1"], "alltoall") is None
     # Hardware without a floor of its own cannot pass by that of another.
-    mixed = {**OPTIONS, "backend": "nccl", "hardware": {"gpu1": "dgx_h100", "gpu2": "l40s"}}
-    assert floor_for(mixed, ["gpu1", "gpu2"], "all_reduce") == 6
-    assert floor_for(mixed, ["gpu1", "gpu2"], "alltoall") is None
+    mixed = {**OPTIONS, "backend": "nccl", "image": "x", "hardware": {"gpu1": "dgx_h100", "gpu2": "l40s"}}
+    assert floor_for(typed(mixed), ["gpu1", "gpu2"], "all_reduce") == 6
+    assert floor_for(typed(mixed), ["gpu1", "gpu2"], "alltoall") is None
 
 
 def test_a_test_of_the_whole_and_of_one_node() -> None:
-    whole = planned_test(OPTIONS, "cluster", "cluster", ["gpu3"], 1)
+    whole = planned_test(typed(OPTIONS), "cluster", "cluster", ["gpu3"], 1)
     assert (whole["ranks_per_node"], whole["job"]["minimum"]) == (1, 2)
     assert whole["job"]["candidates"] == ["gpu1", "gpu2"]
-    assert planned_test(OPTIONS, "cluster", "cluster", ["gpu1"], 1)["job"]["candidates"] == ["gpu2"]
-    alone = planned_test(OPTIONS, "node-gpu3", "node", ["gpu3"])
+    assert planned_test(typed(OPTIONS), "cluster", "cluster", ["gpu1"], 1)["job"]["candidates"] == ["gpu2"]
+    alone = planned_test(typed(OPTIONS), "node-gpu3", "node", ["gpu3"])
     assert (alone["ranks_per_node"], alone["job"]["minimum"], alone["job"]["candidates"]) == (2, 1, [])
 
 
 def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
     options = {**OPTIONS, "backend": "nccl", "image": "x"}
-    test = planned_test(options, "cluster", "cluster", ["gpu1", "gpu3"])
+    test = planned_test(typed(options), "cluster", "cluster", ["gpu1", "gpu3"])
     assert test["ranks_per_node"] == 2
     assert "--gpus-per-node=2" in test["job"]["arguments"]
 
 
 def test_a_profile_that_nobody_knows_is_refused_unless_a_floor_is_given() -> None:
     options = {**OPTIONS, "hardware": {"gpu1": "abacus", "gpu2": "abacus", "gpu3": "x"}}
-    assert unknown_profiles(OPTIONS) == []
-    assert unknown_profiles({**OPTIONS, "hardware": {}}) == []
-    (said,) = unknown_profiles(options)
+    assert unknown_profiles(typed(OPTIONS)) == []
+    assert unknown_profiles(typed({**OPTIONS, "hardware": {}})) == []
+    (said,) = unknown_profiles(typed(options))
     assert said.startswith("hardware: 'abacus' of gpu[1-2] is none of c4140_v100, dgx1, ")
-    assert unknown_profiles({**options, "floor_gbs": 0.5}) == []
+    assert unknown_profiles(typed({**options, "floor_gbs": 0.5})) == []
 
 
 def test_a_good_run() -> None:

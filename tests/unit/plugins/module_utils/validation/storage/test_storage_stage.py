@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems, typed
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import (
     FIRST,
     budget,
     next_step,
     with_results,
-)
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.stage import (
-    judged_storage,
-    storage_problems,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import (
     drain_plan,
@@ -27,8 +24,10 @@ from validation_samples import CATALOGUE, job_entry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import State
 
-def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401
+
+def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> State:  # noqa: ANN401
     options = options or OPTIONS
     return with_results(options, None, next_step(options), {"tests": [entry(**changes)]}, [text])
 
@@ -49,7 +48,7 @@ def test_it_comes_first_as_one_job_of_all_nodes() -> None:
 def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
     options = {key: value for key, value in OPTIONS.items() if key != "storage"} | {"stages": ["cluster"]}
     assert next_step(options)["stage"] == "cluster"
-    assert storage_problems(options) == []
+    assert input_problems(options) == []
 
 
 def test_one_node_gets_the_partners_that_are_asked_for() -> None:
@@ -77,7 +76,7 @@ def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
         ("node", ["gpu2"], ["storage"])
     ]
     assert data["reason"].startswith("storage: gpu2: sees another tree at /shared than the others")
-    assert [item["node"] for item in drain_plan(OPTIONS, data["culprits"], [])["nodes"]] == ["gpu2"]
+    assert [item["node"] for item in drain_plan(typed(OPTIONS), data["culprits"], [])["nodes"]] == ["gpu2"]
     assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
 
 
@@ -130,7 +129,7 @@ def test_floors_are_the_operators_or_the_profiles(
 ) -> None:
     catalogue = {"dgx_h100": CATALOGUE["dgx_h100"] | ({"storage": profile} if profile else {})}
     asked = OPTIONS | {"catalogue": catalogue, "storage": STORAGE | options}
-    test = judged_storage(asked, next_step(asked)["tests"][0], entry(), said())
+    (test,) = after(said(), asked)["tests"]
     assert test["verdict"] == verdict, test["reason"]
     assert test["source"] == (f"the {source}" if source else None)
 
@@ -143,12 +142,12 @@ def test_floors_are_the_operators_or_the_profiles(
         ({"path": "/a\nb"}, "needs the path of a tree"),
         ({"size": "12Q"}, "validation_storage_size: '12Q' is no size"),
         ({"size": "4K"}, "validation_storage_size: 4K is less than 1M"),
-        ({"seconds": 0}, "validation_storage_seconds: must be 1 or more"),
-        ({"write_floor": -1}, "validation_storage_write_floor: -1 is not 0 or more"),
+        ({"seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),
+        ({"write_floor": -1}, "validation_storage_write_floor: -1 is not a number, 0 or more"),
     ],
 )
 def test_bad_options_are_one_clear_line(changes: dict[str, Any], words: str) -> None:
-    (problem,) = storage_problems(OPTIONS | {"storage": STORAGE | changes})
+    (problem,) = input_problems(OPTIONS | {"storage": STORAGE | changes})
     assert words in problem
     with pytest.raises(ValueError, match="validation_storage_"):
         next_step(OPTIONS | {"storage": STORAGE | changes}, FIRST)

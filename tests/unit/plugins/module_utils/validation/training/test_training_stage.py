@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import jsonschema
 import pytest
@@ -13,10 +13,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report.figures impo
 from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.module_utils.report.training import training_rows
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.stage import (
     scales_of,
-    training_problems,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
 from plotly.graph_objects import Figure
@@ -24,6 +24,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from report_samples import EVIL, nccl_text
 from training_samples import NAMES, OPTIONS, TRAINING, entry, result, trained, training_text
 from validation_samples import job_entry
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report, State
 
 ROOT = Path(__file__).parents[6]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())
@@ -72,28 +75,28 @@ def test_it_comes_last_and_a_node_that_was_found_out_takes_no_part() -> None:
     step = next_step(options, state)
     assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("training", NAMES[:2])
     check = {**state["tests"][0], "stage": "node", "kind": "p2p", "nodes": ["gpu1"], "verdict": "FAIL"}
-    step = next_step(options, {**state, "tests": [check, *state["tests"]]})
+    step = next_step(options, cast("State", {**state, "tests": [check, *state["tests"]]}))
     assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("training", ["gpu2"])
 
 
 def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
     options = {key: value for key, value in OPTIONS.items() if key != "training"} | {"stages": ["cluster"]}
     assert next_step(options)["stage"] == "cluster"
-    assert training_problems(options) == []
+    assert input_problems(options) == []
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": 3}, "validation_training_steps: must be 10 or more"),
-        ({"layers": 0}, "validation_training_layers: must be 1 or more"),
-        ({"rate": -1}, "validation_training_rate: must be 0 or more"),
-        ({"efficiency": 80}, "validation_training_efficiency: 80 is no share between 0 and 1"),
+        ({"steps": 3}, "validation_training_steps: 3 is not a whole number, 10 or more"),
+        ({"layers": 0}, "validation_training_layers: 0 is not a whole number, 1 or more"),
+        ({"rate": -1}, "validation_training_rate: -1 is not a number, 0 or more"),
+        ({"efficiency": 80}, "validation_training_efficiency: 80 is not a number, 0 to 1"),
     ],
 )
 def test_bad_options(changes: dict[str, Any], words: str) -> None:
     options = OPTIONS | {"training": TRAINING | changes}
-    assert training_problems(options) == [words]
+    assert input_problems(options) == [words]
     with pytest.raises(ValueError, match="validation_training"):
         next_step(options)
 
@@ -118,7 +121,7 @@ def test_a_slow_network_fails_and_drains_nobody() -> None:
     assert (data["verdict"], data["drain"]["nodes"], data.get("culprits")) == ("FAIL", [], None)
     assert data["reason"].startswith("training: 4 nodes: 8% of 4 times one rank, floor 80%: network-bound: ")
     assert culprits(normalised(data)) == []
-    assert any(line.startswith("FAIL  training on gpu[1-4]: 4 nodes: ") for line in summary_lines(data))
+    assert any(line.startswith("FAIL  training on gpu[1-4]: 4 nodes: ") for line in summary_lines(cast("Report", data)))
     suite = junit(normalised(data))
     assert 'classname="busbar.validation.training"' in suite
     assert "network-bound" in suite

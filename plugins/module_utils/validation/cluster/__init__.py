@@ -1,0 +1,1 @@
+"""The stage cluster, and the rails."""

@@ -1,0 +1,81 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage cluster: all nodes together, and then all of them over each of their rails alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..collective import Collective
+from ..pair.stage import rounds
+from ..rails import rail_problems
+from ..searches import PAIR, member_nodes, search_result
+from ..stage import Counts, Next
+from ..tests import candidates, planned_test
+
+if TYPE_CHECKING:
+    from ..model import Options, State
+
+__all__ = ["Cluster", "Rail"]
+
+
+class Cluster(Collective):
+    """All nodes together; when they are slow, wrong, crash or hang, the culprit search follows."""
+
+    name = "cluster"
+    counts = Counts.UNLESS_IT_PASSED_TOO
+    rank = 0
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how long it may take, with the search that it may call for."""
+        words = [f"cluster: all together, at most {options['test_time_limit']} s"]
+        if "pair" not in options["stages"]:
+            words.append(f"only if that fails, the culprit search, at most {rounds(options)}")
+        return words
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the test of all together, unless it has been."""
+        if self.tests_of(state):
+            return Next()
+        partners = min(options["partners"], len(candidates(options, nodes)))
+        lonely = len(nodes) + partners < PAIR and "node" in options["stages"]
+        if nodes and not lonely:
+            return Next([planned_test(options, "cluster", "cluster", nodes, partners)])
+        one = len(options["nodes"]) == 1 and bool(nodes)
+        return Next(skipped="" if one else f"{len(nodes)} node(s) passed what came before")
+
+
+class Rail(Collective):
+    """All nodes that the test of all together was about, over one rail after the other."""
+
+    name = "rail"
+    choice = False
+    counts = Counts.UNLESS_IT_PASSED_TOO
+    rank = 5
+
+    def asked(self, options: Options) -> bool:
+        """Return whether rails are named."""
+        return bool(options["rails"])
+
+    def problems(self, options: Options) -> list[str]:
+        """Return what is wrong with the names of the rails."""
+        return rail_problems(options)
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how many rails there are."""
+        each = f"at most {options['test_time_limit']} s"
+        return [f"then all together over each of {len(options['rails'])} rail(s), {each}"]
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the test over the next rail, once all together were well; partners of theirs take part."""
+        whole = next((test for test in state["tests"] if test["stage"] == "cluster"), None)
+        if whole is None or search_result(whole)["outcome"] != "ok":
+            return Next()
+        out = set(options["nodes"]) - set(nodes)
+        members = [node for node in member_nodes(whole) if node not in out]
+        done = {test["rail"] for test in self.tests_of(state)}
+        rail = next((rail for rail in options["rails"] if rail not in done), None)
+        if rail is None or len(members) < PAIR:
+            return Next()
+        first = options["collectives"][:1]
+        return Next([planned_test(options, f"rail-{rail}", "rail", members, collectives=first, rail=rail)])

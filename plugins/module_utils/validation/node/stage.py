@@ -1,0 +1,77 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage node: each node alone, all at once; first the collectives, then one kind of check after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..collective import Collective
+from ..judge import FAIL, PASS
+from ..node_checks import check_problems, collectives, failed_nodes, next_checks
+from ..stage import Next
+from ..tests import planned_test
+
+if TYPE_CHECKING:
+    from ..model import Culprit, Options, Planned, State, Unresolved
+
+__all__ = ["Node"]
+
+_PAIR = 2
+
+
+class Node(Collective):
+    """A node that does not pass alone takes part in nothing else."""
+
+    name = "node"
+    rank = 3
+
+    def problems(self, options: Options) -> list[str]:
+        """Return what is wrong with the checks that are asked for."""
+        return check_problems(options)
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how many nodes are tested, and with what."""
+        words = f"node: {len(options['nodes'])} test(s) of one node at once, at most {options['test_time_limit']} s"
+        for kind in dict.fromkeys(options["node_checks"]):
+            words += f", then {kind}, at most {options['check_jobs'][kind]['time_limit']} s"
+        return [words]
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the collectives of each node, then the checks of the next kind; also of nodes that failed before."""
+        del nodes
+        tests = [] if self.tests_of(state) else _alone(options)
+        here = [node for node in options["nodes"] if node not in state["left_out"]]
+        return Next(tests or next_checks(options, state["tests"], here))
+
+    def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
+        """Return the nodes that did not pass alone, and those that failed a check."""
+        del nodes
+        asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.asked(options) else []
+        alone: dict[str, set[str]] = {}
+        for test in collectives(self.tests_of(state)):
+            for node in test["nodes"]:
+                alone.setdefault(node, set()).add(test["verdict"])
+        passed = {node for node, verdicts in alone.items() if verdicts == {PASS}}
+        return (set(asked) - passed) | failed_nodes(self.tests_of(state))
+
+    def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
+        """Return the nodes that failed alone."""
+        del options, nodes
+        return [
+            {
+                "kind": "node",
+                "nodes": test["nodes"],
+                "reason": f"{test['name']}: {test['reason']}",
+                "tests": [test["name"]],
+                "rail": "",
+            }
+            for test in self.tests_of(state)
+            if test["verdict"] == FAIL
+        ], []
+
+
+def _alone(options: Options) -> list[Planned]:
+    """Return the tests of each node alone; one rank sends nothing, so a node with one GPU has none."""
+    tests = [planned_test(options, f"node-{node}", "node", [node]) for node in options["nodes"]]
+    return [test for test in tests if test["ranks_per_node"] >= _PAIR]

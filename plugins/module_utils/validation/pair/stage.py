@@ -1,0 +1,125 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage pair: the culprit search, whatever the others say; or only once all together have failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ..collective import Collective
+from ..judge import FAIL
+from ..searches import PAIR, made_searches
+from ..stage import Counts, Next
+from ..tests import fold, planned_test
+
+if TYPE_CHECKING:
+    from ..model import Culprit, Options, Planned, State, Unresolved
+    from ..searches import Search
+
+__all__ = ["Pair"]
+
+# The nodes of a search have just run a test: one that is gone will not come back for the next.
+_WAIT_S = 30
+
+
+class Pair(Collective):
+    """The culprit search asks for tests until it knows who is to blame."""
+
+    name = "pair"
+    labels = ("pair", "search")
+    counts = Counts.WHILE_SEARCHING
+    rank = 4
+
+    def asked(self, options: Options) -> bool:
+        """Return whether there may be a search: all together may call for one as well."""
+        return bool({"pair", "cluster"}.intersection(options["stages"]))
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how long the search may take where it runs in any case."""
+        return [f"pair: the culprit search, at most {rounds(options)}"] if self.name in options["stages"] else []
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the next tests of the culprit search, if there are any."""
+        lonely = self.name in options["stages"] and len(nodes) < PAIR
+        skipped = f"{len(nodes)} node(s) passed what came before" if lonely else ""
+        asking = next((item for item in made_searches(options, state, nodes) if not item["answer"]["done"]), None)
+        tests = _asked(options, state, asking) if asking else []
+        if not tests:
+            return Next(skipped=skipped)
+        label = "pair" if any(test["stage"] == "pair" for test in tests) else "search"
+        return Next(tests, skipped, search=True, wait=_WAIT_S, label=label)
+
+    def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
+        """Return the nodes that a search names, or cannot clear."""
+        answers = [search["answer"] for search in made_searches(options, state, nodes)]
+        out = {item["node"] for answer in answers for item in answer["nodes"]}
+        return out | {
+            item["nodes"][0] for answer in answers for item in answer["unresolved"] if len(item["nodes"]) == 1
+        }
+
+    def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
+        """Return whom the searches name, those of all together and of single rails among them."""
+        found: list[Culprit] = []
+        unresolved: list[Unresolved] = []
+        for search in made_searches(options, state, nodes):
+            rail = search["rail"]
+            for kind, who, words, item in _named(search):
+                reason = f"rail {rail} of node {who[0]}: {words}" if kind == "rail" else words
+                reason = f"{words} over rail {rail}" if rail and kind != "rail" else reason
+                if item["verdict"] == FAIL:
+                    names = [state["tests"][place]["name"] for place in item["results"]]
+                    found.append({"kind": kind, "nodes": who, "reason": reason, "tests": names, "rail": rail})
+                else:
+                    unresolved.append({"nodes": who, "reason": reason})
+            if not search["explained"]:
+                left = search["answer"]["unresolved"]
+                unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in left]
+        return found, unresolved
+
+
+def rounds(options: Options) -> str:
+    """Return in words how long a search may take."""
+    return f"{options['locate_rounds']} rounds of at most {options['test_time_limit']} s each"
+
+
+def _asked(options: Options, state: State, search: Search) -> list[Planned]:
+    """Return the tests that a search wants next, each with a name of its own."""
+    collective, rail = search["collective"], search["rail"]
+    suffix = "" if collective == options["collectives"][0] else f"-{collective}"
+    suffix += f"-{rail}" if rail else ""
+    used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
+    number = state["search_rounds"] + 1
+    tests = []
+    for place, members in enumerate(search["answer"]["tests"], start=1):
+        kind = {1: "alone", PAIR: "pair"}.get(len(members))
+        name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
+        again = f"_again{used[name]}" if used[name] else ""
+        stage = "pair" if kind == "pair" else "search"
+        tests.append(planned_test(options, name + again, stage, members, collectives=[collective], rail=rail))
+    return tests
+
+
+def _named(search: Search) -> list[tuple[str, list[str], str, dict[str, Any]]]:
+    """Return kind, nodes, words and item of each whom a search names or suspects."""
+    answer = search["answer"]
+    kind = "rail" if search["rail"] else "node"
+    found: list[tuple[str, list[str], str, dict[str, Any]]] = []
+    found += [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
+    found += [("link", item["nodes"], _link_words(item["nodes"], search["nodes"]), item) for item in answer["links"]]
+    return found + [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
+
+
+def _link_words(nodes: list[str], among: list[str]) -> str:
+    """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
+    pair = " and ".join(nodes)
+    if set(among) <= set(nodes):
+        return f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
+    return f"slow between {pair}, though each is fine with others"
+
+
+def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
+    """Return the nodes of the smaller side and what lies between it and the other."""
+    small, large = sorted(sides, key=len)
+    words = f"slow between {fold(list(small))} and {fold(list(large))}, each fine by itself: a switch or uplink"
+    return list(small), words

@@ -1,0 +1,128 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage shows of a test in a report, as data: charts, a table, facts and metrics that any writer can render."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "Bars",
+    "Cell",
+    "Chart",
+    "Lines",
+    "Metric",
+    "Section",
+    "Series",
+    "Table",
+    "finite",
+    "number_cell",
+    "text_cell",
+]
+
+_NONE = "\u2013"
+_MOST = 1e308
+
+
+class Cell(TypedDict):
+    """A cell of a table: its text, what it sorts by (empty where not measured), and its badge.
+
+    A badge is pass, fail, inconclusive or skip.
+    """
+
+    text: str
+    value: str | float
+    badge: NotRequired[str]
+
+
+class Table(TypedDict):
+    """A table; columns are titles, each with text, long (a text of any length) or number."""
+
+    columns: list[tuple[str, Literal["text", "long", "number"]]]
+    rows: list[list[Cell]]
+
+
+class Series(TypedDict):
+    """Values of one name, one for each label of the chart, None where not measured.
+
+    Attributes:
+        words: to be written on the bars, one each.
+        limits: levels that the values are held against.
+        pale: whether it is there for comparison only.
+    """
+
+    name: str
+    values: Sequence[float | None]
+    words: NotRequired[list[str]]
+    limits: NotRequired[list[float]]
+    pale: NotRequired[bool]
+
+
+class Bars(TypedDict):
+    """Bars side by side for each label, upright, or sideways where labels are many or long."""
+
+    kind: Literal["bars"]
+    title: str
+    unit: str
+    labels: list[str]
+    series: list[Series]
+    sideways: bool
+
+
+class Lines(TypedDict):
+    """Lines over numbers; the limits of a series are level lines."""
+
+    kind: Literal["lines"]
+    title: str
+    unit: str
+    across: str
+    at: list[float]
+    series: list[Series]
+
+
+Chart = Bars | Lines
+
+
+class Section(TypedDict):
+    """What a test has on the page beside what all tests have.
+
+    Attributes:
+        facts: terms and values; a value that is empty is left out.
+        note: what explains the table.
+    """
+
+    charts: list[Chart]
+    table: Table | None
+    note: str
+    facts: list[tuple[str, str]]
+
+
+class Metric(TypedDict):
+    """A figure for Prometheus: its name without the prefix busbar_, in base units; None where not measured.
+
+    One with the label node stands until that node is measured again; any other is of the last validation only.
+    """
+
+    name: str
+    help: str
+    labels: dict[str, str]
+    value: float | None
+
+
+def finite(value: object, least: float = 0.0) -> float | None:
+    """Return a number out of somebody's JSON, None where it is none, is not finite or is below the least."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _MOST
+    return float(value) if known and isinstance(value, (int, float)) else None
+
+
+def number_cell(value: float | None, factor: float = 1) -> Cell:
+    """Return a cell of a number, shown times a factor."""
+    return {"text": _NONE if value is None else f"{value * factor:.4g}", "value": "" if value is None else value}
+
+
+def text_cell(text: str, badge: str = "") -> Cell:
+    """Return a cell of a text, with a badge where one is named."""
+    return {"text": text, "value": text, "badge": badge} if badge else {"text": text, "value": text}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
 from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
-from ansible_collections.busbar.cluster.plugins.module_utils.report.page import folded
+from ansible_collections.busbar.cluster.plugins.module_utils.report.words import folded
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     folders,
     history,

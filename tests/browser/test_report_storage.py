@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_each_node_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["storage"])
-    card = browser.find_element(By.CSS_SELECTOR, "#trees details.test")
+    card = browser.find_element(By.CSS_SELECTOR, "#stage-storage details.test")
     place = card.find_element(By.CSS_SELECTOR, ".plot")
     figure = drawn(browser, f".plot[data-figure='{place.get_attribute('data-figure')}']")
     assert len(figure.find_elements(By.CSS_SELECTOR, ".bars path")) == 6
@@ -31,7 +31,7 @@ def test_each_node_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) -
 
 def test_the_table_sorts_by_rate(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["storage"])
-    card = browser.find_element(By.CSS_SELECTOR, "#trees details.test")
+    card = browser.find_element(By.CSS_SELECTOR, "#stage-storage details.test")
     button = card.find_elements(By.CSS_SELECTOR, "thead button")[4]
     firsts = []
     for _ in range(2):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def test_each_scale_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["training"])
-    card = browser.find_element(By.CSS_SELECTOR, "#trainings details.test")
+    card = browser.find_element(By.CSS_SELECTOR, "#stage-training details.test")
     assert "network-bound: all-reduce takes" in card.text
     place = card.find_element(By.CSS_SELECTOR, ".plot")
     figure = drawn(browser, f".plot[data-figure='{place.get_attribute('data-figure')}']")
@@ -35,7 +35,7 @@ def test_each_scale_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) 
 
 def test_the_table_sorts_by_efficiency(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["training"])
-    card = browser.find_element(By.CSS_SELECTOR, "#trainings details.test")
+    card = browser.find_element(By.CSS_SELECTOR, "#stage-training details.test")
     card.find_elements(By.CSS_SELECTOR, "thead button")[4].click()
     rows = card.find_elements(By.CSS_SELECTOR, "tbody tr")
     assert [row.find_elements(By.TAG_NAME, "td")[0].text for row in rows] == ["4 nodes", "2 nodes", "1 GPU"]

@@ -202,7 +202,7 @@ def validate(sandbox: Cluster, **options: Any) -> dict[str, Any]:  # noqa: ANN40
     assert latest.resolve() != before, done.stdout + done.stderr
     (test,) = as_json((latest / "report.json").read_text(encoding="utf-8"))["tests"]
     assert (done.returncode == 0) == (test["verdict"] == "PASS"), done.stdout
-    assert 'id="trainings"' in (latest / "report.html").read_text(encoding="utf-8")
+    assert 'id="stage-training"' in (latest / "report.html").read_text(encoding="utf-8")
     return dict(test)
 
 

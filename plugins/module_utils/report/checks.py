@@ -6,10 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..validation.section import text_cell
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["COLLECTIVE", "check_rows", "matrices_of", "results_of"]
+    from ..validation.section import Cell, Table
+
+__all__ = ["COLLECTIVE", "matrices_of", "results_of", "results_table"]
 
 COLLECTIVE = "collective"
 _MOST_LABELS = 128
@@ -78,7 +82,7 @@ def results_of(value: object, plain: Callable[[object], str]) -> list[dict[str, 
     return found
 
 
-def check_rows(results: list[dict[str, Any]]) -> list[dict[str, str]]:
+def results_table(results: list[dict[str, Any]]) -> Table:
     """Return a line for each test of a diagnosis, status and message, failures first; GPUs that agree share a line."""
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for result in results:
@@ -87,14 +91,17 @@ def check_rows(results: list[dict[str, Any]]) -> list[dict[str, str]]:
         row = found.setdefault(key, {**result, "words": words, "ids": []})
         row["ids"] = row["ids"] + result["ids"]
     rows = sorted(found.values(), key=lambda row: _ORDER.get(row["status"], _STRANGE))
+    return {
+        "columns": [("Status", "text"), ("Test", "text"), ("Of", "text"), ("Category", "text"), ("Message", "long")],
+        "rows": [_cells(number, row) for number, row in enumerate(rows, start=1)],
+    }
+
+
+def _cells(number: int, row: dict[str, Any]) -> list[Cell]:
     return [
-        {
-            "status": row["status"],
-            "badge": _BADGES.get(row["status"], "inconclusive"),
-            "test": row["test"],
-            "category": row["category"],
-            "who": f"{row['unit']} {', '.join(row['ids'])}".strip() or "node",
-            "words": row["words"],
-        }
-        for row in rows
+        {"text": row["status"], "value": number, "badge": _BADGES.get(row["status"], "inconclusive")},
+        text_cell(row["test"]),
+        text_cell(f"{row['unit']} {', '.join(row['ids'])}".strip() or "node"),
+        text_cell(row["category"]),
+        text_cell(row["words"]),
     ]

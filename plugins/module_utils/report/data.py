@@ -8,9 +8,8 @@ from statistics import median
 from typing import Any
 
 from ..common.printable import printable
+from ..validation.registry import stage_of
 from .checks import COLLECTIVE, matrices_of, results_of
-from .storage import STORAGE, storage_of
-from .training import TRAINING, training_of
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
@@ -109,8 +108,7 @@ def _test(number: int, value: object) -> dict[str, Any]:
         "lowest_gbs": _number(value.get("lowest_gbs")),
         "matrices": matrices_of(value.get("matrices"), printable),
         "results": results_of(value.get("results"), printable),
-        STORAGE: storage_of(value.get(STORAGE), printable),
-        TRAINING: training_of(value.get(TRAINING), printable),
+        "own": _own(value),
         "ranks": int(_number(value.get("ranks")) or 0),
         "source": _optional(value.get("source")),
         "output": _optional(value.get("output")),
@@ -125,6 +123,12 @@ def _test(number: int, value: object) -> dict[str, Any]:
     if value.get("rail"):
         test["collective"] += f" over {printable(value['rail'])}"
     return test
+
+
+def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
+    """Return what the stage of a test keeps of it, as the stage reads it; None where there is nothing or no stage."""
+    stage = stage_of(value)
+    return stage.read(value.get(stage.name), printable) if stage else None
 
 
 def normalised(data: object) -> dict[str, Any]:
@@ -191,8 +195,7 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
         return list(report["culprits"])
     found: dict[str, str] = {}
     partners: dict[tuple[str, str], set[str]] = {}
-    # A check of the shared tree has said itself whom it blames, and a training names its cause.
-    for test in [test for test in report["tests"] if test["stage"] not in {STORAGE, TRAINING}]:
+    for test in [test for test in report["tests"] if _infers(test)]:
         nodes = everyone(test)
         if test["verdict"] == "FAIL" and len(nodes) == 1:
             found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")
@@ -204,6 +207,12 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
         if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
             found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
     return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
+
+
+def _infers(test: dict[str, Any]) -> bool:
+    """Return whether a test says something about nodes and links; others say themselves whom they blame."""
+    stage = stage_of(test)
+    return stage is None or stage.infers
 
 
 def everyone(test: dict[str, Any]) -> list[str]:

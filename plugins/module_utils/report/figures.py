@@ -8,19 +8,23 @@ Plotly reads a few tags in its texts, so every name that comes from a cluster is
 from __future__ import annotations
 
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from .data import curves, everyone
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..validation.section import Bars, Chart, Lines, Series
+
 __all__ = [
+    "chart_figure",
     "curve_figure",
     "heat_maps",
     "human_size",
     "matrix_figure",
-    "rates_figure",
-    "scaling_figure",
     "trend_figure",
 ]
 
@@ -32,9 +36,7 @@ _PAIR = 2
 _LONGEST = 32
 _MOST_WRITTEN = 16
 _FLAT = 10
-_MOST_BARS = 40
-_MB = 1e6
-_WAYS = {"write": BLUE, "read": TEAL}
+_UPRIGHT = 300
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
 
 
@@ -136,7 +138,7 @@ def _line(name: str, points: list[tuple[int, float]], colour: str, dash: str) ->
     }
 
 
-def _level(name: str, value: float, span: list[int] | list[float], colour: str, dash: str) -> dict[str, Any]:
+def _level(name: str, value: float, span: Sequence[float], colour: str, dash: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -277,62 +279,66 @@ def _frame(row: int, column: int) -> dict[str, Any]:
     return {"type": "rect", **around, "line": {"color": RED, "width": 3}}
 
 
-def rates_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return bars of what each node writes and reads, MB/s, with the floors, or None when nothing was measured.
+def chart_figure(chart: Chart) -> dict[str, Any]:
+    """Return a chart that a stage describes, with the limits of its series dashed in their colour."""
+    return _lines_figure(chart) if chart["kind"] == "lines" else _bars_figure(chart)
 
-    Args:
-        rows: nodes of a test's storage as `report_data.normalised` gives it; of many the slowest are drawn.
-    """
-    measured = [row for row in rows if row["write"] is not None or row["read"] is not None]
-    slowest = sorted(measured, key=lambda row: min(row[way] for way in _WAYS if row[way] is not None))[:_MOST_BARS]
-    if not slowest:
-        return None
-    names = [_plain(row["node"]) for row in slowest]
+
+def _colours(series: list[Series]) -> list[str]:
+    return [GRID if item.get("pale") else _LINES[number % len(_LINES)] for number, item in enumerate(series)]
+
+
+def _bars_figure(chart: Bars) -> dict[str, Any]:
+    names = [_plain(label) for label in chart["labels"]]
+    unit, sideways = _plain(chart["unit"]), chart["sideways"]
     data: list[dict[str, Any]] = []
-    for way, colour in _WAYS.items():
-        rates = [None if row[way] is None else row[way] / _MB for row in slowest]
-        shown = "%{y} " + way + "s %{x:.4~g} MB/s<extra></extra>"
-        bars = {"type": "bar", "orientation": "h", "name": way, "x": rates, "y": names, "hovertemplate": shown}
-        data.append({**bars, "marker": {"color": colour}})
-        floors = sorted({row[f"{way}_floor"] for row in slowest} - {None})
-        data += [_upright(f"{way} floor", floor / _MB, names, colour) for floor in floors]
-    axes = {"xaxis": _axis("MB/s", rangemode="tozero"), "yaxis": _axis("", type="category", autorange="reversed")}
-    axes["yaxis"]["automargin"] = True
-    return {"data": data, "layout": _layout(120 + 44 * len(names), barmode="group", **axes)}
+    for series, colour in zip(chart["series"], _colours(chart["series"]), strict=True):
+        name, values = _plain(series["name"]), list(series["values"])
+        who, shown = ("%{y}", "%{x:.4~g}") if sideways else ("%{x}", "%{y:.4~g}")
+        bars: dict[str, Any] = {"type": "bar", "name": name, "marker": {"color": colour}}
+        bars |= {"orientation": "h", "x": values, "y": names} if sideways else {"x": names, "y": values}
+        if "words" in series:
+            bars |= {"text": [_plain(words) for words in series["words"]], "textposition": "auto"}
+        data.append({**bars, "hovertemplate": f"{who}, {name}: {shown} {unit}<extra></extra>"})
+        data += [_across(f"{name} floor", limit, names, chart, colour) for limit in series.get("limits", [])]
+    amount = _axis(unit, rangemode="tozero")
+    if sideways:
+        axes = {"xaxis": amount, "yaxis": _axis("", type="category", autorange="reversed", automargin=True)}
+    else:
+        axes = {"xaxis": _axis("", type="category"), "yaxis": amount}
+    height = 120 + 44 * len(names) if sideways else _UPRIGHT
+    return {"data": data, "layout": _layout(height, barmode="group", **axes)}
 
 
-def scaling_figure(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return bars of what each scale of a training reaches, samples/s, before those of as many ranks alone.
-
-    Args:
-        rows: of a test's training as `report_data.normalised` gives it; None is returned when there are none.
-    """
-    if not rows:
-        return None
-    labels = [_plain(row["label"]) for row in rows]
-    words = [
-        "" if row["efficiency"] is None or row["ranks"] == 1 else f"{100 * row['efficiency']:.3g} %" for row in rows
-    ]
-    tip = "%{x}: %{y:.4~g} samples/s<extra></extra>"
-    bars = [
-        {
-            "name": "measured",
-            "y": [row["samples_per_second"] for row in rows],
-            "marker": {"color": BLUE},
-            "text": words,
-        },
-        {"name": "as many ranks alone", "y": [row["ideal"] for row in rows], "marker": {"color": GRID}},
-    ]
-    data = [{"type": "bar", "x": labels, "hovertemplate": tip, "textposition": "auto", **bar} for bar in bars]
-    axes = {"xaxis": _axis("", type="category"), "yaxis": _axis("samples/s", rangemode="tozero")}
-    return {"data": data, "layout": _layout(300, barmode="group", **axes)}
-
-
-def _upright(name: str, at: float, names: list[str], colour: str) -> dict[str, Any]:
+def _across(name: str, at: float, names: list[str], chart: Bars, colour: str) -> dict[str, Any]:
+    """Return a level across all bars."""
+    count = max(2, len(names))
+    level, along = [at] * count, [*names, *names][:count]
+    places = {"x": level, "y": along} if chart["sideways"] else {"x": along, "y": level}
     line = {"color": colour, "width": 2, "dash": "dash"}
-    across = {"x": [at] * max(2, len(names)), "y": [*names, *names][: max(2, len(names))]}
-    words = f"{name}: {at:.4g} MB/s<extra></extra>"
-    return {"type": "scatter", "mode": "lines+markers", "name": name, **across, "line": line, "hovertemplate": words}
+    words = f"{name}: {at:.4g} {_plain(chart['unit'])}<extra></extra>"
+    return {"type": "scatter", "mode": "lines+markers", "name": name, **places, "line": line, "hovertemplate": words}
+
+
+def _lines_figure(chart: Lines) -> dict[str, Any]:
+    unit, at = _plain(chart["unit"]), chart["at"]
+    data: list[dict[str, Any]] = []
+    for series, colour in zip(chart["series"], _colours(chart["series"]), strict=True):
+        name = _plain(series["name"])
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": name,
+                "x": at,
+                "y": list(series["values"]),
+                "line": {"color": colour, "width": 2},
+                "hovertemplate": f"%{{x:.4~g}}, {name}: %{{y:.4~g}} {unit}<extra></extra>",
+            }
+        )
+        data += [_level(f"{name} floor", limit, at, RED, "dash") for limit in series.get("limits", [])]
+    axes = {"xaxis": _axis(_plain(chart["across"])), "yaxis": _axis(unit, rangemode="tozero")}
+    return {"data": data, "layout": _layout(_UPRIGHT, **axes)}
 
 
 def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any] | None:

@@ -7,16 +7,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from .checks import COLLECTIVE
+from ..validation.registry import stage_of
 from .data import everyone
 from .history import node_figures
-from .storage import STORAGE
-from .training import TRAINING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["distinct", "last_checks", "last_figures", "last_storage", "last_validated", "past", "seconds"]
+    from ..validation.section import Metric
+
+__all__ = ["distinct", "last_figures", "last_metrics", "last_validated", "past", "seconds"]
 
 _Row = dict[str, Any]
 
@@ -54,25 +54,31 @@ def last_figures(reports: Sequence[_Row], nodes: Collection[str] | None = None) 
     Returns:
         What `history.node_figures` returns, each with ``started``, sorted by node, stage and collective.
     """
-    return _last(reports, node_figures, ("node", "stage", "collective"), nodes)
+    found = {
+        (row["node"], row["stage"], row["collective"]): row | {"started": report["started"]}
+        for report in reports
+        for row in node_figures(report)
+        if nodes is None or row["node"] in nodes
+    }
+    return [row for _key, row in sorted(found.items(), key=lambda item: item[0])]
 
 
-def last_checks(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> list[_Row]:
-    """Return the last check of each kind of each node.
+def last_metrics(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> list[Metric]:
+    """Return what the stages tell Prometheus: of each node the last that is known, of all else the last report.
 
-    Returns:
-        ``node``, ``check``, ``hardware``, ``verdict``, ``lowest_gbs`` (GB/s, or None) and ``started``, sorted.
+    Args:
+        reports: as `report_data.normalised` gives them, the oldest first.
+        nodes: those that the cluster has; None for all.
     """
-    return _last(reports, _checks, ("node", "check", "hardware"), nodes)
-
-
-def last_storage(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> list[_Row]:
-    """Return what was last found of each shared tree on each node.
-
-    Returns:
-        What `report_storage.storage_of` says of a node, each with ``path`` and ``started``, sorted.
-    """
-    return _last(reports, _storage, ("node", "path"), nodes)
+    found: dict[tuple[str, frozenset[tuple[str, str]]], Metric] = {}
+    for number, report in enumerate(reports, start=1):
+        for test in distinct(report["tests"]):
+            stage = stage_of(test)
+            for metric in stage.metrics(test) if stage else []:
+                node = metric["labels"].get("node")
+                if number == len(reports) if node is None else nodes is None or node in nodes:
+                    found[metric["name"], frozenset(metric["labels"].items())] = metric
+    return sorted(found.values(), key=lambda metric: (metric["name"], metric["labels"].get("node", "")))
 
 
 def last_validated(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> dict[str, float]:
@@ -83,36 +89,3 @@ def last_validated(reports: Sequence[_Row], nodes: Collection[str] | None = None
         judged = [test for test in report["tests"] if test["verdict"] in {"PASS", "FAIL"}] if began is not None else []
         found |= dict.fromkeys((node for test in judged for node in everyone(test)), began or 0.0)
     return {node: found[node] for node in sorted(found) if nodes is None or node in nodes}
-
-
-def _last(
-    reports: Sequence[_Row],
-    rows: Callable[[_Row], list[_Row]],
-    key: tuple[str, ...],
-    nodes: Collection[str] | None,
-) -> list[_Row]:
-    found = {
-        tuple(row[part] for part in key): row | {"started": report["started"]}
-        for report in reports
-        for row in rows(report)
-        if nodes is None or row["node"] in nodes
-    }
-    return [row for _key, row in sorted(found.items(), key=lambda item: item[0])]
-
-
-def _checks(report: _Row) -> list[_Row]:
-    return [
-        {"node": node, "check": test["kind"], **{key: test[key] for key in ("hardware", "verdict", "lowest_gbs")}}
-        for test in distinct(report["tests"])
-        if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING}
-        for node in everyone(test)
-    ]
-
-
-def _storage(report: _Row) -> list[_Row]:
-    return [
-        row | {"path": test[STORAGE]["path"]}
-        for test in distinct(report["tests"])
-        if test[STORAGE]
-        for row in test[STORAGE]["nodes"]
-    ]

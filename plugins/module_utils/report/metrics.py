@@ -6,19 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..validation.section import CODE_WORDS, CODES
 from .data import VERDICTS, counts, everyone
-from .latest import distinct, last_checks, last_figures, last_storage, last_validated, past, seconds
-from .page import folded
-from .storage import storage_families
-from .training import training_families
+from .latest import distinct, last_figures, last_metrics, last_validated, past, seconds
+from .words import folded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 __all__ = ["metrics"]
 
-_CODE = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
-_CODES = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
 _GB = 1e9
 _FIGURES = {"busbw": "Bus bandwidth", "floor": "Bandwidth to reach", "ceiling": "Bandwidth that no such node exceeds"}
 
@@ -57,16 +54,12 @@ def metrics(
         (cluster | {key: item[key] for key in ("node", "stage", "collective")}, item)
         for item in last_figures(reports, nodes)
     ]
-    checks = [
-        (cluster | {key: item[key] for key in ("node", "check", "hardware")}, item)
-        for item in last_checks(reports, nodes)
-    ]
     totals = counts(report)
     families = [
         _family(
             "busbar_validation_verdict",
-            f"Verdict of the last validation: {_CODES}.",
-            [(cluster, _CODE[report["verdict"]])],
+            f"Verdict of the last validation: {CODE_WORDS}.",
+            [(cluster, CODES[report["verdict"]])],
         ),
         _family(
             "busbar_validation_timestamp_seconds",
@@ -85,8 +78,8 @@ def metrics(
         ),
         _family(
             "busbar_test_verdict",
-            f"Verdict of a test: {_CODES}.",
-            [(labels, _CODE[test["verdict"]]) for labels, test in tests],
+            f"Verdict of a test: {CODE_WORDS}.",
+            [(labels, CODES[test["verdict"]]) for labels, test in tests],
         ),
         _family(
             "busbar_test_busbw_bytes_per_second",
@@ -100,8 +93,8 @@ def metrics(
         ),
         _family(
             "busbar_node_verdict",
-            f"Last verdict of a node in a stage: {_CODES}; a pass with any partners counts.",
-            [(labels, _CODE[item["verdict"]]) for labels, item in figures],
+            f"Last verdict of a node in a stage: {CODE_WORDS}; a pass with any partners counts.",
+            [(labels, CODES[item["verdict"]]) for labels, item in figures],
         ),
         *(
             _family(
@@ -121,20 +114,11 @@ def metrics(
             "When the last validation began that passed or failed a test with that node.",
             [(cluster | {"node": node}, began) for node, began in last_validated(reports, nodes).items()],
         ),
-        _family(
-            "busbar_check_verdict",
-            f"Verdict of a check of a single node: {_CODES}.",
-            [(labels, _CODE[item["verdict"]]) for labels, item in checks],
-        ),
-        _family(
-            "busbar_check_slowest_pair_bytes_per_second",
-            "What the slowest pair of GPUs of a node reached with direct access.",
-            [(labels, _bytes(item["lowest_gbs"])) for labels, item in checks],
-        ),
     ]
-    storage = last_storage(reports, nodes)
-    families += [_family(*item) for item in storage_families(storage, report["cluster"], _CODE)]
-    families += [_family(*item) for item in training_families(distinct(report["tests"]), report["cluster"])]
+    own: dict[str, tuple[str, list[tuple[dict[str, object], float | None]]]] = {}
+    for metric in last_metrics(reports, nodes):
+        own.setdefault(metric["name"], (metric["help"], []))[1].append((cluster | metric["labels"], metric["value"]))
+    families += [_family(f"busbar_{name}", *told) for name, told in own.items()]
     return "\n".join(line for family in families for line in family) + "\n"
 
 

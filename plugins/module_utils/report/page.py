@@ -8,36 +8,25 @@ import base64
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from .checks import COLLECTIVE, check_rows
 from .data import counts, culprits, everyone
 from .environment import facts_of
-from .figures import (
-    curve_figure,
-    heat_maps,
-    human_size,
-    matrix_figure,
-    rates_figure,
-    scaling_figure,
-    trend_figure,
-)
+from .figures import heat_maps, human_size, trend_figure
 from .history import MINIMUM, drift
-from .storage import STORAGE, storage_rows
-from .training import TRAINING, training_rows
+from .sections import rank_of, sections, test_facts
+from .words import NONE, folded, gbs
 
-__all__ = ["Parts", "folded", "page"]
+__all__ = ["Parts", "page"]
 
-_NONE = "\u2013"
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
-_STAGES = {"cluster": 0, "storage": 1, "training": 2, "node": 3, "pair": 4}
 _COLUMNS = (
     ("verdict", "Verdict", "text"),
     ("name", "Test", "text"),
@@ -88,6 +77,7 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
     figures: list[dict[str, Any]] = []
     compared = drift(report, others)
     tests = _tests(report, figures)
+    trend = trend_figure([item for item in compared if item["subject"] == "test"], report["started"])
     # The template is ours, and what is put into it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(
@@ -116,7 +106,7 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
             for item in heat_maps(report)
         ],
         **tests,
-        trend=_kept(figures, trend_figure([item for item in compared if item["subject"] == "test"], report["started"])),
+        trend=_kept(figures, trend) if trend else None,
         compared=[_row(item) for item in compared],
         earlier=sum(o["cluster"] == report["cluster"] and o["started"] < report["started"] for o in others),
         minimum=MINIMUM,
@@ -138,10 +128,8 @@ def _policy(scripts: list[str]) -> str:
     return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
 
-def _kept(figures: list[dict[str, Any]], figure: dict[str, Any] | None) -> int | None:
+def _kept(figures: list[dict[str, Any]], figure: dict[str, Any]) -> int:
     """Return the number under which the page finds a figure."""
-    if figure is None:
-        return None
     figures.append(figure)
     return len(figures) - 1
 
@@ -154,20 +142,8 @@ def _when(started: str) -> str:
     return f"{moment.day} {moment:%B %Y, %H:%M %Z}".strip()
 
 
-def folded(nodes: list[str]) -> str:
-    """Return node names folded, as in ``gpu[17-20]``, or as a list when they are no names of nodes."""
-    try:
-        return str(NodeSet(",".join(nodes))) if nodes else ""
-    except NodeSetException:
-        return ", ".join(nodes)
-
-
-def _gbs(value: float | None) -> str:
-    return _NONE if value is None else f"{value:.4g}"
-
-
 def _share(value: float | None) -> str:
-    return _NONE if value is None else f"{100 * value:+.1f} %".replace("-", "\u2212")
+    return NONE if value is None else f"{100 * value:+.1f} %".replace("-", "\u2212")
 
 
 def _cell(text: str, value: float | str | None = None, kind: str = "text") -> dict[str, Any]:
@@ -188,9 +164,7 @@ def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the table, and the most telling tests with their figures."""
-    ordered = sorted(
-        enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], _STAGES.get(item[1]["stage"], 5))
-    )
+    ordered = sorted(enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], rank_of(item[1])))
     shown = {number for number, _test in ordered[:_MOST_DETAILS]}
     rows = {
         number: {
@@ -202,39 +176,11 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         for number, test in enumerate(report["tests"])
     }
     details = [
-        {**rows[number], **_shown(test, figures), "facts": _facts(test), "open": place < _OPEN}
+        {**rows[number], "facts": test_facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
-    checks = [test for test in details if test["kind"] not in {COLLECTIVE, STORAGE, TRAINING}]
-    curves = [test for test in details if test["kind"] == COLLECTIVE]
-    trees = [{**test, **_tree(test, figures)} for test in details if test["kind"] == STORAGE]
-    trainings = [{**test, **_training(test, figures)} for test in details if test["kind"] == TRAINING]
-    kinds = {"details": curves, "checks": checks, "trees": trees, "trainings": trainings}
-    return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), **kinds}
-
-
-def _training(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the bars and the table of a training."""
-    figure = scaling_figure(test[TRAINING]["rows"]) if test[TRAINING] else None
-    height = figure["layout"]["height"] if figure else 0
-    return {"bars": _kept(figures, figure), "height": height, "scales": training_rows(test[TRAINING])}
-
-
-def _tree(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the bars and the table of a shared tree."""
-    figure = rates_figure(test[STORAGE]["nodes"]) if test[STORAGE] else None
-    height = figure["layout"]["height"] if figure else 0
-    return {"bars": _kept(figures, figure), "height": height, "tree_rows": storage_rows(test[STORAGE])}
-
-
-def _shown(test: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the figures and tables of a test."""
-    maps = []
-    for matrix in test["matrices"]:
-        figure = matrix_figure(matrix, test["floor"] if matrix["p2p"] else None)
-        title = f"{matrix['title']}, {matrix['unit']}"
-        maps.append({"title": title, "figure": _kept(figures, figure), "height": figure["layout"]["height"]})
-    return {"figure": _kept(figures, curve_figure(test)), "maps": maps, "rows": check_rows(test["results"])}
+    found = sections(details, partial(_kept, figures))
+    return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), "sections": found}
 
 
 def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -245,37 +191,13 @@ def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "name": _cell(test["name"], test["name"]),
         "stage": _cell(test["stage"], test["stage"]),
         "nodes": _cell(who, who),
-        "busbw": _cell(_gbs(test["measured_busbw"]), test["measured_busbw"]),
-        "floor": _cell(_gbs(test["floor"]), test["floor"]),
-        "ceiling": _cell(_gbs(test["ceiling"]), test["ceiling"]),
-        "size": _cell(_NONE if test["at_size"] is None else human_size(test["at_size"]), test["at_size"]),
-        "seconds": _cell(_NONE if seconds is None else f"{seconds:.0f}", seconds),
+        "busbw": _cell(gbs(test["measured_busbw"]), test["measured_busbw"]),
+        "floor": _cell(gbs(test["floor"]), test["floor"]),
+        "ceiling": _cell(gbs(test["ceiling"]), test["ceiling"]),
+        "size": _cell(NONE if test["at_size"] is None else human_size(test["at_size"]), test["at_size"]),
+        "seconds": _cell(NONE if seconds is None else f"{seconds:.0f}", seconds),
         "reason": _cell(test["reason"], test["reason"]),
     }
-
-
-def _facts(test: dict[str, Any]) -> list[tuple[str, str]]:
-    job = test["job"]
-    tree = test[STORAGE] or {"path": "", "mode": ""}
-    training = test[TRAINING] or {"efficiency_floor": None, "rate_floor": None}
-    least = [f"{training['efficiency_floor']:.0%} of as many ranks alone"] if training["efficiency_floor"] else []
-    least += [f"{training['rate_floor']:.4g} samples/s of one rank"] if training["rate_floor"] else []
-    # Those of a shared tree and of a training have units of their own.
-    unknown = "" if test["kind"] in {STORAGE, TRAINING} else "none"
-    limits = [
-        ("Shared tree", tree["path"]),
-        ("Measured", {"direct": "past the node's own cache", "fsync": "until the server had it"}.get(tree["mode"], "")),
-        ("At least", ", ".join(least)),
-        ("Hardware", test["hardware"] or "unknown"),
-        ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
-        ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
-        ("Floor", f"{_gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
-        ("Ceiling", f"{_gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
-        ("Partners", folded(test["partners"])),
-        ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
-        ("Raw output", test["output"] or ""),
-    ]
-    return [(term, value) for term, value in limits if value]
 
 
 def _row(item: dict[str, Any]) -> dict[str, Any]:
@@ -285,12 +207,12 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
         "cells": [
             _cell(item["name"], item["name"]),
             _cell(item["stage"], item["stage"]),
-            _cell(_gbs(item["busbw"]), item["busbw"], number),
+            _cell(gbs(item["busbw"]), item["busbw"], number),
             _cell(str(len(item["past"])), len(item["past"]), number),
             _cell(_share(item["last_change"]), item["last_change"], number),
-            _cell(_gbs(item["own_median"]), item["own_median"], number),
+            _cell(gbs(item["own_median"]), item["own_median"], number),
             _cell(_share(item["own_change"]), item["own_change"], number),
-            _cell(_gbs(item["fleet_median"]), item["fleet_median"], number),
+            _cell(gbs(item["fleet_median"]), item["fleet_median"], number),
             _cell(_share(item["fleet_change"]), item["fleet_change"], number),
         ],
     }
@@ -308,8 +230,8 @@ def _limits(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "hardware": test["hardware"] or "unknown",
                 "collective": what,
                 "nodes": count,
-                "floor": _gbs(test["floor"]),
-                "ceiling": _gbs(test["ceiling"]),
+                "floor": gbs(test["floor"]),
+                "ceiling": gbs(test["ceiling"]),
                 "source": test["source"] or "none given",
             }
     return list(found.values())

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "CODES",
+    "CODE_WORDS",
     "Bars",
     "Cell",
     "Chart",
@@ -23,6 +25,9 @@ __all__ = [
     "text_cell",
 ]
 
+# Verdicts as Prometheus reads them: busbar's exit codes.
+CODES = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
+CODE_WORDS = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
 _NONE = "\u2013"
 _MOST = 1e308
 

@@ -4,20 +4,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..collective import Collective
 from ..judge import FAIL, PASS
-from ..node_checks import check_problems, collectives, failed_nodes, next_checks
+from ..node_checks import COLLECTIVE, check_problems, collectives, failed_nodes, kind_of, next_checks
+from ..section import CODE_WORDS, CODES
 from ..stage import Next
 from ..tests import planned_test
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..model import Culprit, Options, Planned, State, Unresolved
+    from ..section import Metric
 
 __all__ = ["Node"]
 
 _PAIR = 2
+_GB = 1e9
 
 
 class Node(Collective):
@@ -69,6 +74,26 @@ class Node(Collective):
             for test in self.tests_of(state)
             if test["verdict"] == FAIL
         ], []
+
+    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+        """Return verdict and slowest pair of GPUs of a check; what collectives reached is told of every stage."""
+        if kind_of(test) == COLLECTIVE:
+            return []
+        found: list[Metric] = []
+        for node in dict.fromkeys([*test["nodes"], *test["partners"]]):
+            labels = {"node": node, "check": test["kind"], "hardware": test["hardware"]}
+            words = f"Verdict of a check of a single node: {CODE_WORDS}."
+            found.append({"name": "check_verdict", "help": words, "labels": labels, "value": CODES[test["verdict"]]})
+            lowest = test["lowest_gbs"]
+            found.append(
+                {
+                    "name": "check_slowest_pair_bytes_per_second",
+                    "help": "What the slowest pair of GPUs of a node reached with direct access.",
+                    "labels": labels,
+                    "value": None if lowest is None else lowest * _GB,
+                }
+            )
+        return found
 
 
 def _alone(options: Options) -> list[Planned]:

@@ -12,9 +12,14 @@ from ..stage import OneJob
 from .check import judge_storage
 from .found import WAYS, Limits
 from .output import read_storage
+from .shown import shown_storage, storage_figures, storage_metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ..model import Options, Planned
+    from ..section import Metric, Section
+    from .shown import StorageFigures
 
 __all__ = ["Storage", "StorageOptions"]
 
@@ -39,6 +44,7 @@ class Storage(OneJob[StorageOptions]):
 
     name = "storage"
     form = StorageOptions
+    title = "Shared tree"
     rank = 1
     proves = True
 
@@ -83,3 +89,15 @@ class Storage(OneJob[StorageOptions]):
                 if floors[node][way]:
                     sources["the operator" if given[way] else str(declared.get("source") or "")] = None
         return Limits(own["path"], floors, "; ".join(filter(None, sources)), own["speed"])
+
+    def read(self, value: object, plain: Callable[[object], str]) -> StorageFigures | None:
+        """Return the shared tree of a test."""
+        return storage_figures(value, plain)
+
+    def section(self, figures: StorageFigures) -> Section:
+        """Return what the page shows of the tree."""
+        return shown_storage(figures)
+
+    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+        """Return what Prometheus is told of each node."""
+        return storage_metrics(test["own"]) if test["own"] else []

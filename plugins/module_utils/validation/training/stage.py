@@ -12,9 +12,14 @@ from ..stage import OneJob
 from ..tests import gpu_count
 from .check import Asked, judge_training
 from .output import read_training
+from .shown import shown_training, training_figures, training_metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from ..model import Options, Planned
+    from ..section import Metric, Section
+    from .shown import TrainingFigures
 
 __all__ = ["Training", "TrainingOptions", "scales_of"]
 
@@ -39,6 +44,7 @@ class Training(OneJob[TrainingOptions]):
 
     name = "training"
     form = TrainingOptions
+    title = "Training"
     rank = 2
 
     def budget(self, options: Options) -> list[str]:
@@ -85,6 +91,18 @@ class Training(OneJob[TrainingOptions]):
             source="; ".join(sources),
             wire=min(wires, default=0.0) or None,
         )
+
+    def read(self, value: object, plain: Callable[[object], str]) -> TrainingFigures | None:
+        """Return the training of a test."""
+        return training_figures(value, plain)
+
+    def section(self, figures: TrainingFigures) -> Section:
+        """Return what the page shows of the training."""
+        return shown_training(figures)
+
+    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+        """Return what Prometheus is told of each scale."""
+        return training_metrics(test["own"]) if test["own"] else []
 
 
 def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:

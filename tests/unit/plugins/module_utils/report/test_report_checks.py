@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.report.checks import check_rows
+from ansible_collections.busbar.cluster.plugins.module_utils.report.checks import results_table
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import matrix_figure
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare
@@ -84,13 +84,13 @@ def test_spoilt_matrices(changes: dict[str, Any], kept: int, odd: list[tuple[int
 
 
 def test_gpus_that_agree_share_a_row() -> None:
-    rows = check_rows(one("dcgm_diag-gpu3")["results"])
-    assert [(row["status"], row["test"], row["who"]) for row in rows] == [
-        ("fail", "memory", "GPU 5"),
-        ("skip", "eud", "node"),
-        ("pass", "memory", "GPU 0, 1, 2, 3, 4, 6, 7"),
+    rows = [[cell["text"] for cell in row] for row in results_table(one("dcgm_diag-gpu3")["results"])["rows"]]
+    assert [row[:3] for row in rows] == [
+        ["fail", "memory", "GPU 5"],
+        ["skip", "eud", "node"],
+        ["pass", "memory", "GPU 0, 1, 2, 3, 4, 6, 7"],
     ]
-    assert rows[0]["words"] == "GPU 5 had uncorrectable errors"
+    assert rows[0][4] == "GPU 5 had uncorrectable errors"
 
 
 @pytest.mark.parametrize("value", [None, 3, "x", [3, None, "x"], {"a": 1}])
@@ -98,7 +98,7 @@ def test_spoilt_results(value: object) -> None:
     test = {**REPORT["tests"][0], "results": value, "matrices": value, "pairs": value}
     found = normalised({**REPORT, "tests": [test]})["tests"][0]
     assert found["matrices"] == []
-    assert all(row["who"] == "node" for row in check_rows(found["results"]))
+    assert all(row[2]["text"] == "node" for row in results_table(found["results"])["rows"])
 
 
 def test_checks_of_one_node_are_told_apart_when_reports_are_compared() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.module_utils.report.latest import (
-    last_checks,
     last_figures,
-    last_storage,
+    last_metrics,
     last_validated,
     past,
     seconds,
@@ -83,13 +82,16 @@ def test_reports_of_other_clusters_are_none_of_its_past() -> None:
 
 def test_checks_and_trees_are_kept_as_well() -> None:
     kept = reports(checked(), validation([NEW], started="2027-01-01T08:00:00Z"))
-    assert last_checks(kept) == last_checks(kept[:1])
-    assert {item["check"] for item in last_checks(kept, ["gpu2"])} == {"p2p", "nvbandwidth", "dcgm_diag"}
+    assert last_metrics(kept) == last_metrics(kept[:1])
+    told = [item["labels"] for item in last_metrics(kept, ["gpu2"])]
+    assert {labels["check"] for labels in told} == {"p2p", "nvbandwidth", "dcgm_diag"}
+    assert {labels["node"] for labels in told} == {"gpu2"}
     row = {"node": "gpu1", "verdict": "FAIL", "write": 1e6, "read": 1e6}
     tree = small(FIRST)
     tree["tests"][0] |= {"kind": "storage", "storage": {"path": "/shared", "mode": "all", "nodes": [row]}}
-    (found,) = last_storage(reports(tree, small(SECOND)))
-    assert (found["node"], found["path"], found["verdict"], found["started"]) == ("gpu1", "/shared", "FAIL", FIRST)
+    found = {item["name"]: item for item in last_metrics(reports(tree, small(SECOND)))}
+    assert found["storage_verdict"]["labels"] == {"path": "/shared", "node": "gpu1"}
+    assert (found["storage_verdict"]["value"], found["storage_write_bytes_per_second"]["value"]) == (1, 1e6)
     assert samples(tree, small(SECOND))["busbar_storage_verdict"] == {("gpu1", ""): 1}
 
 

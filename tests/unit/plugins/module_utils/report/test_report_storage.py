@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import culprits, normalised
-from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import rates_figure
+from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
-from ansible_collections.busbar.cluster.plugins.module_utils.report.storage import storage_rows
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.shown import shown_storage
 from junitparser import Failure, JUnitXml
 from plotly.graph_objects import Figure
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,7 +23,7 @@ ROW |= {"write_floor": 1e6, "read_floor": None}
 
 
 def tree(report: dict[str, Any]) -> Any:  # noqa: ANN401 - None where the report holds none
-    return normalised(report)["tests"][0]["storage"]
+    return normalised(report)["tests"][0]["own"]
 
 
 def with_storage(value: object) -> dict[str, Any]:
@@ -31,10 +31,13 @@ def with_storage(value: object) -> dict[str, Any]:
 
 
 def test_the_worst_node_is_the_first_row() -> None:
-    rows = storage_rows(tree(SLOW))
-    assert [(row["node"], row["verdict"]) for row in rows] == [("gpu2", "FAIL"), ("gpu1", "PASS"), ("gpu3", "PASS")]
-    assert [rate["text"] for rate in rows[0]["rates"]] == ["400", "0.001", "0.0005", "0.001"]
-    assert rows[0]["filesystem"] == "nfs4 ctl:/export on /shared"
+    table = shown_storage(tree(SLOW))["table"]
+    assert table is not None
+    rows = [[cell["text"] for cell in row] for row in table["rows"]]
+    assert [row[:2] for row in rows] == [["FAIL", "gpu2"], ["PASS", "gpu1"], ["PASS", "gpu3"]]
+    assert rows[0][2:7] == ["400", "0.001", "0.0005", "0.001", "nfs4 ctl:/export on /shared"]
+    assert [row[0].get("badge") for row in table["rows"]] == ["fail", "pass", "pass"]
+    assert {len(row) for row in rows} == {len(table["columns"])}
 
 
 def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
@@ -44,7 +47,8 @@ def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
 
 
 def test_bars_and_floors_are_drawn_for_each_node() -> None:
-    figure = Figure(rates_figure(tree(SLOW)["nodes"]))
+    (chart,) = shown_storage(tree(SLOW))["charts"]
+    figure = Figure(chart_figure(chart))
     assert [(bar.type, bar.name) for bar in figure.data] == [
         ("bar", "write"),
         ("scatter", "write floor"),
@@ -64,9 +68,9 @@ def test_bars_and_floors_are_drawn_for_each_node() -> None:
         ([{**ROW, "node": f"gpu{number}"} for number in range(90)], 40),
     ],
 )
-def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[dict[str, Any]], bars: int | None) -> None:
-    figure = rates_figure(rows)
-    assert (None if figure is None else len(figure["data"][0]["y"])) == bars
+def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars: int | None) -> None:
+    charts = shown_storage({"path": "/shared", "mode": "", "nodes": rows})["charts"]
+    assert [len(chart_figure(chart)["data"][0]["y"]) for chart in charts] == ([] if bars is None else [bars])
 
 
 def test_metrics_of_each_node() -> None:
@@ -102,5 +106,5 @@ def test_a_spoilt_report_is_still_read(value: object, rows: int | None) -> None:
     if rows:
         assert {row["verdict"] for row in storage["nodes"]} == {"INCONCLUSIVE"}
         assert {row["write"] for row in storage["nodes"]} == {None}
-    assert storage_rows(storage) is not None
+        assert shown_storage(storage)["charts"] == []
     metrics(normalised(with_storage(value)))

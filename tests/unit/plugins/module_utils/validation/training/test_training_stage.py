@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import jsonschema
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import culprits, normalised
-from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import scaling_figure
+from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
-from ansible_collections.busbar.cluster.plugins.module_utils.report.training import training_rows
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.shown import shown_training
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.stage import (
     scales_of,
 )
@@ -141,16 +141,18 @@ def test_the_report_fits_its_schema(shared: float) -> None:
 
 
 def test_table_and_bars() -> None:
-    training = normalised(trained(shared=0.05))["tests"][0]["training"]
-    rows = training_rows(training)
-    assert [row["label"] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
-    assert [figure["text"] for figure in rows[2]["figures"]] == ["1463", "2560", "57.14", "175", "100", "75", "42.86"]
-    assert rows[2]["cause"] == "communication"
-    figure = Figure(scaling_figure(training["rows"]))
+    shown = shown_training(normalised(trained(shared=0.05))["tests"][0]["own"])
+    assert shown["table"] is not None
+    rows = [[cell["text"] for cell in row] for row in shown["table"]["rows"]]
+    assert [row[0] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
+    assert rows[2][2:] == ["1463", "2560", "57.14", "175", "100", "75", "42.86", "communication"]
+    assert {len(row) for row in rows} == {len(shown["table"]["columns"])}
+    assert shown["facts"] == [("At least", "80% of as many ranks alone")]
+    figure = Figure(chart_figure(shown["charts"][0]))
     assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "as many ranks alone")]
     assert list(figure.data[0].x) == ["1 GPU", "2 nodes", "4 nodes"]
     assert list(figure.data[0].text) == ["", "66.7 %", "57.1 %"]
-    assert scaling_figure([]) is None
+    assert shown_training({"efficiency_floor": None, "rate_floor": None, "rows": []})["charts"] == []
 
 
 def test_metrics() -> None:
@@ -169,4 +171,6 @@ def test_a_spoilt_report_is_shown_all_the_same(value: object) -> None:
     data = trained()
     spoilt = normalised({**data, "tests": [{**data["tests"][0], "training": value}]})
     assert metrics(spoilt)
-    assert isinstance(training_rows(spoilt["tests"][0]["training"]), list)
+    own = spoilt["tests"][0]["own"]
+    assert (own is None) == (not isinstance(value, dict))
+    assert own is None or shown_training(own)["table"] is not None

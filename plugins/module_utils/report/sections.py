@@ -1,0 +1,115 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Lays out what the page shows of each test: charts, tables and facts, in sections.
+
+A stage with a title has a section of its own, whatever it measures. What else is no collective stands among the checks
+of single nodes, and collectives among their curves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..validation import registry
+from .checks import COLLECTIVE, results_table
+from .figures import chart_figure, curve_figure, matrix_figure
+from .words import folded, gbs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..validation.section import Section, Table
+    from ..validation.stage import Stage
+
+__all__ = ["rank_of", "sections", "test_facts"]
+
+# After those of all stages that are known.
+_LAST = 9
+_EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}
+_CHECKS = ("checks", "Checks of single nodes")
+_CURVES = ("curves", "Bandwidth over message size")
+_Row = dict[str, Any]
+
+
+def rank_of(test: _Row) -> int:
+    """Return the place of a test among those of equal verdict, the most telling first."""
+    stage = registry.stage_of(test)
+    return stage.rank if stage else _LAST
+
+
+def sections(tests: list[_Row], keep: Callable[[dict[str, Any]], int]) -> list[_Row]:
+    """Return the sections that some tests need, each with id, title and tests.
+
+    Args:
+        tests: of a report as `data.normalised` gives it, the most telling first.
+        keep: takes a figure into the page, and returns its number.
+
+    Returns:
+        Each test with charts (title, figure, height, matrix), tables (columns, rows, css), note and open besides.
+    """
+    order = [*((f"stage-{stage.name}", stage.title) for stage in registry.STAGES if stage.title), _CHECKS, _CURVES]
+    found: dict[tuple[str, str], list[_Row]] = {heading: [] for heading in order}
+    for test in tests:
+        stage = _titled(test)
+        heading = _CURVES if test["kind"] == COLLECTIVE else _CHECKS
+        if stage:
+            heading = (f"stage-{stage.name}", stage.title)
+        found[heading].append({**test, **_shown(test, keep), "open": test["open"] or stage is not None})
+    return [{"id": place, "title": title, "tests": rows} for (place, title), rows in found.items() if rows]
+
+
+def _titled(test: _Row) -> Stage[Any] | None:
+    """Return the stage of a test that has a section of its own."""
+    stage = registry.stage_of(test)
+    return stage if stage and stage.title and test["kind"] != COLLECTIVE else None
+
+
+def _section(test: _Row) -> Section:
+    stage = registry.stage_of(test)
+    return stage.section(test["own"]) if stage and test["own"] is not None else _EMPTY
+
+
+def _shown(test: _Row, keep: Callable[[dict[str, Any]], int]) -> _Row:
+    """Return charts, tables and note of a test."""
+    own = _section(test)
+    charts = [_placed(keep, chart_figure(chart), chart["title"]) for chart in own["charts"]]
+    note = own["note"]
+    if test["kind"] == COLLECTIVE:
+        curve = curve_figure(test)
+        charts += [_placed(keep, curve)] if curve else []
+        note = note if curve else "Nothing was measured."
+    for matrix in test["matrices"]:
+        figure = matrix_figure(matrix, test["floor"] if matrix["p2p"] else None)
+        charts.append(_placed(keep, figure, f"{matrix['title']}, {matrix['unit']}", matrix=True))
+    tables = [_table(own["table"])] if own["table"] and own["table"]["rows"] else []
+    tables += [_table(results_table(test["results"]), "diagnosis")] if test["results"] else []
+    return {"charts": charts, "tables": tables, "note": note if tables or not own["table"] else ""}
+
+
+def _placed(
+    keep: Callable[[dict[str, Any]], int], figure: dict[str, Any], title: str = "", *, matrix: bool = False
+) -> _Row:
+    return {"title": title, "figure": keep(figure), "height": figure["layout"]["height"], "matrix": matrix}
+
+
+def _table(table: Table, css: str = "") -> _Row:
+    return {**table, "css": css}
+
+
+def test_facts(test: _Row) -> list[tuple[str, str]]:
+    """Return terms and values about a test; those of its stage first."""
+    job = test["job"]
+    # What a stage measures besides collectives has units of its own.
+    unknown = "" if _titled(test) else "none"
+    facts = [
+        *_section(test)["facts"],
+        ("Hardware", test["hardware"] or "unknown"),
+        ("Ranks", str(test["ranks"]) if test["kind"] == COLLECTIVE else ""),
+        ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
+        ("Floor", f"{gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
+        ("Ceiling", f"{gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
+        ("Partners", folded(test["partners"])),
+        ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
+        ("Raw output", test["output"] or ""),
+    ]
+    return [(term, value) for term, value in facts if value]

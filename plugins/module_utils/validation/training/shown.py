@@ -1,0 +1,154 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a report says of a training, and shows it: bars, a row and metrics for each scale."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from ..section import Cell, Metric, Section, finite, number_cell, text_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["TrainingFigures", "TrainingRow", "shown_training", "training_figures", "training_metrics"]
+
+_MOST_ROWS = 64
+_MS = 1000
+_NOTE = (
+    "Step: a whole step, median. Computation: the same step of the slowest rank without the others. Communication: "
+    "the difference, which no computation hides."
+)
+
+
+class TrainingRow(TypedDict):
+    """What a scale reached; efficiency and all_reduce_share are shares of 1."""
+
+    label: str
+    cause: str
+    nodes: int
+    ranks: int
+    samples_per_second: float | None
+    ideal: float | None
+    efficiency: float | None
+    step_seconds: float | None
+    compute_seconds: float | None
+    all_reduce_seconds: float | None
+    all_reduce_share: float | None
+
+
+class TrainingFigures(TypedDict):
+    """A training: the floors, a share of 1 and samples/s, and each scale."""
+
+    efficiency_floor: float | None
+    rate_floor: float | None
+    rows: list[TrainingRow]
+
+
+def training_figures(value: object, plain: Callable[[object], str]) -> TrainingFigures | None:
+    """Return the training of a test, None for a test that is none; texts as `plain` makes them."""
+    if not isinstance(value, dict):
+        return None
+    rows = [item for item in value["rows"] if isinstance(item, dict)] if isinstance(value.get("rows"), list) else []
+    return {
+        "efficiency_floor": finite(value.get("efficiency_floor")),
+        "rate_floor": finite(value.get("rate_floor")),
+        "rows": [
+            {
+                "label": plain(row.get("label") or ""),
+                "cause": plain(row.get("cause") or ""),
+                "nodes": int(finite(row.get("nodes")) or 0),
+                "ranks": int(finite(row.get("ranks")) or 0),
+                "samples_per_second": finite(row.get("samples_per_second")),
+                "ideal": finite(row.get("ideal")),
+                "efficiency": finite(row.get("efficiency")),
+                "step_seconds": finite(row.get("step_seconds")),
+                "compute_seconds": finite(row.get("compute_seconds")),
+                "all_reduce_seconds": finite(row.get("all_reduce_seconds")),
+                "all_reduce_share": finite(row.get("all_reduce_share")),
+            }
+            for row in rows[:_MOST_ROWS]
+        ],
+    }
+
+
+def shown_training(figures: TrainingFigures) -> Section:
+    """Return the bars of what each scale reaches before as many ranks alone, and the table of them."""
+    rows = figures["rows"]
+    efficiency, rate = figures["efficiency_floor"], figures["rate_floor"]
+    least = [f"{efficiency:.0%} of as many ranks alone"] if efficiency else []
+    least += [f"{rate:.4g} samples/s of one rank"] if rate else []
+    return {
+        "charts": [
+            {
+                "kind": "bars",
+                "title": "",
+                "unit": "samples/s",
+                "labels": [row["label"] for row in rows],
+                "series": [
+                    {
+                        "name": "measured",
+                        "values": [row["samples_per_second"] for row in rows],
+                        "words": [_share(row) for row in rows],
+                    },
+                    {"name": "as many ranks alone", "values": [row["ideal"] for row in rows], "pale": True},
+                ],
+                "sideways": False,
+            }
+        ]
+        if rows
+        else [],
+        "table": {
+            "columns": [
+                ("On", "text"),
+                ("Ranks", "number"),
+                ("Samples/s", "number"),
+                ("As many alone", "number"),
+                ("Efficiency, %", "number"),
+                ("Step, ms", "number"),
+                ("Computation", "number"),
+                ("Communication", "number"),
+                ("Its share, %", "number"),
+                ("Most is lost to", "text"),
+            ],
+            "rows": [_cells(number, row) for number, row in enumerate(rows, start=1)],
+        },
+        "note": _NOTE,
+        "facts": [("At least", ", ".join(least))],
+    }
+
+
+def _share(row: TrainingRow) -> str:
+    return "" if row["efficiency"] is None or row["ranks"] == 1 else f"{100 * row['efficiency']:.3g} %"
+
+
+def _cells(number: int, row: TrainingRow) -> list[Cell]:
+    return [
+        {"text": row["label"], "value": number},
+        {"text": str(row["ranks"]), "value": row["ranks"]},
+        number_cell(row["samples_per_second"]),
+        number_cell(row["ideal"]),
+        number_cell(row["efficiency"], 100),
+        number_cell(row["step_seconds"], _MS),
+        number_cell(row["compute_seconds"], _MS),
+        number_cell(row["all_reduce_seconds"], _MS),
+        number_cell(row["all_reduce_share"], 100),
+        text_cell(row["cause"]),
+    ]
+
+
+def training_metrics(figures: TrainingFigures) -> list[Metric]:
+    """Return speed, efficiency and communication of each scale."""
+    found: list[Metric] = []
+    for row in figures["rows"]:
+        labels = {"nodes": str(row["nodes"]), "ranks": str(row["ranks"])}
+        words = "Samples per second of all ranks of a training together."
+        speed = row["samples_per_second"]
+        found.append({"name": "training_samples_per_second", "help": words, "labels": labels, "value": speed})
+        words = "The share of as many times the samples per second of one rank."
+        efficiency = row["efficiency"]
+        found.append({"name": "training_efficiency_ratio", "help": words, "labels": labels, "value": efficiency})
+        words = "The share of a step that is communication and nothing else."
+        share = row["all_reduce_share"]
+        found.append({"name": "training_communication_ratio", "help": words, "labels": labels, "value": share})
+    return found

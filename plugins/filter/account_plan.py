@@ -34,6 +34,14 @@ options:
     description: Whether a missing home is made.
     type: bool
     required: true
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+  key:
+    description: The option that the problems are of, where it is none of the role C(users).
+    type: str
+    default: ""
   key_directory:
     description: Directory of the files of authorized keys.
     type: str
@@ -50,7 +58,8 @@ plan: >-
 RETURN = r"""
 _value:
   description:
-    - C(conflicts) are sentences. Nothing may be changed unless that list is empty, and nothing else is planned then.
+    - C(problems), as the filter C(problem_report) takes them. When there are any, nothing else is planned and nothing
+      may be changed.
     - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
     - C(changes) tells whether any of these is not empty.
     - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.files#module:files).
@@ -59,7 +68,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.access.accounts import account_conflicts, account_plan, key_files, removal_conflicts
+from ..module_utils.access.account_problems import account_conflicts, removal_conflicts
+from ..module_utils.access.accounts import account_plan, key_files
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -68,18 +78,25 @@ if TYPE_CHECKING:
     Items = Sequence[Mapping[str, Any]]
 
 
-def plan(
-    users: Items, groups: Items, found: Mapping[str, Any], *, key_directory: str, **defaults: object
+def plan(  # noqa: PLR0913 - the options of two roles
+    users: Items,
+    groups: Items,
+    found: Mapping[str, Any],
+    *,
+    host: str,
+    key_directory: str,
+    key: str = "",
+    **defaults: object,
 ) -> dict[str, Any]:
-    """Return the plan with its conflicts."""
+    """Return the plan with its problems."""
     passwd = {name: user["uid"] for name, user in found["users"].items()}
-    conflicts = account_conflicts(users, groups, passwd, found["groups"])
-    conflicts += removal_conflicts(users, found.get("active") or {})
-    if conflicts:
-        return {"conflicts": conflicts}
+    problems = account_conflicts(host, users, groups, passwd, found["groups"])
+    problems += removal_conflicts(host, users, found.get("active") or {})
+    if problems:
+        return {"problems": [{**problem, "key": key or problem["key"]} for problem in problems]}
     changes = account_plan(users, groups, found, defaults)
     files = key_files(users, found["key_files"], key_directory)
-    return {"conflicts": [], "key_files": files, "changes": any(changes.values()), **changes}
+    return {"problems": [], "key_files": files, "changes": any(changes.values()), **changes}
 
 
 class FilterModule:
@@ -87,4 +104,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"account_plan": border(plan, hint="users_accounts and users_groups")}
+        return {"account_plan": border(plan, hint="users_accounts, users_groups")}

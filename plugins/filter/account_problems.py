@@ -26,12 +26,12 @@ problems: "{{ users_accounts | busbar.cluster.account_problems(users_groups) }}"
 
 RETURN = r"""
 _value:
-  description: One sentence per problem, with the remedy.
+  description: The problems, as the filter C(problem_report) takes them.
   type: list
-  elements: str
+  elements: dict
 """
 
-from ..module_utils.access.accounts import account_problems
+from ..module_utils.access.account_problems import account_problems
 from ..plugin_utils.border import Filters, border
 
 

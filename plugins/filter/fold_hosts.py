@@ -24,7 +24,7 @@ _value:
   type: str
 """
 
-from ..module_utils.common.problems import fold_hosts
+from ..module_utils.common.hostlist import fold_hosts
 from ..plugin_utils.border import Filters, border
 
 

@@ -53,8 +53,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
+from ..module_utils.access.account_problems import account_conflicts
 from ..module_utils.hardware.gpu_claims import claim_problems
-from ..module_utils.preflight.accounts import conflict_problems
 from ..module_utils.preflight.nodes import node_problems
 from ..plugin_utils.border import Filters, border
 
@@ -81,7 +81,8 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
             hardware = site["catalogue"].get(variables.get("hardware") or "")
             wrong += node_problems(host, found, hardware, limits)
             if found.get("reached"):
-                wrong += conflict_problems(host, site["users"], site["groups"], found["node"])
+                node = found["node"]
+                wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
                 wrong += claim_problems(host, hardware, gpus, limits)

@@ -26,7 +26,7 @@ _value:
   type: str
 """
 
-from ..module_utils.common.problems import problem_report
+from ..module_utils.common.problem_report import problem_report
 from ..plugin_utils.border import Filters, border
 
 

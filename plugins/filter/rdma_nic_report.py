@@ -35,7 +35,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.common.problems import problem_report
+from ..module_utils.common.problem_report import problem_report
 from ..module_utils.nvidia.rdma_plan import nic_problems
 from ..plugin_utils.border import Filters, border
 

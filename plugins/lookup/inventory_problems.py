@@ -115,12 +115,12 @@ from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
+from ..module_utils.access.account_problems import account_problems
 from ..module_utils.access.held_secrets import rotation_problems
 from ..module_utils.common.problems import Problem, make_problem
 from ..module_utils.monitoring.alert_routes import site_routing_problems
 from ..module_utils.nvidia.driver_choice import site_driver_problems
 from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
-from ..module_utils.preflight.accounts import declaration_problems
 from ..module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
@@ -176,7 +176,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += self._slurm(known["hostvars"], groups)
         problems += self._gpus(known["hostvars"], compute)
         problems += self._roles(known["hostvars"], groups)
-        problems += declaration_problems(self.get_option("users"), self.get_option("groups"))
+        problems += worked_out(
+            "users_accounts, users_groups",
+            lambda: account_problems(self.get_option("users"), self.get_option("groups")),
+            "give each entry a name and a number",
+        )
         folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
         problems += secret_problems(folder, secrets)
         present = [name for name in secrets if Path(folder, name).exists()]

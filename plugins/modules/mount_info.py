@@ -113,6 +113,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.bounded import bounded
+from ..module_utils.common.problems import make_problem
 from ..module_utils.storage.file_servers import addresses, server_fault
 from ..module_utils.storage.mount_faults import (
     bound_state,
@@ -160,8 +161,7 @@ class Examination:
         if fault:
             key = f"{self.params['key']}[{entry['path']}]"
             hosts = [self.params["host"]] if self.params["host"] else []
-            problem = {"hosts": hosts, "key": key, "problem": fault[0], "remedy": fault[1], "about": about}
-            self.problems.append(problem)
+            self.problems.append({**make_problem(hosts, key, *fault), "about": about})
         return fault is not None
 
     def look(self) -> None:

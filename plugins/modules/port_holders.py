@@ -64,11 +64,12 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.port_holders import find_holders
+from ..module_utils.common.problems import Problem, make_problem
 
 _WORDS = 160
 
 
-def port_problems(item: dict[str, Any], host: str) -> list[dict[str, Any]]:
+def port_problems(item: dict[str, Any], host: str) -> list[Problem]:
     """Return a problem for each foreign holder of one port."""
     unit = item["unit"] if item["unit"].endswith(".service") else f"{item['unit']}.service"
     problems = []
@@ -80,12 +81,7 @@ def port_problems(item: dict[str, Any], host: str) -> list[dict[str, Any]]:
             who = f"{holder.name[:_WORDS]} (pid {holder.pid}{', unit ' + holder.unit if holder.unit else ''})"
         problem = f"{holder.listener.address} port {item['port']} is held by {who}, so {unit} cannot listen there"
         problems.append(
-            {
-                "hosts": [host],
-                "key": item["key"],
-                "problem": problem,
-                "remedy": f"stop that process, or set {item['key']} to a free port",
-            }
+            make_problem([host], item["key"], problem, f"stop that process, or set {item['key']} to a free port")
         )
     return problems
 

@@ -74,6 +74,7 @@ notes:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.problems import make_problem
 from ..module_utils.containers.registry_access import REFUSED, UNKNOWN, registry_access
 
 
@@ -96,8 +97,8 @@ def main() -> None:
         who = f"{item['machine']}, login {item['login']} of {item['user']}"
         if found.state == REFUSED:
             remedy = "put a valid token into the vault, or take the entry out"
-            words = {"problem": f"{who}: refused, {found.said}", "remedy": remedy}
-            problems.append({"hosts": [module.params["host"]], "key": module.params["key"], **words})
+            problem = f"{who}: refused, {found.said}"
+            problems.append(make_problem([module.params["host"]], module.params["key"], problem, remedy))
         elif found.state == UNKNOWN:
             notes.append(f"{who}: could not be tried, {found.said}")
     module.exit_json(changed=False, problems=problems, notes=notes)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import unfold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import unfold_hosts
 
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_unreadable

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
 from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
-from ansible_collections.busbar.cluster.plugins.module_utils.report.words import folded
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     folders,
     history,
@@ -211,7 +211,7 @@ def _list(args: argparse.Namespace) -> int:
             entry["report"],
             _verdict(entry["verdict"] or "?"),
             entry.get("cluster", ""),
-            folded(entry.get("nodes", [])),
+            fold_hosts(entry.get("nodes", [])),
             "/".join(str(entry["tests"][verdict]) for verdict in VERDICTS) if "tests" in entry else "",
             entry["reason"],
         )
@@ -231,7 +231,7 @@ def _show(args: argparse.Namespace) -> int:
         return _json({"folder": str(folder), "report": raw, "culprits": culprits(report), "drift": compared})
     console = _console()
     console.print(Text.assemble(_verdict(report["verdict"]), f"  {report['cluster']}: {report['reason']}"))
-    print(f"{report['started']}, backend {report['backend']}, nodes {folded(report['nodes']) or 'none'}")
+    print(f"{report['started']}, backend {report['backend']}, nodes {fold_hosts(report['nodes']) or 'none'}")
     for culprit in culprits(report):
         print(f"culprit  {', '.join(culprit['nodes'])}: {culprit['reason']}")
     for node, reason in sorted(report["left_out"].items()):
@@ -241,7 +241,7 @@ def _show(args: argparse.Namespace) -> int:
         (
             _verdict(test["verdict"]),
             test["name"],
-            folded(everyone(test)),
+            fold_hosts(everyone(test)),
             _gbs(test["measured_busbw"]),
             "-" if test["at_size"] is None else human_size(test["at_size"]),
             _gbs(test["floor"]),
@@ -280,7 +280,7 @@ def _compare(args: argparse.Namespace) -> int:
     rows = [
         (
             test["name"],
-            folded(test["nodes"]),
+            fold_hosts(test["nodes"]),
             Text.assemble(_verdict(test["verdicts"][0]), " > ", _verdict(test["verdicts"][1])),
             _gbs(test["first"]),
             _gbs(test["second"]),
@@ -305,12 +305,12 @@ def _differences(found: dict[str, Any]) -> list[str]:
     first, second = (set(nodes) for nodes in found["nodes"])
     lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
     if first != second:
-        words = [f"only A has {folded(sorted(first - second))}"] if first - second else []
-        words += [f"only B has {folded(sorted(second - first))}"] if second - first else []
+        words = [f"only A has {fold_hosts(sorted(first - second))}"] if first - second else []
+        words += [f"only B has {fold_hosts(sorted(second - first))}"] if second - first else []
         lines.append(f"The reports are about different nodes: {', '.join(words)}.")
     for test in found["other_nodes"]:
         sides = [
-            f"on {folded(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
+            f"on {fold_hosts(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
             for letter, nodes, verdict, busbw in zip("AB", test["nodes"], test["verdicts"], test["busbw"], strict=True)
         ]
         lines.append(f"not compared: {test['name']} ran {' and '.join(sides)}")

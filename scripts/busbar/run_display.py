@@ -6,8 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import fold_hosts
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn

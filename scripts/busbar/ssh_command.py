@@ -20,7 +20,7 @@ from busbar.sandbox_option import add_sandbox, chosen
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from busbar.ssh_bootstrap import Outcome
     from busbar.ssh_host_keys import Target
@@ -117,6 +117,10 @@ def run_bootstrap(args: argparse.Namespace) -> int:
     public = public_key_file(args.key)
     private = public.with_suffix("")
     known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
+    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+        fold_hosts,
+    )
+
     inventory = inventory_source(args)
     targets, clusters = read_targets(inventory, args.limit, args.user)
     check_hosts(args.fingerprint, targets)
@@ -131,7 +135,7 @@ def run_bootstrap(args: argparse.Namespace) -> int:
         known_hosts=known_hosts,
         sudo=args.sudo,
     )
-    print(f"inventory {inventory}: {fold(target.name for target in targets)}; key {public}", flush=True)
+    print(f"inventory {inventory}: {fold_hosts(target.name for target in targets)}; key {public}", flush=True)
     outcomes = ssh_bootstrap.bootstrap(
         targets, door, lambda fresh: vouch(fresh, args), lambda: password(args), args.jobs
     )
@@ -291,18 +295,15 @@ def password(args: argparse.Namespace) -> str:
     return getpass.getpass("Password for the hosts that do not know the key yet: ")
 
 
-def fold(names: Iterable[str]) -> str:
-    """Return host names as one folded list, such as gpu[1-4]."""
-    from ClusterShell.NodeSet import NodeSet  # noqa: PLC0415 - only needed where hosts are shown
-
-    return str(NodeSet.fromlist(list(names)))
-
-
 def show(outcomes: list[Outcome]) -> None:
     """Print one line per group of hosts with the same outcome."""
+    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+        fold_hosts,
+    )
+
     groups: dict[tuple[bool, str, str], list[str]] = {}
     for outcome in outcomes:
         groups.setdefault((outcome.ok, outcome.message, outcome.remedy), []).append(outcome.name)
     for (ok, message, remedy), names in sorted(groups.items(), reverse=True):
         hint = f" ({remedy})" if remedy else ""
-        print(printable(f"{'ok' if ok else 'FAILED'}: {fold(names)}: {message}{hint}"))
+        print(printable(f"{'ok' if ok else 'FAILED'}: {fold_hosts(names)}: {message}{hint}"))

@@ -334,7 +334,7 @@ def test_number_that_another_name_has(site: Site) -> None:
         text = site.refusal()
     finally:
         site.cluster.exec("gpu1", "userdel mallory")
-    assert "gpu1: users_accounts, users_groups: uid 2002 of user bob is taken by mallory" in text
+    assert "gpu1: users_accounts: uid 2002 of user bob is taken by mallory" in text
 
 
 def test_too_little_disk_and_an_unsupported_system(site: Site) -> None:

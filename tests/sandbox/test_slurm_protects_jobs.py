@@ -171,17 +171,17 @@ def without_alice(sandbox: Cluster) -> str:
 
 def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, str]) -> None:
     said = refused(sandbox, "base.yml", "--tags", "users", "-e", without_alice(sandbox))
-    assert "ctl: user alice cannot be removed yet" in said
+    assert "ctl: users_accounts: user alice cannot be removed yet" in said
     assert f"job {jobs[0]} (on gpu2)" in said
     assert f"job {jobs[1]} (waiting)" in said
-    assert "gpu2: user alice cannot be removed yet, there is process" in said
+    assert "gpu2: users_accounts: user alice cannot be removed yet, there is process" in said
     assert f"job {jobs[0]})" in said
     assert "scancel --user=alice" in said
     for node in ["ctl", "login", *sandbox.compute]:
         assert "uid=2001(alice)" in sandbox.exec(node, "id alice").stdout
     # Also where the node itself knows nothing of a job that waits.
     said = refused(sandbox, "base.yml", "--tags", "users", "--limit", "gpu2", "-e", without_alice(sandbox))
-    assert "gpu2: user alice cannot be removed yet" in said
+    assert "gpu2: users_accounts: user alice cannot be removed yet" in said
     assert state(sandbox, jobs[0]) == "RUNNING"
 
 

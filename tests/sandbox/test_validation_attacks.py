@@ -138,11 +138,11 @@ def test_a_number_that_is_taken_is_refused_and_a_second_run_changes_nothing(sand
     done = sandbox.playbook("validate.yml", *only, "-e", "validation_uid=2001")
     assert done.returncode != 0
     said = " ".join(done.stdout.split())
-    assert "busbar-validation has the number 470 here and not 2001: set validation_uid" in said
+    assert "validation_uid: user busbar-validation has uid 470 there and not 2001" in said
     done = sandbox.playbook("validate.yml", *only, "-e", "validation_user=other-user validation_uid=2001")
     said = " ".join(done.stdout.split())
     assert done.returncode != 0
-    assert "uid 2001 of user other-user is taken by alice: give other-user another uid in validation_uid" in said
+    assert "validation_uid: uid 2001 of user other-user is taken by alice" in said
     for words in ("validation_output_dir=/tmp", "validation_output_dir=/etc/passwd"):
         done = sandbox.playbook("validate.yml", *only, "-e", words)
         assert "must be a directory of root's in which nobody else may write" in " ".join(done.stdout.split())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..common.problems import fold_hosts
+from ..common.hostlist import fold_hosts
 from ..hardware.gpu_claims import model_name
 from ..hardware.nvidia_smi_links import nominal_link_gbs
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import Problem, make_problem
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,9 +18,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH_KEYS = ("prepend_path", "append_path")
 
 
-def module_file_problems(
-    modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules"
-) -> list[dict[str, Any]]:
+def module_file_problems(modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules") -> list[Problem]:
     """Return what is wrong with the declared modules, as items of a problem report.
 
     Args:
@@ -31,29 +31,34 @@ def module_file_problems(
         name, version = str(module.get("name", "")), str(module.get("version", ""))
         place = f"{key}[{index}]"
         if not _NAME.fullmatch(name):
-            problems.append((place, f"name {name!r} is no name of a module", "name it such as cuda or mpi/openmpi"))
+            remedy = "name it such as cuda or mpi/openmpi"
+            problems.append(make_problem([host], place, f"name {name!r} is no name of a module", remedy))
         if not _VERSION.fullmatch(version):
-            problems.append((place, f"version {version!r} is no version", "give one such as '12.4', in quotes"))
+            remedy = "give one such as '12.4', in quotes"
+            problems.append(make_problem([host], place, f"version {version!r} is no version", remedy))
         for option in (*_PATH_KEYS, "setenv"):
             problems += [
-                (f"{place}.{option}", f"{variable!r} is no name of a variable", "use letters, digits and _")
+                make_problem(
+                    [host], f"{place}.{option}", f"{variable!r} is no name of a variable", "use letters, digits and _"
+                )
                 for variable in module.get(option) or {}
                 if not _VARIABLE.fullmatch(str(variable))
             ]
-    problems += _repeated(modules, key)
-    return [{"hosts": [host], "key": place, "problem": text, "remedy": remedy} for place, text, remedy in problems]
+    return problems + _repeated(modules, host, key)
 
 
-def _repeated(modules: Sequence[Mapping[str, Any]], key: str) -> list[tuple[str, str, str]]:
+def _repeated(modules: Sequence[Mapping[str, Any]], host: str, key: str) -> list[Problem]:
     """Return the modules that are declared twice, and the names with two default versions."""
     named = [f"{module.get('name')}/{module.get('version')}" for module in modules]
     defaults = [str(module.get("name")) for module in modules if module.get("default")]
     return [
-        (key, f"{each} is declared {named.count(each)} times", "declare it once")
+        make_problem([host], key, f"{each} is declared {named.count(each)} times", "declare it once")
         for each in dict.fromkeys(named)
         if named.count(each) > 1
     ] + [
-        (key, f"{each} has {defaults.count(each)} default versions", "keep default: true on one of them")
+        make_problem(
+            [host], key, f"{each} has {defaults.count(each)} default versions", "keep default: true on one of them"
+        )
         for each in dict.fromkeys(defaults)
         if defaults.count(each) > 1
     ]

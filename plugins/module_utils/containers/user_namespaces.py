@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ..common.problems import Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +22,7 @@ _FILE = "/etc/sysctl.d/90-user-namespaces.conf"
 
 def user_namespace_problems(
     host: str, key: str, settings: Mapping[str, int | None], refusal: str = ""
-) -> list[dict[str, Any]]:
+) -> list[Problem]:
     """Return what keeps ordinary users of a host from containers, as items of a problem report.
 
     Args:
@@ -32,13 +34,13 @@ def user_namespace_problems(
     if not refusal:
         return []
     found = [
-        _problem(host, key, f"{name} is {settings.get(path)}", remedy)
+        make_problem([host], key, f"{name} is {settings.get(path)}", remedy)
         for path, name, wrong, remedy in _RULES
         if settings.get(path) == wrong
     ]
     return found or [
-        _problem(
-            host,
+        make_problem(
+            [host],
             key,
             f"a user cannot make a user namespace: {refusal}",
             "boot a kernel with CONFIG_USER_NS, or let the container or security module that the host runs in allow it",
@@ -62,7 +64,3 @@ _RULES = (
         + _sysctl("kernel.apparmor_restrict_unprivileged_userns = 0"),
     ),
 )
-
-
-def _problem(host: str, key: str, problem: str, remedy: str) -> dict[str, Any]:
-    return {"hosts": [host], "key": key, "problem": problem, "remedy": remedy}

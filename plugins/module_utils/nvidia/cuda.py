@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..common.problems import Problem, make_problem
 from ..hardware.gpu_generations import GENERATIONS, generation_of_model
 from .cuda_support import driver_fits, generation_fits, least_driver, release_of, version_key
 
@@ -78,7 +79,7 @@ class CudaPlan(TypedDict):
         modulefiles: as the module files takes them.
     """
 
-    problems: list[dict[str, Any]]
+    problems: list[Problem]
     toolkits: list[dict[str, str]]
     default: str
     packages: list[dict[str, Any]]
@@ -120,7 +121,9 @@ def cuda_plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan
         gone = [release_of(version) for version in settings["absent_versions"]]
         default = release_of(settings["default_version"]) if settings["default_version"] else newest(releases)
     except ValueError as exc:
-        plan["problems"] = [problem(host, "cuda_versions", str(exc), "name releases, best as text: ['12.8', '13.0']")]
+        plan["problems"] = [
+            make_problem([host], "cuda_versions", str(exc), "name releases, best as text: ['12.8', '13.0']")
+        ]
         return plan
     plan["problems"] = declared_problems(settings, releases, default, gone, host)
     plan["problems"] += support_problems(settings, releases, default, generation, host)
@@ -141,22 +144,17 @@ def newest(releases: Mapping[str, str]) -> str:
     return max(releases, key=version_key)
 
 
-def problem(host: str, key: str, text: str, remedy: str) -> dict[str, Any]:
-    """Return a problem as problem_report takes it."""
-    return {"hosts": [host], "key": key, "problem": text, "remedy": remedy}
-
-
-def distribution_problems(settings: Settings, host: str) -> list[dict[str, Any]]:
+def distribution_problems(settings: Settings, host: str) -> list[Problem]:
     """Return what the distribution's own packages cannot do."""
     found = []
     remedy = "take them from cuda_source=nvidia, or leave them to the distribution"
     if settings["family"] == "RedHat":
         text = f"{settings['distribution']} carries no CUDA of its own"
         found.append(
-            problem(host, "cuda_source", text, "use NVIDIA's repository or a mirror of it: cuda_source=nvidia")
+            make_problem([host], "cuda_source", text, "use NVIDIA's repository or a mirror of it: cuda_source=nvidia")
         )
     found += [
-        problem(host, f"cuda_{key}", f"the distribution has one version of its own, not {settings[key]}", remedy)
+        make_problem([host], f"cuda_{key}", f"the distribution has one version of its own, not {settings[key]}", remedy)
         for key in ("versions", "default_version", "cudnn")
         if settings[key]
     ]
@@ -174,26 +172,26 @@ def distribution_packages(settings: Settings) -> list[dict[str, Any]]:
 
 def declared_problems(
     settings: Settings, releases: Mapping[str, str], default: str, gone: list[str], host: str
-) -> list[dict[str, Any]]:
+) -> list[Problem]:
     """Return what contradicts itself in the declaration."""
     found = []
     if default not in releases:
         text = f"{default} is none of the toolkits {', '.join(releases)}"
-        found.append(problem(host, "cuda_default_version", text, "name one of cuda_versions"))
+        found.append(make_problem([host], "cuda_default_version", text, "name one of cuda_versions"))
     if both := sorted(set(gone) & set(releases)):
         text = f"{', '.join(both)} is to be installed and to be absent"
-        found.append(problem(host, "cuda_absent_versions", text, "take it out of one of the two"))
+        found.append(make_problem([host], "cuda_absent_versions", text, "take it out of one of the two"))
     built_for = settings["nccl_version"].partition("+cuda")[2]
     if settings["nccl"] and built_for and built_for.partition(".")[0] != default.partition(".")[0]:
         text = f"NCCL {settings['nccl_version']} is built for CUDA {built_for}, but {default} is the default toolkit"
         remedy = f"choose one built for CUDA {default.partition('.')[0]}, or leave +cuda… out"
-        found.append(problem(host, "cuda_nccl_version", text, remedy))
+        found.append(make_problem([host], "cuda_nccl_version", text, remedy))
     return found
 
 
 def support_problems(
     settings: Settings, releases: Mapping[str, str], default: str, generation: str | None, host: str
-) -> list[dict[str, Any]]:
+) -> list[Problem]:
     """Return toolkits that the driver does not run, and a default that makes no code for the GPUs."""
     found = []
     for release in releases:
@@ -201,10 +199,10 @@ def support_problems(
         if least and settings["driver"] and not driver_fits(settings["driver"], least):
             text = f"CUDA {release} needs driver {least} or newer, and this host has {settings['driver']}"
             remedy = "choose an older toolkit, or a newer driver (nvidia_driver_branch)"
-            found.append(problem(host, "cuda_versions", text, remedy))
+            found.append(make_problem([host], "cuda_versions", text, remedy))
     if default in releases and (reason := generation_fits(generation, default)):
         remedy = "choose another release as cuda_default_version, and have it in cuda_versions"
-        found.append(problem(host, "cuda_default_version", f"CUDA {default} {reason}", remedy))
+        found.append(make_problem([host], "cuda_default_version", f"CUDA {default} {reason}", remedy))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import make_problem
 from ..hardware.gpu_generations import generation_of_model
 from .cuda_support import version_key
 
@@ -45,21 +46,21 @@ def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) ->
     version, problems = str(settings["version"]), []
     if version and version_key(version.partition(":")[2] or version)[:1] != (4,):
         problems.append(
-            {
-                "hosts": [host],
-                "key": "dcgm_version",
-                "problem": f"{version} is no version of DCGM 4",
-                "remedy": "name one such as 4.4.1-1; older ones have other packages and are out of support",
-            }
+            make_problem(
+                [host],
+                "dcgm_version",
+                f"{version} is no version of DCGM 4",
+                "name one such as 4.4.1-1; older ones have other packages and are out of support",
+            )
         )
     if unknown := sorted(set(majors) - set(MAJORS)):
         problems.append(
-            {
-                "hosts": [host],
-                "key": "dcgm_cuda",
-                "problem": f"DCGM 4 has no package for CUDA {', '.join(unknown)}",
-                "remedy": f"name major versions, of {', '.join(MAJORS)}; empty goes by the driver",
-            }
+            make_problem(
+                [host],
+                "dcgm_cuda",
+                f"DCGM 4 has no package for CUDA {', '.join(unknown)}",
+                f"name major versions, of {', '.join(MAJORS)}; empty goes by the driver",
+            )
         )
     kinds = [BASE, *([f"{BASE}-proprietary"] if settings["proprietary"] else [])]
     kinds += [f"{BASE}-multinode"] if settings["multinode"] else []

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..common.problems import Problem, make_problem
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -55,7 +57,7 @@ class Repository(TypedDict):
     priority: int
     signed_packages: bool
     signed_metadata: bool
-    problems: list[dict[str, Any]]
+    problems: list[Problem]
 
 
 def release_name(system: System) -> str:
@@ -109,23 +111,35 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
     key_file = chosen("key_file")
     key_url = "" if key_file else chosen("key_url") or mirrored_key(vendor, url)
     fingerprint = chosen("fingerprint") or vendor.get("fingerprint", "")
-    problems = []
+    problems: list[Problem] = []
     place = f"{release_name(system)} on {system['architecture']}"
     if not url:
         problems.append(
-            problem(host, f"nvidia_repository_urls.{name}", f"no address of repository {name} is known for {place}",
-                    "declare that of your mirror there, or take another source (nvidia_driver_source and the like)")
-        )  # fmt: skip
+            make_problem(
+                [host],
+                f"nvidia_repository_urls.{name}",
+                f"no address of repository {name} is known for {place}",
+                "declare that of your mirror there, or take another source (nvidia_driver_source and the like)",
+            )
+        )
     if not fingerprint:
         problems.append(
-            problem(host, f"nvidia_repository_fingerprints.{name}", f"no key of repository {name} is known for {place}",
-                    "declare its fingerprint, 40 hexadecimal digits, as its vendor publishes it")
-        )  # fmt: skip
+            make_problem(
+                [host],
+                f"nvidia_repository_fingerprints.{name}",
+                f"no key of repository {name} is known for {place}",
+                "declare its fingerprint, 40 hexadecimal digits, as its vendor publishes it",
+            )
+        )
     if not key_url and not key_file:
         problems.append(
-            problem(host, f"nvidia_repository_key_urls.{name}", f"no place of the key of repository {name} is known",
-                    "declare its address there, or its file in nvidia_repository_key_files")
-        )  # fmt: skip
+            make_problem(
+                [host],
+                f"nvidia_repository_key_urls.{name}",
+                f"no place of the key of repository {name} is known",
+                "declare its address there, or its file in nvidia_repository_key_files",
+            )
+        )
     # The packages of this one carry no signature; its index does.
     signed_packages = name != "libnvidia-container"
     return {
@@ -140,8 +154,3 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
         "signed_metadata": not signed_packages,
         "problems": problems,
     }
-
-
-def problem(host: str, key: str, text: str, remedy: str) -> dict[str, Any]:
-    """Return a problem as problem_report takes it."""
-    return {"hosts": [host], "key": key, "problem": text, "remedy": remedy}

@@ -10,8 +10,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-
+from ..common.hostlist import unfold_hosts
 from .data import curves, everyone
 
 if TYPE_CHECKING:
@@ -152,8 +151,8 @@ def _level(name: str, value: float, span: Sequence[float], colour: str, dash: st
 
 def _in_order(nodes: set[str]) -> list[str]:
     try:
-        known = [str(node) for node in NodeSet(",".join(sorted(nodes)))]
-    except NodeSetException:
+        known = unfold_hosts(sorted(nodes))
+    except ValueError:
         known = []
     return known if set(known) == nodes else sorted(nodes)
 

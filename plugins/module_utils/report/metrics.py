@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.hostlist import fold_hosts
 from ..validation.section import CODE_WORDS, CODES
 from .data import VERDICTS, counts, everyone
 from .latest import distinct, last_figures, last_metrics, last_validated, past, seconds
-from .words import folded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -128,7 +128,7 @@ def _labels(test: dict[str, Any]) -> dict[str, object]:
         "stage": test["stage"],
         "collective": test["collective"],
         "hardware": test["hardware"],
-        "nodes": folded(everyone(test)),
+        "nodes": fold_hosts(everyone(test)),
     }
 
 

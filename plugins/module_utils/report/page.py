@@ -14,12 +14,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ..common.hostlist import fold_hosts
 from .data import counts, culprits, everyone
 from .environment import facts_of
 from .figures import heat_maps, human_size, trend_figure
 from .history import MINIMUM, drift
 from .sections import rank_of, sections, test_facts
-from .words import NONE, folded, gbs
+from .words import NONE, gbs
 
 __all__ = ["Parts", "page"]
 
@@ -91,7 +92,7 @@ def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> 
         plotly=Markup(scripts[0]),  # noqa: S704 - a library's file
         script=Markup(scripts[1]),  # noqa: S704 - a file of ours
         when=_when(report["started"]),
-        nodes=folded(report["nodes"]),
+        nodes=fold_hosts(report["nodes"]),
         counts=counts(report),
         culprits=culprits(report),
         failed=[test for test in tests["tests"] if test["verdict"] == "FAIL"][:_MOST_LISTED],
@@ -169,7 +170,7 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
     rows = {
         number: {
             **test,
-            "who": folded(everyone(test)),
+            "who": fold_hosts(everyone(test)),
             "cells": _cells(test),
             "anchor": f"test-{number}" if number in shown else "",
         }
@@ -185,7 +186,7 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
 
 def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
     seconds = test["job"]["seconds"]
-    who = folded(everyone(test))
+    who = fold_hosts(everyone(test))
     return {
         "verdict": _cell(test["verdict"], test["verdict"]),
         "name": _cell(test["name"], test["name"]),

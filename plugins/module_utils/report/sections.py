@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.hostlist import fold_hosts
 from ..validation import registry
 from .checks import COLLECTIVE, results_table
 from .figures import chart_figure, curve_figure, matrix_figure
-from .words import folded, gbs
+from .words import gbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ def test_facts(test: _Row) -> list[tuple[str, str]]:
         ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
         ("Floor", f"{gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
         ("Ceiling", f"{gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
-        ("Partners", folded(test["partners"])),
+        ("Partners", fold_hosts(test["partners"])),
         ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
         ("Raw output", test["output"] or ""),
     ]

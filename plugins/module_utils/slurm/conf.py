@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ClusterShell.NodeSet import NodeSet
-
+from ..common.hostlist import fold_for_slurm, unfold_hosts
 from .gres import gres_conf, gres_counts, gres_mode
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ __all__ = [
     "Node",
     "config_lines",
     "default_mem_per_cpu",
-    "fold",
     "gpu_plugins",
     "gpu_types",
     "gres_lines",
@@ -30,7 +28,6 @@ __all__ = [
     "partition_hosts",
     "partition_lines",
     "topology_lines",
-    "unfold",
 ]
 
 # Keys of slurm.conf that may stand on many lines; a list given for any other key is joined by commas.
@@ -62,35 +59,6 @@ def inventory_node(name: str, variables: Mapping[str, Any]) -> Node:
         "mig": variables.get("mig_layout"),
         "gres_mode": variables.get("slurm_gres_mode"),
     }
-
-
-def fold(names: Iterable[str]) -> str:
-    """Return host names folded as Slurm takes them: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'.
-
-    Slurm wants the bracket at the end of a name, so only the last number of a name is folded, and a name that does
-    not end in a number stands alone.
-    """
-    numbered, plain = NodeSet(), []
-    numbered.fold_axis = (-1,)
-    for name in dict.fromkeys(names):
-        if name[-1:].isdigit():
-            numbered.add(name)
-        else:
-            plain.append(name)
-    return ",".join([*sorted(plain), *filter(None, [str(numbered)])])
-
-
-def unfold(text: str) -> list[str]:
-    """Return the names in a folded list: 'gpu[1-2],ctl' gives ['ctl', 'gpu1', 'gpu2'].
-
-    Raises:
-        ValueError: when the text is not a list of hosts.
-    """
-    try:
-        return list(NodeSet(str(text)))
-    except Exception as exc:  # ClusterShell has many classes of its own for a wrong list
-        message = f"{text!r} is not a list of hosts such as gpu[1-4],login: {exc}"
-        raise ValueError(message) from exc
 
 
 def merge_config(own: Mapping[str, Any], site: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +172,7 @@ def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
         ValueError: the hardware of a node is not in the catalogue.
     """
     alike = _grouped((" ".join(config_lines(node_attributes(node, catalogue))), node["name"]) for node in nodes)
-    return [f"NodeName={fold(names)} {attributes} State=UNKNOWN" for attributes, names in alike.items()]
+    return [f"NodeName={fold_for_slurm(names)} {attributes} State=UNKNOWN" for attributes, names in alike.items()]
 
 
 def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -219,7 +187,7 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
         mode = node_gres_mode(node, profile)
         lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode)
         pairs += [(" ".join(config_lines(line)), node["name"]) for line in lines]
-    return [f"NodeName={fold(names)} {said}" for said, names in _grouped(pairs).items()]
+    return [f"NodeName={fold_for_slurm(names)} {said}" for said, names in _grouped(pairs).items()]
 
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -253,7 +221,7 @@ def partition_hosts(
     if not partition.get("nodes") and not partition.get("groups"):
         return None
     given = partition.get("nodes") or []
-    hosts = {name for text in ([given] if isinstance(given, str) else given) for name in unfold(text)}
+    hosts = set(unfold_hosts(given))
     for group in partition.get("groups") or []:
         if group not in groups:
             message = f"slurm_partitions[{partition.get('name')}]: group {group!r} is not in the inventory"
@@ -274,7 +242,7 @@ def partition_lines(
     for partition in partitions:
         hosts = partition_hosts(partition, groups, compute)
         own = {
-            "Nodes": "ALL" if hosts is None else fold(hosts),
+            "Nodes": "ALL" if hosts is None else fold_for_slurm(hosts),
             "Default": True if partition.get("default") else None,
             "MaxTime": "INFINITE",
             "State": "UP",

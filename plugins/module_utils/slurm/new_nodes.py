@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..common.problems import fold_hosts, unfold_hosts
+from ..common.hostlist import fold_hosts, unfold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def new_nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = 
         ValueError: a node that was asked for is no compute node of the inventory.
     """
     if asked:
-        wanted = set(unfold_hosts(asked if isinstance(asked, str) else ",".join(asked)))
+        wanted = set(unfold_hosts(asked))
         strangers = wanted - set(declared)
         if strangers:
             message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"

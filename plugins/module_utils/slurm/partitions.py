@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..common.problems import Problem, make_problem, unfold_hosts
+from ..common.hostlist import unfold_hosts
+from ..common.problems import Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,7 +62,7 @@ def _one_partition(
     if not nodes and not names:
         return []
     try:
-        chosen = set(unfold_hosts(nodes if isinstance(nodes, str) else ",".join(nodes))) if nodes else set()
+        chosen = set(unfold_hosts(nodes)) if nodes else set()
     except ValueError as exc:
         return [make_problem([], key, str(exc), "correct nodes")]
     unknown = [name for name in names or [] if name not in groups]

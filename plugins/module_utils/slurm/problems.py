@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.hostlist import unfold_hosts
 from ..common.problems import Problem, make_problem
 from .accounting import declaration_errors
-from .conf import merge_config, node_mig, topology_lines, unfold
+from .conf import merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
 from .gres import gres_faults
 from .partitions import partition_problems, role_problems
@@ -136,7 +137,7 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
     try:
         topology_lines(topology)
         entries = [*(topology.get("switches") or []), *(topology.get("blocks") or [])]
-        placed = {name for entry in entries if entry.get("nodes") for name in unfold(entry["nodes"])}
+        placed = {name for entry in entries if entry.get("nodes") for name in unfold_hosts(entry["nodes"])}
     except (KeyError, ValueError) as exc:
         return [make_problem([], "slurm_topology", str(exc), "correct the entry")]
     strangers, missing = sorted(placed - compute), sorted(compute - placed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import Problem, make_problem
 from .scratch_facts import DEAD, DISK_KINDS
 from .scratch_steps import array_path, create_steps, format_steps, mapper_path, md_uuid, start_steps, wipe_steps
 
@@ -31,12 +32,7 @@ GIGABYTE = 1e9
 RAIDS = ("mdadm", "lvm", "none")
 
 
-def _problem(host: str, key: str, problem: str, remedy: str) -> dict[str, Any]:
-    """Return a problem as the filter problem_report takes it."""
-    return {"hosts": [host], "key": key, "problem": problem, "remedy": remedy}
-
-
-def declaration_problems(host: str, declared: Declared) -> list[dict[str, Any]]:
+def declaration_problems(host: str, declared: Declared) -> list[Problem]:
     """Return what is wrong with a declaration, whatever the host has.
 
     Args:
@@ -63,7 +59,7 @@ def declaration_problems(host: str, declared: Declared) -> list[dict[str, Any]]:
             wrong.append(("wipe_devices", f"{item!r} does not name one disk for ever", EXAMPLE))
         elif devices and item not in devices and all(given.startswith(BY_ID) for given in devices):
             wrong.append(("wipe_devices", f"{item} is not in scratch_devices of this host", "correct one of the two"))
-    return [_problem(host, f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
+    return [make_problem([host], f"scratch_{key}", problem, remedy) for key, problem, remedy in wrong]
 
 
 def size_text(size: int) -> str:
@@ -113,9 +109,9 @@ def mark(declared: Declared, device: Device) -> str:
     return ""
 
 
-def device_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+def device_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
     """Return why a device of the list can never be used: not there, no disk, there twice, too small, read-only."""
-    found: list[dict[str, Any]] = []
+    found: list[Problem] = []
     seen: dict[str, str] = {}
     for item in devices:
         given, path = item["given"], item["path"]
@@ -136,7 +132,7 @@ def device_problems(host: str, declared: Declared, devices: Sequence[Device]) ->
         else:
             seen[path] = given
             continue
-        found.append(_problem(host, "scratch_devices", f"{given} {said}", remedy))
+        found.append(make_problem([host], "scratch_devices", f"{given} {said}", remedy))
     return found
 
 
@@ -157,7 +153,7 @@ def data_text(item: Mapping[str, Any]) -> str:
     return "" if offset is None else f"data without a known signature, first at byte {offset}"
 
 
-def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
     """Return why disks that are to become new scratch must not be touched."""
     named, found = list(declared["wipe"].get(host) or []), []
     for item in devices:
@@ -166,17 +162,17 @@ def content_problems(host: str, declared: Declared, devices: Sequence[Device]) -
         if use:
             holds = f"; it holds {held}" if held else ""
             remedy = "take it out of scratch_devices, or end that use first: a disk in use is never wiped"
-            found.append(_problem(host, "scratch_devices", f"{what} is in use: {use}{holds}", remedy))
+            found.append(make_problem([host], "scratch_devices", f"{what} is in use: {use}{holds}", remedy))
         elif held and not set(named) & set(item["ids"]):
             line = wipe_line(host, [*named, *item["ids"][:1]])
             remedy = f"to destroy all that is on this disk, say: {line}"
             if not item["ids"]:
                 remedy = f"it has no name under {BY_ID}; {by_hand(item)}"
-            found.append(_problem(host, "scratch_devices", f"{what} holds {held}", remedy))
+            found.append(make_problem([host], "scratch_devices", f"{what} holds {held}", remedy))
     return found
 
 
-def membership_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[dict[str, Any]]:
+def membership_problems(host: str, declared: Declared, devices: Sequence[Device]) -> list[Problem]:
     """Return why a list that mixes disks of a present scratch with others is refused.
 
     It is a new scratch only where nothing of the old one is in use and each of its disks is named to be wiped.
@@ -189,7 +185,7 @@ def membership_problems(host: str, declared: Declared, devices: Sequence[Device]
     others = ", ".join(item["given"] for item in devices if item not in ours)
     said = f"{', '.join(item['given'] for item in ours)} belong to scratch {', '.join(sorted(owned))}"
     said += f", and {others} does not" if others else ", which are several"
-    return [_problem(host, "scratch_devices", f"the list has changed: {said}", _remake(declared))]
+    return [make_problem([host], "scratch_devices", f"the list has changed: {said}", _remake(declared))]
 
 
 def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any] | None:
@@ -203,34 +199,34 @@ def target_of(declared: Declared, devices: Sequence[Device]) -> Mapping[str, Any
 
 def existing_problems(
     host: str, declared: Declared, devices: Sequence[Device], target: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
+) -> list[Problem]:
     """Return why a scratch that was made before cannot be used as it is."""
     found, group = [], devices[0]["group"]
     if group and group["devices"] != len(devices):
         said = f"the scratch on these disks has {group['devices']} of them, and {len(devices)} are declared"
-        found.append(_problem(host, "scratch_devices", said, _remake(declared)))
+        found.append(make_problem([host], "scratch_devices", said, _remake(declared)))
     if target is None:
         return found
     if target.get("state") in DEAD:
         said = f"{target['path']} is {target['state']}: a disk of it is broken or missing"
         remedy = f"look at /proc/mdstat and dmesg; with sound disks: mdadm --stop {target['path']}, and run this again"
-        return [*found, _problem(host, "scratch_devices", said, remedy)]
+        return [*found, make_problem([host], "scratch_devices", said, remedy)]
     strange = [item for item in target["contents"] if item["type"] != "xfs"]
     named = set(declared["wipe"].get(host) or [])
     if not target["contents"] and target["data"] is not None and not all(named & set(item["ids"]) for item in devices):
         said = f"{target['path']} holds {data_text(target)}, and not the XFS of scratch"
         line = wipe_line(host, sorted({*named, *(name for item in devices for name in item["ids"][:1])}))
         remedy = f"save what is on it; to destroy all that is on these disks, say: {line}"
-        found.append(_problem(host, "scratch_devices", said, remedy))
+        found.append(make_problem([host], "scratch_devices", said, remedy))
     if strange:
         said = f"{target['path']} holds {contents_text(strange)}, and not the XFS of scratch"
         remedy = f"save what is on it and wipe it by hand: wipefs --all {target['path']}"
-        found.append(_problem(host, "scratch_devices", said, remedy))
+        found.append(make_problem([host], "scratch_devices", said, remedy))
     elsewhere = [place for place in target["mountpoints"] if place != declared["path"]]
     if elsewhere:
         said = f"the scratch of this host is mounted at {', '.join(elsewhere)}"
         remedy = f"give that as scratch_path, or umount it and take its line out of /etc/fstab on {host}"
-        found.append(_problem(host, "scratch_path", said, remedy))
+        found.append(make_problem([host], "scratch_path", said, remedy))
     return found
 
 
@@ -246,19 +242,25 @@ def _remake(declared: Declared) -> str:
     )
 
 
-def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], number: str) -> list[dict[str, Any]]:
+def place_problems(host: str, declared: Declared, facts: Mapping[str, Any], number: str) -> list[Problem]:
     """Return why the mount point cannot be taken; `number` is that of our file system, '' when there is none yet."""
     mount, path = facts["mount"], declared["path"]
     if mount and mount["number"] != number:
         said = f"{mount['source']} ({mount['type']}) is mounted at {path}"
-        return [_problem(host, "scratch_path", said, "give another path, or umount that and take it out of /etc/fstab")]
+        return [
+            make_problem(
+                [host], "scratch_path", said, "give another path, or umount that and take it out of /etc/fstab"
+            )
+        ]
     if facts["place"] == "other":
         return [
-            _problem(host, "scratch_path", f"{path} is there and is no directory", "remove it, or give another path")
+            make_problem(
+                [host], "scratch_path", f"{path} is there and is no directory", "remove it, or give another path"
+            )
         ]
     if facts["entries"]:
         said = f"{path} is not empty ({', '.join(facts['entries'])}, …), and a mount would hide that"
-        return [_problem(host, "scratch_path", said, "move that away, or give another path")]
+        return [make_problem([host], "scratch_path", said, "move that away, or give another path")]
     return []
 
 

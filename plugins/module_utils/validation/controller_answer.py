@@ -12,7 +12,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from .tests import fold
+from ..common.hostlist import fold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +110,7 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
     members = entry["nodes"] + entry["partners"]
     job_id, host = given.get("job_id"), given.get("batch_host")
     if host and (not isinstance(host, str) or host not in members):
-        _refuse("batch_host", f"the test {name}", host, f"none of its nodes ({fold(members)})")
+        _refuse("batch_host", f"the test {name}", host, f"none of its nodes ({fold_hosts(members)})")
     if job_id and (not isinstance(job_id, str) or not _JOB.fullmatch(job_id)):
         _refuse("job_id", f"the test {name}", job_id, "no number of a job")
     entry |= {"job_id": job_id or "", "batch_host": host or ""}
@@ -129,5 +129,5 @@ def _names(where: str, given: object, known: list[str]) -> list[str]:
     names: list[Any] = given
     strange = next((name for name in names if not isinstance(name, str) or name not in known), None)
     if strange is not None or len(names) != len(set(names)):
-        _refuse("a node", where, strange or names, f"not one of {fold(known) or 'none'}")
+        _refuse("a node", where, strange or names, f"not one of {fold_hosts(known) or 'none'}")
     return names

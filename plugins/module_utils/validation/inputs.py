@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..catalogue.check import profile_problems
 from ..catalogue.collectives import collective_problems, floor_problems
+from ..common.hostlist import fold_hosts, unfold_hosts
 from . import registry
 from .model import CheckJob, Options
 from .options import read_options, size_problems
-from .tests import fold, node_list, unknown_profiles
+from .tests import unknown_profiles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +90,7 @@ def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
     if not isinstance(value, (str, list, tuple)):
         return [], [f"{_PREFIX}{name}: {value!r} is not a list"]
     try:
-        return node_list(value if isinstance(value, str) else [str(node) for node in value]), []
+        return unfold_hosts(value if isinstance(value, str) else [str(node) for node in value]), []
     except ValueError as exc:
         return [], [f"{_PREFIX}{name}: {exc}"]
 
@@ -138,6 +139,8 @@ def _node_problems(options: Options) -> list[str]:
         return ["validation_nodes: names no node"]
     strange = [node for node in nodes if node not in options["pool"]]
     if strange:
-        return [f"validation_nodes: {fold(strange)} is not among the compute nodes ({fold(options['pool'])})"]
+        return [
+            f"validation_nodes: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
+        ]
     used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
     return [problem for name in used for problem in profile_problems(name, options["catalogue"][name])]

@@ -190,7 +190,7 @@ class Blamed(TypedDict):
 class Test(TypedDict):
     """The report's entry of a test; bandwidths in GB/s, sizes in bytes.
 
-    Beside these keys a stage keeps its own figures under its name (see own_figures). What a check read adds its keys
+    Beside these keys a stage keeps its own figures under its name. What a check read adds its keys
     as well.
     """
 

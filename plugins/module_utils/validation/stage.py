@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .model import Culprit, Entry, Options, Planned, State, Test, Unresolved
     from .section import Metric, Section
 
-__all__ = ["Counts", "Next", "OneJob", "Stage", "own_figures"]
+__all__ = ["Counts", "Next", "OneJob", "Stage"]
 
 _PAIR = 2
 Own = TypeVar("Own")
@@ -219,8 +219,3 @@ class OneJob(Stage[Own]):
         ranks = planned["ranks_per_node"] * len(nodes)
         hardware = ", ".join(profile_names(options, nodes))
         return [check_entry(planned, entry, text, answer, hardware=hardware, ranks=ranks, proves=self.proves)]
-
-
-def own_figures(test: Test, stage: str) -> Any:  # noqa: ANN401 - each stage has a form of its own
-    """Return what a stage keeps of a test under its name, None where it keeps nothing."""
-    return cast("dict[str, Any]", test).get(stage)

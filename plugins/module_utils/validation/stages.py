@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.hostlist import fold_hosts as fold
 from . import registry
 from .inputs import typed
 from .model import FIRST
 from .searches import made_searches
 from .stage import Next
-from .tests import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ClusterShell.NodeSet import NodeSet, NodeSetException
-
 from ..catalogue.collectives import floor_of, known_floor, sections
+from ..common.hostlist import fold_hosts
 from ..nccl.output import parse_text
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge, scope_of
@@ -20,11 +19,9 @@ if TYPE_CHECKING:
 __all__ = [
     "candidates",
     "floor_for",
-    "fold",
     "gpu_count",
     "job_end",
     "judged",
-    "node_list",
     "planned_test",
     "profile_names",
     "unknown_profiles",
@@ -32,24 +29,6 @@ __all__ = [
 
 _TAIL = 20
 _PAIR = 2
-
-
-def node_list(nodes: str | list[str]) -> list[str]:
-    """Return node names from a folded text such as ``gpu[17-20],gpu31`` or from a list.
-
-    Raises:
-        ValueError: the text is no list of nodes.
-    """
-    try:
-        return [str(node) for node in NodeSet(nodes if isinstance(nodes, str) else ",".join(nodes))]
-    except NodeSetException as exc:
-        message = f"{nodes!r} is no list of nodes: {exc}"
-        raise ValueError(message) from exc
-
-
-def fold(nodes: list[str]) -> str:
-    """Return node names folded, as in ``gpu[17-20]``."""
-    return str(NodeSet(",".join(nodes))) if nodes else ""
 
 
 def unknown_profiles(options: Options) -> list[str]:
@@ -69,7 +48,7 @@ def unknown_profiles(options: Options) -> list[str]:
             strange.setdefault(name, []).append(node)
     known = ", ".join(sorted(options["catalogue"]))
     return [
-        f"hardware: {name!r} of {fold(members)} is none of {known}: correct it, describe it in "
+        f"hardware: {name!r} of {fold_hosts(members)} is none of {known}: correct it, describe it in "
         "hardware_profiles_extra, or give validation_floor_gbs"
         for name, members in strange.items()
     ]

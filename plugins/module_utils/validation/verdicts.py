@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..common.hostlist import fold_hosts as fold
 from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
@@ -25,7 +26,6 @@ from .node_checks import COLLECTIVE, kind_of
 from .searches import member_nodes
 from .stage import Counts
 from .stages import each_stage, next_step, search_done
-from .tests import fold
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

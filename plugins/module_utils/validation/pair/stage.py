@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ...common.hostlist import fold_hosts
 from ..collective import Collective
 from ..judge import FAIL
 from ..searches import PAIR, made_searches
 from ..stage import Counts, Next
-from ..tests import fold, planned_test
+from ..tests import planned_test
 
 if TYPE_CHECKING:
     from ..model import Culprit, Options, Planned, State, Unresolved
@@ -121,5 +122,7 @@ def _link_words(nodes: list[str], among: list[str]) -> str:
 def _boundary_words(sides: list[list[str]]) -> tuple[list[str], str]:
     """Return the nodes of the smaller side and what lies between it and the other."""
     small, large = sorted(sides, key=len)
-    words = f"slow between {fold(list(small))} and {fold(list(large))}, each fine by itself: a switch or uplink"
+    words = (
+        f"slow between {fold_hosts(list(small))} and {fold_hosts(list(large))}, each fine by itself: a switch or uplink"
+    )
     return list(small), words

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from ...common.hostlist import fold_hosts
 from ..judge import FAIL, INCONCLUSIVE, PASS
-from ..tests import fold
 from .found import (
     WAYS,
     Found,
@@ -113,7 +113,7 @@ def _groups(found: Found, said: dict[str, dict[str, Any]], path: str) -> dict[st
         left = sorted(node for node in tree if node not in odd)
         if len({tree[node] for node in left}) > 1:
             which = ", ".join(f"{node} has {mount_words(said[node])}" for node in left[:_MOST_FINDINGS])
-            found.common.append(f"{fold(left)} do not see one and the same tree at {path}: {which}")
+            found.common.append(f"{fold_hosts(left)} do not see one and the same tree at {path}: {which}")
     return tree
 
 
@@ -145,7 +145,7 @@ def _complaints(found: Found, said: dict[str, dict[str, Any]], groups: dict[str,
         alike = {one for one in readers[writer] if busy[one] == 1}
         if len(alike) >= _ENOUGH:
             if reader == min(alike):
-                found.fault(writer, f"its files are not seen as they are by {fold(sorted(readers[writer]))}")
+                found.fault(writer, f"its files are not seen as they are by {fold_hosts(sorted(readers[writer]))}")
         else:
             found.fault(reader, words)
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
+from ...common.hostlist import fold_hosts
 from ..judge import FAIL, INCONCLUSIVE, PASS
-from ..tests import fold
 
 __all__ = [
     "WAYS",
@@ -117,7 +117,7 @@ def _folded(reasons: dict[str, list[str]]) -> list[tuple[str, str]]:
     alike: dict[str, list[str]] = {}
     for node, words in reasons.items():
         alike.setdefault("; ".join(words), []).append(node)
-    return [(fold(sorted(nodes)), words) for words, nodes in alike.items()]
+    return [(fold_hosts(sorted(nodes)), words) for words, nodes in alike.items()]
 
 
 def _rates(said: dict[str, dict[str, Any]], way: str) -> dict[str, int]:

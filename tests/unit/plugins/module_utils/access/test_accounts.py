@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import (
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import (
     account_conflicts,
-    account_plan,
     account_problems,
+    removal_conflicts,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import (
+    account_plan,
     declared_groups,
     key_files,
     password_digest,
-    removal_conflicts,
 )
 
 GROUPS = [{"name": "research", "gid": 2000}]
@@ -43,8 +45,8 @@ def _absent(item: dict[str, Any]) -> dict[str, Any]:
         ([ALICE, {**BOB, "uid": 2001}], GROUPS, ["uid 2001 is declared for both alice and bob"]),
         ([ALICE, {**BOB, "uid": "2001"}], GROUPS, ["uid 2001 is declared for both alice and bob"]),
         ([ALICE, ALICE], GROUPS, ["user alice is declared twice"]),
-        ([ALICE], [], ["group research is not declared"]),
-        ([ALICE], [{**GROUPS[0], "state": "absent"}], ["group research is not declared"]),
+        ([ALICE], [], ["group research of user alice is not declared"]),
+        ([ALICE], [{**GROUPS[0], "state": "absent"}], ["group research of user alice is not declared"]),
         ([ALICE], [*GROUPS, {"name": "staff", "gid": 2000}], ["gid 2000 is declared for both research and staff"]),
         ([{"name": "carol", "uid": 2000}], GROUPS, ["gid 2000 is declared for both research and carol"]),
         ([{"name": "carol"}], [], ["user carol: uid None cannot be used"]),
@@ -60,7 +62,10 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
     problems = account_problems(users, groups)
     assert len(problems) == len(parts)
     for problem, part in zip(problems, parts, strict=True):
-        assert part in problem
+        assert part in problem["problem"]
+        assert problem["key"] == ("users_groups" if part.startswith("gid") else "users_accounts")
+        assert problem["remedy"]
+        assert problem["hosts"] == []
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
         ([ALICE], {"alice": 2001}, {"research": 2000}, []),
         ([ALICE], {"zed": 2001}, {}, ["uid 2001 of user alice is taken by zed"]),
         ([ALICE, _absent({"name": "zed"})], {"zed": 2001}, {"zed": 2001}, []),
-        ([ALICE], {"alice": 1000}, {}, ["user alice has uid 1000 there and 2001 in users_accounts"]),
+        ([ALICE], {"alice": 1000}, {}, ["user alice has uid 1000 there and is declared with 2001"]),
         ([ALICE], {"alice": 1000, "zed": 2001}, {}, ["alice has uid 1000", "taken by zed"]),
         ([ALICE], {}, {"games": 2000}, ["gid 2000 of group research is taken by games"]),
         ([ALICE], {}, {"research": 100}, ["group research has gid 100 there"]),
@@ -82,10 +87,13 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
 def test_conflicts(
     users: list[dict[str, Any]], passwd: dict[str, int], group_ids: dict[str, int], parts: list[str]
 ) -> None:
-    conflicts = account_conflicts(users, GROUPS, passwd, group_ids)
+    conflicts = account_conflicts("gpu1", users, GROUPS, passwd, group_ids)
     assert len(conflicts) == len(parts)
     for conflict, part in zip(conflicts, parts, strict=True):
-        assert part in conflict
+        assert part in conflict["problem"]
+        assert conflict["key"] == ("users_groups" if part.startswith(("gid", "group")) else "users_accounts")
+        assert conflict["remedy"]
+        assert conflict["hosts"] == ["gpu1"]
 
 
 def test_own_group_of_a_user() -> None:
@@ -182,7 +190,10 @@ def test_key_files() -> None:
 def test_a_user_who_still_runs_something_stays() -> None:
     active = {"alice": ["job 3 (waiting)"], "bob": ["job 11 (on gpu1)", "process 9938 (sleep, job 11)"]}
     leaving = [{"name": name, "state": "absent"} for name in ("bob", "dan")]
-    conflicts = removal_conflicts([ALICE, *leaving], active)
+    conflicts = removal_conflicts("gpu1", [ALICE, *leaving], active)
     assert len(conflicts) == 1
-    assert "user bob cannot be removed yet, there is job 11 (on gpu1), process 9938 (sleep, job 11)" in conflicts[0]
-    assert "scancel --user=bob" in conflicts[0]
+    assert (
+        "user bob cannot be removed yet, there is job 11 (on gpu1), process 9938 (sleep, job 11)"
+        in conflicts[0]["problem"]
+    )
+    assert "scancel --user=bob" in conflicts[0]["remedy"]

@@ -10,7 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.held_secrets
     held_problems,
     rotation_problems,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import problem_report
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import problem_report
 
 KNOWN = {"munge.key": {"meaning": "a munge key"}, "ssh_ca": {"meaning": "an SSH certificate authority"}}
 NOBODY: tuple[str, dict[str, Any]] = ("ctl", {})

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import (
-    fold_hosts,
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import (
     group_problems,
-    make_problem,
     problem_report,
-    unfold_hosts,
 )
-
-
-@pytest.mark.parametrize(
-    ("hosts", "expected"),
-    [
-        (["gpu2", "gpu1", "ctl", "gpu1"], "ctl,gpu[1-2]"),
-        ([f"gpu{number:03}" for number in range(1, 129)], "gpu[001-128]"),
-        ([], ""),
-        (["a b", "c[]"], "a b,c[]"),
-    ],
-)
-def test_fold(hosts: list[str], expected: str) -> None:
-    assert fold_hosts(hosts) == expected
-
-
-def test_unfold() -> None:
-    assert unfold_hosts("ctl,gpu[1-2]") == ["ctl", "gpu1", "gpu2"]
-
-
-def test_unfold_names_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match=r"gpu\[1-"):
-        unfold_hosts("gpu[1-")
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
 
 
 def test_equal_problems_become_one() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import problem_report
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import problem_report
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import (
     enroot_plan,
     package_files,

@@ -34,33 +34,6 @@ def node(name: str, hardware: str | None = "dgx", **variables: object) -> slurm_
 
 
 @pytest.mark.parametrize(
-    ("names", "folded"),
-    [
-        ([], ""),
-        (["gpu1"], "gpu1"),
-        ([f"gpu{number:03}" for number in range(1, 129)], "gpu[001-128]"),
-        (["gpu2", "gpu1", "gpu1", "gpu4"], "gpu[1-2,4]"),
-        (["gpu9", "gpu10"], "gpu[9-10]"),
-        (["ctl", "gpu1"], "ctl,gpu1"),
-        (["gpu1-ib", "gpu2-ib"], "gpu1-ib,gpu2-ib"),
-        (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n[1-2],r2n[1-2]"),
-    ],
-)
-def test_fold(names: list[str], folded: str) -> None:
-    assert slurm_conf.fold(names) == folded
-
-
-def test_fold_and_unfold_are_inverse() -> None:
-    names = [f"rack{rack}-n{number:02}" for rack in range(3) for number in range(12)]
-    assert sorted(slurm_conf.unfold(slurm_conf.fold(names))) == sorted(names)
-
-
-def test_unfold_names_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match=r"'gpu\[1-' is not a list of hosts"):
-        slurm_conf.unfold("gpu[1-")
-
-
-@pytest.mark.parametrize(
     ("own", "site", "merged"),
     [
         ({"A": 1}, {}, {"A": 1}),

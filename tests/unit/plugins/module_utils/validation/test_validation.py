@@ -11,8 +11,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs i
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import (
     floor_for,
-    fold,
-    node_list,
     planned_test,
     unknown_profiles,
 )
@@ -44,13 +42,6 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
     chosen = {**OPTIONS, **options}
     result = {"tests": [{**ENTRY, **(entry or {})}], "node_reasons": []}
     return report(chosen, with_results(chosen, None, next_step(chosen), result, [text]))
-
-
-def test_lists_of_nodes() -> None:
-    assert node_list("gpu[17-19],a") == ["a", "gpu17", "gpu18", "gpu19"]
-    assert fold(["gpu1", "gpu2"]) == "gpu[1-2]"
-    with pytest.raises(ValueError, match="no list of nodes"):
-        node_list("gpu[1-")
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.check import judge_storage
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.found import Limits, rate_words
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.output import read_storage
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import fold
 from hypothesis import given
 from hypothesis import strategies as st
 from storage_samples import drop, edit, private, storage_lines, storage_text
@@ -86,7 +86,7 @@ def test_the_odd_one_is_named(count: int, changes: list[Any], who: list[str], wo
     answer = judged(count, *changes)
     assert (answer["verdict"], blamed(answer)) == ("FAIL", who), answer["reason"]
     assert words in answer["reason"]
-    assert fold(who) in answer["reason"]
+    assert fold_hosts(who) in answer["reason"]
     rows = {row["node"]: row["verdict"] for row in answer["storage"]["nodes"]}
     assert [node for node, verdict in rows.items() if verdict == "FAIL"] == who
 

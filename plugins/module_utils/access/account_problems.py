@@ -1,0 +1,149 @@
+"""Users and groups: is the declaration sound, and does it fit a host."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from .accounts import declared_groups, is_present
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    Items = Sequence[Mapping[str, Any]]
+
+__all__ = ["account_conflicts", "account_problems", "removal_conflicts"]
+
+USERS, GROUPS = "users_accounts", "users_groups"
+_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_LARGEST = 2**32 - 2
+_NOBODY = 65534
+
+
+def account_problems(users: Items, groups: Items) -> list[Problem]:
+    """Return what is wrong with the declaration itself; no host is needed to tell."""
+    every_group = declared_groups(users, groups)
+    present = {group["name"] for group in every_group if is_present(group)}
+    return [
+        *_bad_entries(users, USERS, "user", "uid"),
+        *_bad_entries(groups, GROUPS, "group", "gid"),
+        *_doubles(users, USERS, "user", "uid"),
+        *_doubles(every_group, GROUPS, "group", "gid"),
+        *(
+            make_problem(
+                [],
+                USERS,
+                f"group {user['group']} of user {user['name']} is not declared",
+                "add it to users_groups with its gid",
+            )
+            for user in filter(is_present, users)
+            if user.get("group") and user["group"] not in present
+        ),
+    ]
+
+
+def account_conflicts(
+    host: str, users: Items, groups: Items, passwd: Mapping[str, int], group_ids: Mapping[str, int]
+) -> list[Problem]:
+    """Return why the declaration does not fit a host.
+
+    The declaration is one in which account_problems finds nothing.
+
+    Args:
+        host: its name.
+        users: items with `name`, `uid`, and optionally `group`, `groups`, `state`.
+        groups: items with `name`, `gid`, and optionally `state`.
+        passwd: uid of every user name on the host.
+        group_ids: gid of every group name on the host.
+    """
+    every_group = declared_groups(users, groups)
+    known = {group["name"] for group in every_group if is_present(group)} | set(group_ids)
+    return [
+        *_taken(host, users, passwd, (USERS, "user", "uid")),
+        *_taken(host, every_group, group_ids, (GROUPS, "group", "gid")),
+        *(
+            make_problem(
+                [host],
+                USERS,
+                f"there is no group {name} for user {user['name']}",
+                "add it to users_groups with its gid, or drop it",
+            )
+            for user in filter(is_present, users)
+            for name in user.get("groups") or []
+            if name not in known
+        ),
+    ]
+
+
+def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Return why users who are to be removed cannot be yet.
+
+    Args:
+        host: its name.
+        users: items of users_accounts.
+        active: processes and jobs of each user, one sentence each, as the module account_info returns them.
+    """
+    return [
+        make_problem(
+            [host],
+            USERS,
+            f"user {user['name']} cannot be removed yet, there is {', '.join(active[user['name']])}; "
+            "no user was removed on any host",
+            f"wait until that has ended, or end it (scancel --user={user['name']}; "
+            f"loginctl terminate-user {user['name']})",
+        )
+        for user in users
+        if not is_present(user) and active.get(user["name"])
+    ]
+
+
+def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: str) -> Iterable[Problem]:
+    for item in items:
+        name, number = str(item["name"]), item.get(key)
+        if not _NAME.fullmatch(name) or name == "root":
+            remedy = "use small letters, digits, '_' and '-', a letter or '_' first, and not root"
+            yield make_problem([], option, f"{kind} {name!r}: this name cannot be used", remedy)
+        if not is_present(item):
+            continue
+        if not str(number).isdecimal() or not 0 < int(str(number)) <= _LARGEST or int(str(number)) == _NOBODY:
+            problem = f"{kind} {name}: {key} {number} cannot be used"
+            yield make_problem([], option, problem, "declare a fixed number above 0")
+
+
+def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: str) -> Iterable[Problem]:
+    names: set[str] = set()
+    holders: dict[int, str] = {}
+    for item in items:
+        name = item["name"]
+        if name in names:
+            yield make_problem([], option, f"{kind} {name} is declared twice", "remove one of the entries")
+            continue
+        names.add(name)
+        if not is_present(item) or not str(item.get(key)).isdecimal():
+            continue
+        first = holders.setdefault(int(item[key]), name)
+        if first != name:
+            problem = f"{key} {item[key]} is declared for both {first} and {name}"
+            yield make_problem([], option, problem, "give one of them another")
+
+
+def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, str, str]) -> Iterable[Problem]:
+    """Return the conflicts of one kind; what is declared absent makes way."""
+    option, kind, key = words
+    leaving = {item["name"] for item in items if not is_present(item)}
+    holders: dict[int, list[str]] = {}
+    for name, number in here.items():
+        if name not in leaving:
+            holders.setdefault(int(number), []).append(name)
+    for item in filter(is_present, items):
+        name, number = item["name"], int(item[key])
+        if name in here and int(here[name]) != number:
+            problem = f"{kind} {name} has {key} {here[name]} there and is declared with {number}"
+            yield make_problem(
+                [host], option, problem, f"make them equal by hand, with the files that belong to {name}"
+            )
+        for other in holders.get(number, []):
+            if other != name:
+                problem = f"{key} {number} of {kind} {name} is taken by {other}"
+                yield make_problem([host], option, problem, f"give {name} another {key}, or renumber {other} there")

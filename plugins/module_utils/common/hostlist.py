@@ -1,0 +1,54 @@
+"""Host lists, folded and unfolded by ClusterShell, for what runs on the provisioning host.
+
+Nodes have nothing but Python: what runs there reads Slurm's lists with `slurm.hostlist`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["fold_for_slurm", "fold_hosts", "unfold_hosts"]
+
+
+def fold_hosts(hosts: Iterable[str]) -> str:
+    """Return host names folded: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'."""
+    names = list(hosts)
+    try:
+        return str(NodeSet.fromlist(names))
+    except NodeSetException:  # names that are wrong are told of, too
+        return ",".join(sorted(set(names)))
+
+
+def fold_for_slurm(names: Iterable[str]) -> str:
+    """Return host names folded as Slurm takes them: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'.
+
+    Slurm wants the bracket at the end of a name, so only the last number of a name is folded, and a name that does
+    not end in a number stands alone.
+    """
+    numbered, plain = NodeSet(), []
+    numbered.fold_axis = (-1,)
+    for name in dict.fromkeys(names):
+        if name[-1:].isdigit():
+            numbered.add(name)
+        else:
+            plain.append(name)
+    return ",".join([*sorted(plain), *filter(None, [str(numbered)])])
+
+
+def unfold_hosts(given: str | Iterable[str]) -> list[str]:
+    """Return the names in a folded list, or in several: 'gpu[1-2],ctl' gives ['ctl', 'gpu1', 'gpu2'].
+
+    Raises:
+        ValueError: when the text is not a list of hosts.
+    """
+    text = given if isinstance(given, str) else ",".join(given)
+    try:
+        return list(NodeSet(str(text)))
+    except NodeSetException as exc:
+        message = f"{text!r} is not a list of hosts such as gpu[1-4],login ({exc})"
+        raise ValueError(message) from exc

@@ -1,0 +1,31 @@
+"""Problems as text: equal ones grouped, their hosts folded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .hostlist import fold_hosts
+from .problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["group_problems", "problem_report"]
+
+
+def group_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """Return the problems in their order with equal ones made one that lists all hosts, sorted, each once."""
+    grouped: dict[tuple[str, str, str], dict[str, None]] = {}
+    for item in problems:
+        hosts = grouped.setdefault((item["key"], item["problem"], item["remedy"]), {})
+        hosts.update(dict.fromkeys(item["hosts"]))
+    return [make_problem(sorted(hosts), *rest) for rest, hosts in grouped.items()]
+
+
+def problem_report(problems: Iterable[Problem]) -> str:
+    """Return the problems as text: hosts, key and problem on one line, the remedy below; '' when there is none."""
+    lines = []
+    for item in group_problems(problems):
+        place = ": ".join(filter(None, (fold_hosts(item["hosts"]), item["key"])))
+        lines += [f"{place}: {item['problem']}", f"    remedy: {item['remedy']}"]
+    return "\n".join(lines)

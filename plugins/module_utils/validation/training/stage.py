@@ -37,6 +37,8 @@ class TrainingOptions(TypedDict):
     layers: Annotated[int, Span(1)]
     efficiency: Annotated[float, Span(0, 1)]
     rate: Annotated[float, Span(0)]
+    python: str
+    image: str
 
 
 class Training(OneJob[TrainingOptions]):

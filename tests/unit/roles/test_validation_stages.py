@@ -1,0 +1,50 @@
+"""The stages that are registered, and what the role validation has of each: the word, the options, the job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.validation import model
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.registry import STAGES, choices
+
+ROLE = Path(__file__).parents[3] / "roles/validation"
+SPECS: dict[str, Any] = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"][
+    "options"
+]
+WITH_JOB = [stage for stage in STAGES if stage.form is not None]
+# As an option of the role is declared, and as the stage reads it.
+TYPES = {"bool": "bool", "int": "int", "float": "float", "str": "str", "path": "str", "list": "list"}
+
+
+def test_the_choices_of_validation_stages_are_those_of_the_registry() -> None:
+    assert SPECS["validation_stages"]["choices"] == list(choices())
+
+
+def test_each_stage_has_a_name_of_its_own() -> None:
+    names = [name for stage in STAGES for name in {stage.name, *stage.labels}]
+    assert len(names) == len(set(names))
+    # Its options stand among those of all stages, and its figures among the keys of a test.
+    assert not {stage.name for stage in WITH_JOB} & {*model.Options.__annotations__, *model.Test.__annotations__}
+
+
+@pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
+def test_a_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+    prefix = f"validation_{stage.name}_"
+    declared = {name.removeprefix(prefix): option for name, option in SPECS.items() if name.startswith(prefix)}
+    read = {key: str(hint) for key, hint in stage.form.__annotations__.items() if key != "script"}
+    assert declared.keys() == read.keys()
+    for key, option in declared.items():
+        assert TYPES[option["type"]] in read[key], f"{prefix}{key}"
+
+
+@pytest.mark.parametrize("stage", WITH_JOB, ids=lambda stage: stage.name)
+def test_a_stage_with_options_has_a_job(stage: Any) -> None:  # noqa: ANN401 - of whatever options
+    assert (ROLE / "templates" / f"job_{stage.name}.sh.j2").is_file()
+
+
+def test_every_job_is_that_of_a_stage() -> None:
+    jobs = {path.name.removeprefix("job_").removesuffix(".sh.j2") for path in (ROLE / "templates").glob("job_*.sh.j2")}
+    assert jobs == {stage.name for stage in WITH_JOB}

@@ -7,11 +7,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: preload
 type: aggregate
-short_description: Load the collection's filters once, and share no SSH connection with other runs
+short_description: Load the collection's filters and hardware profiles once, and share no SSH connection with other runs
 description:
   - Ansible forks a process for each task on each host. The first of our filters that such a process meets makes it read
     and compile every filter of the collection. This callback has them loaded before the first fork, so that the forked
-    processes find them in memory.
+    processes find them in memory. The same holds for the hardware profiles, and for the library that checks them.
   - The forked processes also do without the garbage collector of Python. They live for one task, and looking for
     garbage makes them copy the memory that they share with their parent.
   - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
@@ -25,6 +25,7 @@ requirements:
 """
 
 import atexit
+import contextlib
 import gc
 import os
 import shutil
@@ -34,6 +35,10 @@ from pathlib import Path
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader
+
+from ..module_utils.catalogue.profiles import site_catalogue
+from ..module_utils.catalogue.schema import validator
+from ..plugin_utils import site_hardware  # noqa: F401 - it is imported for those who fork
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
@@ -78,4 +83,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         """Prepare this process, which all others are forked from."""
         own_control_paths()
         filter_loader.get(FILTER)
+        # The roles' defaults name the hardware of the host, so that most processes look it up.
+        site_catalogue({})
+        with contextlib.suppress(ImportError):  # it is missed where it is needed
+            validator()
         os.register_at_fork(after_in_child=gc.disable)

@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-plan: "{{ hardware_catalogue[hardware].gpu | busbar.cluster.dcgm_exporter_plan(settings, inventory_hostname) }}"
+plan: "{{ dcgm_exporter_hardware.gpu | busbar.cluster.dcgm_exporter_plan(settings, inventory_hostname) }}"
 """
 
 RETURN = r"""

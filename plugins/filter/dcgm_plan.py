@@ -23,7 +23,7 @@ options:
 """
 
 EXAMPLES = r"""
-plan: "{{ hardware_catalogue[hardware].gpu | busbar.cluster.dcgm_plan(settings, inventory_hostname) }}"
+plan: "{{ lookup('busbar.cluster.hardware', hardware).gpu | busbar.cluster.dcgm_plan(settings, inventory_hostname) }}"
 """
 
 RETURN = r"""

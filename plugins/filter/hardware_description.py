@@ -31,7 +31,7 @@ options:
 EXAMPLES = r"""
 - name: Show the profiles
   ansible.builtin.debug:
-    msg: "{{ ansible_play_hosts | busbar.cluster.hardware_description(hostvars, names, hardware_catalogue) }}"
+    msg: "{{ ansible_play_hosts | busbar.cluster.hardware_description(hostvars, names, known) }}"
 """
 
 RETURN = r"""

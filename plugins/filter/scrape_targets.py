@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-files: "{{ monitoring_jobs | busbar.cluster.scrape_targets(hostvars, hardware_catalogue) }}"
+files: "{{ monitoring_jobs | busbar.cluster.scrape_targets(hostvars, known) }}"
 """
 
 RETURN = r"""

@@ -98,7 +98,7 @@ options:
 EXAMPLES = r"""
 - name: Refuse an inventory that contradicts itself
   ansible.builtin.assert:
-    that: query('busbar.cluster.inventory_problems', catalogue=hardware_catalogue) == []
+    that: query('busbar.cluster.inventory_problems', catalogue=known) == []
 """
 
 RETURN = r"""
@@ -124,6 +124,7 @@ from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
 from ..module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
+    catalogue_problems,
     hardware_choice_problems,
     host_problems,
 )
@@ -172,7 +173,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += wrong
         values, own = hardware_settings(inventory, settings)
         problems += host_problems(hosts)
-        problems += hardware_choice_problems(hosts, values, own, self.get_option("catalogue"), compute)
+        catalogue = self.get_option("catalogue")
+        problems += hardware_choice_problems(hosts, values, own, catalogue, compute)
+        wrong_profiles = catalogue_problems(hosts, catalogue)
+        if wrong_profiles:
+            return problems + wrong_profiles  # nor what a profile means that is none
+        # Hosts of unknown hardware have been named: what follows takes them for hosts without GPUs.
+        named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
+        self.set_option("catalogue", {**named, **catalogue})
         problems += self._slurm(known["hostvars"], groups)
         problems += self._gpus(known["hostvars"], compute)
         problems += self._roles(known["hostvars"], groups)

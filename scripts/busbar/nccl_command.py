@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
@@ -21,7 +23,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge im
 
 from busbar.errors import UsageError
 from busbar.matrix_output import judged_matrices, print_matrices
-from busbar.paths import collection
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["read_runs", "register"]
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+EXTRA = "hardware_profiles_extra"
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MOST_JSON = 1 << 28
 _LOOK = 8192
@@ -77,31 +79,21 @@ def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
 
 def _catalogue(more: Path | None) -> dict[str, Any]:
     """The hardware catalogue that comes with busbar, with the entries of a site's file over it."""
-    found: dict[str, Any] = {}
-    for path in [collection() / "group_vars" / "all" / "hardware.yml", *([more] if more else [])]:
-        try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as exc:
-            message = f"cannot read the hardware catalogue {path}: {exc.strerror or exc}"
-            raise UsageError(message) from exc
-        except (yaml.YAMLError, UnicodeDecodeError) as exc:
-            message = f"{path} is no YAML: {' '.join(str(exc).split())}"
-            raise UsageError(message) from exc
-        if not isinstance(data, dict):
-            message = f"{path} holds no dictionary of hardware_profiles"
-            raise UsageError(message)
-        for key in ("hardware_profiles", "hardware_profiles_extra"):
-            found = _merged(found, data.get(key) or {})
-    return found
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Two dictionaries merged to the bottom."""
-    both = dict(below)
-    for key, value in above.items():
-        old = both.get(key)
-        both[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return both
+    if more is None:
+        return site_catalogue({})
+    try:
+        data = yaml.safe_load(more.read_text(encoding="utf-8"))
+    except OSError as exc:
+        message = f"cannot read the hardware profiles {more}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        message = f"{more} is no YAML: {' '.join(str(exc).split())}"
+        raise UsageError(message) from exc
+    extra = data.get(EXTRA) if isinstance(data, dict) else None
+    if not isinstance(extra, dict):
+        message = f"{more} has no dictionary {EXTRA}"
+        raise UsageError(message)
+    return site_catalogue(extra)
 
 
 def _number(value: float | None, digits: int = 2) -> str:
@@ -146,7 +138,7 @@ def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]
         raise UsageError("; ".join(problems))
     if profile is not None or args.hardware is None:
         return profile, []
-    return None, [f"{args.hardware!r} is not in the catalogue, which has {', '.join(sorted(catalogue))}"]
+    return None, [". Remedy: ".join(unknown_hardware(args.hardware, catalogue))]
 
 
 def _judge(args: argparse.Namespace) -> int:
@@ -227,13 +219,23 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     matrix.add_argument(
         "--floor", metavar="GBS", help="GB/s for each pair with direct access, instead of the profile's"
     )
-    matrix.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with more hardware_profiles")
+    matrix.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file with hardware_profiles_extra",
+    )
     judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
     judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
     judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
     judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
     judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
-    judged.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with more hardware_profiles")
+    judged.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file with hardware_profiles_extra",
+    )
     judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
     judged.add_argument(
         "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"

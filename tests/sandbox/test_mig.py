@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from busbar.sandbox.recording import gpu_recording
 from conftest import TOP, recap
 from simulated_gpus import SIMULATED_A100
@@ -57,7 +58,7 @@ def run(sandbox: Cluster, tmp_path: Path) -> Run:
         yaml.safe_dump([{"import_playbook": str(TOP / f"playbooks/{name}.yml")} for name in ("nvidia", "slurm")])
     )
     extra = tmp_path / "node.yml"
-    catalogue = yaml.safe_load((TOP / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+    catalogue = site_catalogue({})
     site = yaml.safe_load((sandbox.inventory / "group_vars/all/zz_sandbox.yml").read_text())["hardware_profiles_extra"]
     plain = {**catalogue["sandbox_gpu"], **site["sandbox_gpu"]}
     gpu = catalogue["sandbox_gpu"]["gpu"] | {"model": "Simulated A100", "memory_mb": 40960}

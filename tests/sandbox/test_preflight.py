@@ -90,7 +90,9 @@ def test_a_sound_site_passes(site: Site) -> None:
 def test_unknown_hardware(site: Site) -> None:
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware="dgx_x1"))
     text = site.refusal()
-    assert re.search(r"gpu\[1-\d\]: hardware: unknown hardware 'dgx_x1'\n +remedy: use one of: .*dgx_h100", text)
+    assert re.search(
+        r"gpu\[1-\d\]: hardware: unknown hardware 'dgx_x1'.*\n +remedy: set hardware to one of: .*dgx_h100", text
+    )
 
 
 def test_compute_node_without_hardware(site: Site) -> None:
@@ -320,6 +322,13 @@ def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
 def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
     assert sudo_password
     assert "gpu2: become: sudo fails: Missing sudo password" in site.refusal()
+
+
+def test_a_profile_of_the_site_with_a_misspelt_key(site: Site) -> None:
+    text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"memory_gb": 2}})
+    assert re.search(
+        r"gpu\[1-\d\]: hardware_profiles_extra\.sandbox_gpu: memory_gb: unknown key \(did you mean m", text
+    )
 
 
 def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None:

@@ -83,7 +83,7 @@ def test_options_that_cannot_work_are_refused_before_any_job(sandbox: Cluster) -
         ("validation_nodes=gpu[77-78]", "not among the compute nodes"),
         ("validation_floor_gbs=fast", "validation_floor_gbs: 'fast' is not a bandwidth in GB/s"),
         ("validation_collectives=all_reduce,sum", "validation_collectives: 'sum' is not one of"),
-        ("hardware=abacus", "hardware: 'abacus' of gpu[1-"),
+        ("hardware=abacus", "hardware: unknown hardware 'abacus'"),
         (
             '{"validation_min_bytes": "4M", "validation_max_bytes": "1M"}',
             "validation_min_bytes is above",

@@ -75,7 +75,9 @@ def test_they_are_what_the_project_asks_for(name: str, python: str) -> None:
 @pytest.mark.parametrize("python", PYTHONS)
 def test_the_tests_run_with_the_versions_that_users_have(python: str) -> None:
     for package in locked("requirements.txt"):
-        assert version("requirements-test.txt", package, python) == version("requirements.txt", package, python)
+        theirs = version("requirements.txt", package, python)
+        # Some packages are there for older Pythons only, and on a newer one for the tests alone.
+        assert not theirs or version("requirements-test.txt", package, python) == theirs
 
 
 def test_setup_installs_nothing_that_has_no_hash() -> None:

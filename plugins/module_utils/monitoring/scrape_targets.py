@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
+from ..common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ def scrape_targets(
 
     Raises:
         KeyError: a job without hosts, exporter or port; a host that is not known or has no address.
+        ValueError: the hardware of a host is unknown, and a job asks for GPUs.
     """
     wanted: dict[str, list[str]] = {}
     for name, job in jobs.items():
@@ -48,7 +50,7 @@ def scrape_targets(
         # Looked up once: Ansible puts a host's variables together anew each time.
         known = variables[host]
         for name in names:
-            if _wanted(known, jobs[name], catalogue):
+            if _wanted(host, known, jobs[name], catalogue):
                 targets[name].append(_target(host, known, jobs[name]))
     return targets
 
@@ -83,7 +85,19 @@ def _target(host: str, known: Mapping[str, Any], job: Mapping[str, Any]) -> dict
     return {"targets": [socket_address(str(address), port)], "labels": labels}
 
 
-def _wanted(known: Mapping[str, Any], job: Mapping[str, Any], catalogue: Mapping[str, Mapping[str, Any]]) -> bool:
-    if job.get("gpus") and not (catalogue.get(known.get("hardware") or "") or {}).get("gpu"):
+def _wanted(
+    host: str, known: Mapping[str, Any], job: Mapping[str, Any], catalogue: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    if job.get("gpus") and not _has_gpus(host, known.get("hardware"), catalogue):
         return False
     return not any(known.get(name) == value for name, value in (job.get("unless") or {}).items())
+
+
+def _has_gpus(host: str, hardware: object, catalogue: Mapping[str, Mapping[str, Any]]) -> bool:
+    if not hardware:
+        return False
+    if hardware not in catalogue:
+        problem, remedy = unknown_hardware(hardware, catalogue)
+        message = f"{host}: hardware: {problem}. Remedy: {remedy}."
+        raise ValueError(message)
+    return bool(catalogue[str(hardware)].get("gpu"))

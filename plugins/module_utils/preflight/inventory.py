@@ -7,7 +7,10 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ..catalogue.check import profile_problems
+from ..catalogue.profiles import profile_names, shipped_profile
 from ..common.problems import Problem, make_problem
+from ..common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GroupValue",
     "HostEntry",
+    "catalogue_problems",
     "competing_groups",
     "hardware_choice_problems",
     "host_problems",
@@ -75,6 +79,24 @@ def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
     return left if any(value["value"] != left[0]["value"] for value in left[1:]) else []
 
 
+def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the profiles, each with the hosts that have it.
+
+    Args:
+        hosts: all hosts.
+        catalogue: the known hardware by name.
+    """
+    remedy = "correct the profile; hardware/profile.schema.json of the collection describes its keys"
+    problems = []
+    for name, profile in catalogue.items():
+        users = [host["name"] for host in hosts if host["hardware"] == name]
+        shipped = name in profile_names() and profile == shipped_profile(name)
+        key = f"hardware/profiles/{name}.yml" if shipped else f"hardware_profiles_extra.{name}"
+        found = [problem.removeprefix(f"hardware {name}: ") for problem in profile_problems(name, profile)]
+        problems += [make_problem(users, key, problem, remedy) for problem in found]
+    return problems
+
+
 def hardware_choice_problems(
     hosts: Sequence[HostEntry],
     values: Sequence[GroupValue],
@@ -107,8 +129,7 @@ def hardware_choice_problems(
             remedy = f"set hardware for the host or a group of it, to one of: {known}"
             problems.append(make_problem([name], "hardware", "is a compute node without hardware", remedy))
         elif hardware is not None and hardware not in catalogue:
-            remedy = f"use one of: {known}; or describe it in hardware_profiles_extra"
-            problems.append(make_problem([name], "hardware", f"unknown hardware {hardware!r}", remedy))
+            problems.append(make_problem([name], "hardware", *unknown_hardware(hardware, catalogue)))
     return problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.hostlist import fold_for_slurm, unfold_hosts
+from ..common.unknown_hardware import unknown_hardware
 from .gres import gres_conf, gres_counts, gres_mode
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ def profile_of(node: Node, catalogue: Catalogue) -> Profile:
     """
     found = catalogue.get(node["hardware"]) if node["hardware"] else None
     if found is None:
-        known = ", ".join(sorted(catalogue))
-        message = f"{node['name']}: hardware {node['hardware']!r} is not in the catalogue; known: {known}"
+        problem, remedy = unknown_hardware(node["hardware"], catalogue)
+        message = f"{node['name']}: hardware: {problem}. Remedy: {remedy}."
         raise ValueError(message)
     return found
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
 from ..common.problems import Problem, make_problem
+from ..common.unknown_hardware import unknown_hardware
 from .accounting import declaration_errors
 from .conf import merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
@@ -76,9 +77,8 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
 
 def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
     """Return problems of nodes whose hardware is not known."""
-    remedy = f"set hardware to one of: {', '.join(sorted(catalogue))}; or describe it in hardware_profiles_extra"
     return [
-        make_problem([node["name"]], "hardware", f"unknown hardware {node['hardware']!r}", remedy)
+        make_problem([node["name"]], "hardware", *unknown_hardware(node["hardware"], catalogue))
         for node in nodes
         if node["hardware"] not in catalogue
     ] + gpu_problems(nodes, catalogue)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..catalogue.collectives import floor_of, known_floor, sections
 from ..common.hostlist import fold_hosts
+from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge, scope_of
@@ -32,26 +33,20 @@ _PAIR = 2
 
 
 def unknown_profiles(options: Options) -> list[str]:
-    """Return which nodes have a profile that nobody knows, unless the operator says what to ask of them.
+    """Return which nodes have a profile that nobody knows.
 
-    A node without a profile is no mistake; its verdict is INCONCLUSIVE.
+    A node without a profile is no mistake; its verdict is INCONCLUSIVE where the operator gives no floor, either.
 
     Args:
         options: of the validation.
     """
-    if all(floor_of(options, collective) for collective in options["collectives"]):
-        return []
     strange: dict[str, list[str]] = {}
     for node in options["nodes"]:
         name = options["hardware"].get(node) or ""
         if name and name not in options["catalogue"]:
             strange.setdefault(name, []).append(node)
-    known = ", ".join(sorted(options["catalogue"]))
-    return [
-        f"hardware: {name!r} of {fold_hosts(members)} is none of {known}: correct it, describe it in "
-        "hardware_profiles_extra, or give validation_floor_gbs"
-        for name, members in strange.items()
-    ]
+    told = [(fold_hosts(members), *unknown_hardware(name, options["catalogue"])) for name, members in strange.items()]
+    return [f"{members}: hardware: {problem}. Remedy: {remedy}." for members, problem, remedy in told]
 
 
 def gpu_count(profile: dict[str, Any] | None) -> int:

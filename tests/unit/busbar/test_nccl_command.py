@@ -66,7 +66,12 @@ def test_judge(  # noqa: PLR0913, PLR0917 - a table
         (p2p_text(), [], 3, "no hardware profile: no floor"),
         (p2p_text(), ["--floor", "40"], 0, "floor from: given by the operator"),
         (p2p_text(), ["--floor", "49"], 1, "the floor is 49"),
-        (p2p_text(), ["--hardware", "abacus"], 3, "'abacus' is not in the catalogue"),
+        (
+            p2p_text(),
+            ["--hardware", "abacus"],
+            3,
+            "unknown hardware 'abacus'. Remedy: set hardware to one of: c4140_v100",
+        ),
         (nvbandwidth_text(), ["--hardware", "dgx_h100"], 0, "device_to_device_memcpy_read_ce, GB/s"),
         (nvbandwidth_json(), ["--hardware", "dgx_h100"], 0, "   all     55.20"),
         ("", ["--hardware", "dgx_h100"], 3, "there is no output of p2pBandwidthLatencyTest"),
@@ -124,6 +129,28 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path: Path, content: bytes, 
     assert words in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def judged(profiles: Path, hardware: str) -> int:
+    return run("judge", WHOLE, "--hardware", hardware, "--nodes", "2", "--format", "json", "--catalogue", str(profiles))
+
+
+def test_profiles_of_a_site_lie_over_those_of_busbar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "site.yml"
+    path.write_text("hardware_profiles_extra: {dgx_h100: {busbw: {inter_node: {floor_gbs: 7, source: measured}}}}")
+    judged(path, "dgx_h100")
+    assert json.loads(capsys.readouterr().out)["floor"] == 7
+    path.write_text("hardware_profiles_extra: {dgx_h100: {bsbw: {}}}")
+    with pytest.raises(UsageError, match=r"hardware dgx_h100: bsbw: unknown key \(did you mean busbw\?\)"):
+        judged(path, "dgx_h100")
+
+
+@pytest.mark.parametrize("content", ["{}", "hardware_profiles: {}", "hardware_profiles_extra: []", "- a", ""])
+def test_a_file_without_profiles_is_not_taken_for_none(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "site.yml"
+    path.write_text(content)
+    with pytest.raises(UsageError, match="has no dictionary hardware_profiles_extra"):
+        judged(path, "dgx_h100")
 
 
 def test_a_few_strange_bytes_are_still_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,10 @@ from ansible.plugins.lookup import LookupBase
 class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         prefix = "ansible_collections.busbar.cluster.plugins.filter."
-        return [gc.isenabled(), sum(name.startswith(prefix) for name in sys.modules)]
+        profiles = sys.modules.get("ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles")
+        read = profiles.shipped_profile.cache_info().currsize if profiles else 0
+        filters = sum(name.startswith(prefix) for name in sys.modules)
+        return [gc.isenabled(), filters, read, "jsonschema" in sys.modules]
 """
 PLAY = """\
 - hosts: localhost
@@ -31,7 +34,7 @@ PLAY = """\
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_a_task_finds_all_filters_and_no_garbage_collector(tmp_path: Path, *, enabled: bool) -> None:
+def test_a_task_finds_filters_and_profiles_and_no_garbage_collector(tmp_path: Path, *, enabled: bool) -> None:
     (tmp_path / "lookup_plugins").mkdir()
     (tmp_path / "lookup_plugins/found.py").write_text(LOOKUP)
     (tmp_path / "play.yml").write_text(PLAY)
@@ -49,7 +52,8 @@ def test_a_task_finds_all_filters_and_no_garbage_collector(tmp_path: Path, *, en
     )
     assert done.returncode == 2, done.stdout + done.stderr
     filters = [path for path in (TOP / "plugins/filter").glob("*.py") if path.name != "__init__.py"]
-    expected = f"found [False, {len(filters)}]" if enabled else "found [True, 0]"
+    profiles = list((TOP / "hardware/profiles").glob("*.yml"))
+    expected = f"found [False, {len(filters)}, {len(profiles)}, True]" if enabled else "found [True, 0, 0, False]"
     assert expected in done.stdout, done.stdout
     assert "WARNING" not in done.stderr, done.stderr
 

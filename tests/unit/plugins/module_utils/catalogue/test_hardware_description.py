@@ -15,12 +15,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe 
     profile_differences,
     slurm_type,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
-from busbar.paths import collection
 from gpu_samples import gpu_xml, log_xml
 
-CATALOGUE = yaml.safe_load((collection() / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 NODE = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2, "memory_mb": 2063937}
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems, model_name
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
-from busbar.paths import collection
 from gpu_samples import gpu_xml, log_xml
 
 if TYPE_CHECKING:
@@ -336,7 +335,7 @@ def test_recordings_of_real_hosts(entry: dict[str, Any]) -> None:
     ],
 )
 def test_recordings_fit_the_catalogue(name: str, profile: str) -> None:
-    catalogue = yaml.safe_load((collection() / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+    catalogue = site_catalogue({})
     found = join_sources({"state": "ok", "query": (CORPUS / name).read_text()}, {}, [])
     found |= {"rdma_ports": [], "network_interfaces": [], "pci_nics": ["x"] * 8}
     assert claim_problems("n1", catalogue[profile], found, {"gpu_tolerance": 0.05}) == []

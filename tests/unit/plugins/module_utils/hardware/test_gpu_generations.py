@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_generations import (
     DEFAULT_BRANCH,
     GENERATIONS,
@@ -13,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_genera
     kernel_modules,
 )
 
-CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))

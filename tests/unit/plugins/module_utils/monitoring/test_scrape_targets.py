@@ -60,6 +60,14 @@ def test_only_hosts_with_gpus_where_they_are_asked_for() -> None:
     assert addresses({**NODE, "gpus": True}, site()) == ["10.0.0.2:9100"]
 
 
+def test_unknown_hardware_is_not_a_host_without_gpus() -> None:
+    hosts = site(gpu1={"monitoring_address": "10.0.0.2", "hardware": "dgz"})
+    with pytest.raises(
+        ValueError, match=r"gpu1: hardware: unknown hardware 'dgz' \(did you mean dgx\?\)\. Remedy: set "
+    ):
+        addresses({**NODE, "gpus": True}, hosts)
+
+
 def test_a_host_without_the_exporter_is_left_out() -> None:
     hosts = site(gpu1={"monitoring_address": "10.0.0.2", "node_exporter_source": "none"})
     job = {**NODE, "unless": {"node_exporter_source": "none"}}

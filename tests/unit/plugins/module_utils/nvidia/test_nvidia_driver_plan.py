@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
 
-CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 DEBIAN = {"distribution": "Debian", "major": "12", "container": False}
 UBUNTU = {"distribution": "Ubuntu", "major": "24", "container": False}
 ROCKY = {"distribution": "Rocky", "major": "9", "container": False}

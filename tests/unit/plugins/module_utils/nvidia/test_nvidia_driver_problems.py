@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import (
     driver_branch,
     driver_problems,
     site_driver_problems,
 )
 
-CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 TRAYS = [f"10.0.0.{number}" for number in range(1, 19)]
 DEBIAN = {"distribution": "Debian", "major": "13"}
 UBUNTU = {"distribution": "Ubuntu", "major": "24"}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import shipped_profile, site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
+    catalogue_problems,
     competing_groups,
     hardware_choice_problems,
     host_problems,
@@ -88,3 +90,23 @@ def test_hardware_choice(host: HostEntry, own: list[str], compute: list[str], ex
     values = [value("a", "small"), value("b", "large")]
     problems = hardware_choice_problems([host], values, own, CATALOGUE, compute)
     assert [problem["problem"] for problem in problems] == ([expected] if expected else [])
+
+
+def test_each_fault_of_a_profile_names_its_hosts_and_its_key() -> None:
+    hosts = [entry("gpu1", hardware="l40s"), entry("gpu2", hardware="l40s"), entry("ctl", hardware=None)]
+    assert catalogue_problems(hosts, site_catalogue({})) == []
+    catalogue = site_catalogue({"l40s": {"sockets": 0, "colour": "green"}, "spare": {}})
+    problems = catalogue_problems(hosts, catalogue)
+    assert all("profile.schema.json" in problem["remedy"] for problem in problems)
+    ours = [(each["hosts"], each["problem"][:24]) for each in problems if each["key"] == "hardware_profiles_extra.l40s"]
+    assert sorted(ours) == [
+        (["gpu1", "gpu2"], "colour: unknown key; exp"),
+        (["gpu1", "gpu2"], "sockets: 0 is less than "),
+    ]
+    assert {each["key"] for each in problems if not each["hosts"]} == {"hardware_profiles_extra.spare"}
+
+
+def test_a_wrong_profile_of_the_collection_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(shipped_profile("l40s"), "sockets", 0)
+    (problem,) = catalogue_problems([], site_catalogue({}))
+    assert problem["key"] == "hardware/profiles/l40s.yml"

@@ -91,7 +91,8 @@ def test_node_lines(nodes: list[slurm_conf.Node], lines: list[str]) -> None:
 
 def test_unknown_hardware_is_named() -> None:
     with pytest.raises(
-        ValueError, match="gpu1: hardware 'dgx_h900' is not in the catalogue; known: cpu, cpu_null, dgx"
+        ValueError,
+        match=r"gpu1: hardware: unknown hardware 'dgx_h900'\. Remedy: set hardware to one of: cpu, cpu_null, dgx",
     ):
         slurm_conf.node_lines([node("gpu1", "dgx_h900")], CATALOGUE)
 

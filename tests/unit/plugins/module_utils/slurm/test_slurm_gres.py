@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import conf as slurm_conf
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_faults
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import gpu_problems
 
-CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 SEVEN = [{"profile": "1g.10gb", "count": 7}]
 
 

@@ -86,5 +86,5 @@ def test_all_wrong_options_are_told_at_once() -> None:
 def test_unknown_hardware_is_told_only_when_all_else_is_right() -> None:
     options = OPTIONS | {"hardware": {"gpu1": "abacus"}}
     assert all_problems(OPTIONS) == []
-    assert all_problems(options)[0].startswith("hardware: 'abacus' of gpu1 is none of ")
+    assert all_problems(options)[0].startswith("gpu1: hardware: unknown hardware 'abacus'. Remedy: ")
     assert all_problems(options | {"user": "root"})[0].startswith("validation_user: ")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_text
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
@@ -20,7 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge im
 )
 
 ROOT = Path(__file__).parents[5]
-CATALOGUE = yaml.safe_load((ROOT / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 H100 = CATALOGUE["dgx_h100"]
 WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
 SEED = ROOT.parent / "shared/seeds/001_df0eff65af7a84aa.txt"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_problems, hardware_warnings
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 
-CATALOGUE = yaml.safe_load((Path(__file__).parents[5] / "group_vars/all/hardware.yml").read_text())["hardware_profiles"]
+CATALOGUE = site_catalogue({})
 WANTED = set(
     "dgx1 dgx2 c4140_v100 dgx_a100 hgx_a100 rudra_a100_pcie dgx_h100 hgx_h100 dgx_h200 dgx_b200 gb200_nvl72 gb300 l40s "  # noqa: SIM905
     "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu".split()
@@ -39,17 +38,32 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
 @pytest.mark.parametrize(
     ("name", "path", "value", "words"),
     [
-        ("dgx_h100", "sockets", 0, "hardware dgx_h100: sockets: must be a whole number"),
-        ("dgx_h100", "memory_mb", "2 TB", "memory_mb"),
-        ("dgx_h100", "memory_mb", None, "memory_mb"),
+        (
+            "dgx_h100",
+            "sockets",
+            0,
+            "hardware dgx_h100: sockets: 0 is less than 1; expected: CPU sockets of a node, 1 or more",
+        ),
+        (
+            "dgx_h100",
+            "memory_mb",
+            "2 TB",
+            "memory_mb: '2 TB' is not a whole number; expected: memory that Slurm gives out, in MiB",
+        ),
+        ("dgx_h100", "memory_mb", None, "memory_mb: is missing; expected: memory that Slurm gives out"),
         ("dgx_h100", "colour", "green", "colour: unknown key"),
-        ("dgx_h100", "storage", {"source": "x"}, "storage: must have source and read_floor_bytes_per_second or"),
-        ("dgx_h100", "storage", {"read_floor_bytes_per_second": 1e9}, "storage.source: every figure needs its source"),
+        ("dgx_h100", "storage", {"source": "x"}, "storage: has neither read_floor_bytes_per_second nor write_floor_"),
+        (
+            "dgx_h100",
+            "storage",
+            {"read_floor_bytes_per_second": 1e9},
+            "storage.source: is missing; expected: where each figure comes from",
+        ),
         (
             "dgx_h100",
             "storage",
             {"write_floor_bytes_per_second": "1 GB", "source": "x"},
-            "storage.write_floor_bytes_per_second: must be bytes per second above 0",
+            "storage.write_floor_bytes_per_second: '1 GB' is not a number; expected: less is a FAIL; bytes per second",
         ),
         (
             "dgx_h100",
@@ -57,36 +71,55 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             {"write_floor_bytes_per_second": 1e9, "floor_gbs": 1, "source": "x"},
             "storage.floor_gbs: unknown key",
         ),
-        ("dgx_h100", "training", {"source": "x"}, "training: must have source and efficiency_floor or"),
-        ("dgx_h100", "training", {"efficiency_floor": 0.8}, "training.source: every figure needs its source"),
+        ("dgx_h100", "training", {"source": "x"}, "training: has neither efficiency_floor nor"),
+        ("dgx_h100", "training", {"efficiency_floor": 0.8}, "training.source: is missing; expected: where"),
         (
             "dgx_h100",
             "training",
             {"efficiency_floor": 80, "source": "x"},
-            "training.efficiency_floor: must be a number above 0 up to 1",
+            "training.efficiency_floor: 80 is more than 1",
         ),
         ("dgx_h100", "training", {"efficiency_floor": 1, "x": 1, "source": "x"}, "training.x: unknown key"),
-        ("dgx_h100", "gpu.count", True, "gpu.count"),
+        ("dgx_h100", "gpu.count", 8.0, "gpu.count: 8.0 is not a whole number"),
+        ("dgx_h100", "gpu.nvlnk_gbs", 450, "gpu.nvlnk_gbs: unknown key (did you mean nvlink_gbs?); expected: model, "),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", float("nan"), "busbw.inter_node.floor_gbs: nan is not a number"),
+        ("dgx_h100", "validation_backend", "gloo", "validation_backend: 'gloo' is none of nccl, mpi"),
+        ("dgx_h100", "gpu.count", True, "gpu.count: True is not a whole number"),
         ("dgx_h100", "gpu.settings", {"power_limit_w": "much"}, "gpu.settings: power_limit_w: must be watts"),
-        ("dgx_h100", "gpu.settings", ["ecc"], "gpu.settings: must be a dictionary"),
+        ("dgx_h100", "gpu.settings", ["ecc"], "gpu.settings: ['ecc'] is not a dictionary or null"),
         ("dgx_h100", "gpu.mig", {"profile": "1g.10gb", "count": 8}, "gpu.mig: GPU 0,1,2,3,4,5,6,7: 8 x 1g.10gb"),
         ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: NVIDIA L40S with 46068 MiB has no MIG"),
         ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
-        ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type"),
-        ("dgx_h100", "gpu.pcie_gen", "5", "gpu.pcie_gen: must be a whole number"),
-        ("dgx_h100", "gpu.pcie_width", 0, "gpu.pcie_width: must be a whole number"),
-        ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: must be true or false"),
+        ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
+        ("dgx_h100", "gpu.pcie_gen", "5", "gpu.pcie_gen: '5' is not a whole number"),
+        ("dgx_h100", "gpu.pcie_width", 0, "gpu.pcie_width: 0 is less than 1"),
+        ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: 'yes' is not true or false"),
         ("l40s", "gpu.nvswitch", True, "gpu.nvswitch: GPUs behind NVSwitches have NVLinks"),
-        ("l40s", "gpu.generation", "kepler", "gpu.generation: must be one of maxwell, pascal"),
-        ("dgx_h100", "nics", [], "nics"),
-        ("dgx_h100", "nics", [{"count": 1}], "nics[0]"),
+        ("l40s", "gpu.generation", "kepler", "gpu.generation: 'kepler' is none of maxwell, pascal"),
+        ("dgx_h100", "nics", [], "nics: [] is empty; expected: the NICs that carry the GPUs' traffic"),
+        (
+            "dgx_h100",
+            "nics",
+            [{"count": 1}],
+            "nics[0].gbps: is missing; expected: line rate of one of them, Gb/s, above 0",
+        ),
         ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
-        ("dgx_h100", "busbw.inter_node.floor_gbs", None, "floor_gbs"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.floor_gbs",
+            None,
+            "busbw.inter_node.floor_gbs: is missing; expected: less is a FAIL; GB/s, ",
+        ),
         ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
-        ("dgx_h100", "busbw.between_planets", {}, "unknown scope"),
-        ("c4140_v100", "p2p", [], "p2p: must have floor_gbs and source"),
-        ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: must be a number above 0"),
-        ("c4140_v100", "p2p.source", " ", "p2p.source: every figure needs its source"),
+        ("dgx_h100", "busbw.between_planets", {}, "busbw.between_planets: unknown key"),
+        ("c4140_v100", "p2p", [], "p2p: [] is not a dictionary"),
+        ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: 0 is not above 0"),
+        (
+            "c4140_v100",
+            "p2p.source",
+            " ",
+            "p2p.source: ' ' is empty; expected: where each figure comes from; every figure needs its source",
+        ),
         ("c4140_v100", "p2p.floor_gbs", 151, "no pair of GPUs reaches the floor 151"),
         ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "no pair of GPUs reaches the floor 64"),
         # Thresholds that somebody publishes and no node can reach.
@@ -100,15 +133,20 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             "no hardware reaches",
         ),
         ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
-        ("dgx_h100", "busbw.inter_node.collectives", [], "busbw.inter_node.collectives: is not a dictionary"),
+        ("dgx_h100", "busbw.inter_node.collectives", [], "busbw.inter_node.collectives: [] is not a dictionary"),
         (
             "dgx_h100",
             "busbw.inter_node.collectives",
             {"sum": {"floor_gbs": 1, "source": "x"}},
-            "collectives.sum: is not one of all_gather, ",
+            "collectives.sum: unknown key; expected: all_gather, ",
         ),
-        ("dgx_h100", "busbw.inter_node.collectives.alltoall.source", None, "alltoall.source: every figure needs"),
-        ("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", "40", "alltoall.floor_gbs: must be a number"),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.source", None, "alltoall.source: is missing"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives.alltoall.floor_gbs",
+            "40",
+            "alltoall.floor_gbs: '40' is not a number",
+        ),
         # 400 Gb/s for each of 8 GPUs: what two nodes reach does not carry over to many.
         (
             "dgx_h100",

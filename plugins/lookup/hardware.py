@@ -1,0 +1,66 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Lookup of the hardware profile of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: hardware
+author: busbar contributors
+short_description: The hardware profile of a host
+description:
+  - Returns the profile of a name, of those that come with the collection (C(hardware/profiles)) and of the site's
+    C(hardware_profiles_extra), which are merged over them.
+  - An empty name is a host that is no compute node; it gives an empty dictionary.
+  - An unknown name is an error, as is an entry of the site that is no valid profile.
+  - Reads only the profile that is asked for.
+options:
+  _terms:
+    description: Names of profiles, usually one, the variable C(hardware) of the host.
+    type: list
+    elements: str
+    required: true
+  catalogue:
+    description: Profiles by name to look in, instead of those of collection and site.
+    type: dict
+notes:
+  - C(hardware/profile.schema.json) describes the keys of a profile.
+seealso:
+  - plugin: busbar.cluster.hardware_catalogue
+    plugin_type: lookup
+"""
+
+EXAMPLES = r"""
+- name: Show the GPUs of the host
+  ansible.builtin.debug:
+    msg: "{{ lookup('busbar.cluster.hardware', hardware | default('')).gpu | default('none') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The profile.
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.plugins.lookup import LookupBase
+
+from ..plugin_utils.border import lookup_border
+from ..plugin_utils.site_hardware import host_profile
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.hardware`."""
+
+    @lookup_border
+    def run(self, terms: list[Any], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
+        """Return the profile of each term.
+
+        Raises:
+            AnsibleLookupError: a name is unknown or no text; an entry of the site is wrong.
+        """
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        return [host_profile(self._templar, known, term, self.get_option("catalogue")) for term in terms]

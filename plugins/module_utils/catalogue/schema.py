@@ -1,0 +1,119 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The form of a hardware profile, as hardware/profile.schema.json has it; each fault is one sentence."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import reprlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jsonschema import Draft202012Validator
+
+__all__ = ["SCHEMA", "form_problems", "validator"]
+
+SCHEMA = Path(__file__).resolve().parents[3] / "hardware" / "profile.schema.json"
+_TYPES = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "null": "null",
+    "number": "a number",
+    "object": "a dictionary",
+    "string": "a text",
+}
+
+
+class _Fault(NamedTuple):
+    """Where a profile breaks which rule of the schema, and the part of the schema that has the rule."""
+
+    path: tuple[str | int, ...]
+    rule: str
+    limit: Any
+    value: Any
+    schema: Any
+
+
+@cache
+def validator() -> Draft202012Validator:
+    """Return the validator of profiles. The first call takes a tenth of a second, for the library that it loads."""
+    from jsonschema import Draft202012Validator  # noqa: PLC0415 - most processes check no profile
+    from jsonschema.validators import extend  # noqa: PLC0415
+
+    # YAML has .nan and .inf, which are no rates; and a count of 8.0 would be written so into Slurm's files.
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many({"integer": _is_whole, "number": _is_finite})
+    known: type[Draft202012Validator] = extend(Draft202012Validator, type_checker=types)  # type: ignore[no-untyped-call]
+    return known(json.loads(SCHEMA.read_bytes()))
+
+
+def _is_whole(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(_checker: object, value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def form_problems(profile: object) -> list[str]:
+    """Return what is wrong with the form of a profile: the path of the key, what is wrong, and what is expected."""
+    faults = [
+        _Fault(tuple(each.absolute_path), str(each.validator), each.validator_value, each.instance, each.schema)
+        for each in validator().iter_errors(profile)
+    ]
+    return list(dict.fromkeys(sentence for fault in faults for sentence in _sentences(fault)))
+
+
+def _sentences(fault: _Fault) -> Iterator[str]:
+    if fault.rule == "additionalProperties":
+        known = list(fault.schema["properties"])
+        for key in fault.value:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f" (did you mean {near[0]}?)" if near else ""
+                yield f"{_path(fault, key)}: unknown key{hint}; expected: {', '.join(known)}"
+    elif fault.rule == "required":
+        for key in fault.limit:
+            if key not in fault.value:
+                yield f"{_path(fault, key)}: is missing; expected: {_meaning(fault.schema['properties'][key])}"
+    elif fault.rule == "anyOf":
+        choices = " nor ".join(key for choice in fault.limit for key in choice["required"])
+        yield f"{_path(fault)}: has neither {choices}; expected: {fault.schema['description']}"
+    else:
+        yield f"{_path(fault)}: {reprlib.repr(fault.value)} {_broken(fault)}; expected: {fault.schema['description']}"
+
+
+def _path(fault: _Fault, *more: str | int) -> str:
+    """Return the path of a key as people write it: ``busbw.intra_node.floor_gbs``, ``nics[0].gbps``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in (*fault.path, *more))
+    return text.removeprefix(".") or "profile"
+
+
+def _meaning(schema: dict[str, Any]) -> str:
+    """Return the description of a key, which stands with it or in what it refers to."""
+    if "description" not in schema:
+        schema = json.loads(SCHEMA.read_bytes())["$defs"][schema["$ref"].rpartition("/")[2]]
+    return str(schema["description"])
+
+
+def _broken(fault: _Fault) -> str:
+    match fault.rule:
+        case "type":
+            names = [fault.limit] if isinstance(fault.limit, str) else fault.limit
+            return f"is not {' or '.join(_TYPES[name] for name in names)}"
+        case "enum":
+            return f"is none of {', '.join(fault.limit)}"
+        case "minimum":
+            return f"is less than {fault.limit}"
+        case "exclusiveMinimum":
+            return f"is not above {fault.limit}"
+        case "maximum":
+            return f"is more than {fault.limit}"
+        case _:  # the lengths of texts and lists
+            return "is empty"

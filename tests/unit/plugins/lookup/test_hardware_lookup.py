@@ -1,0 +1,208 @@
+"""The hardware of a host: its profile, and what is said of a name or of an entry of the site that is wrong."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, shipped_profile
+
+TOP = Path(__file__).resolve().parents[4]
+LOOKUP = "busbar.cluster.hardware'"
+DEFAULTS = {
+    (path.parts[-3], name): value
+    for path in sorted(TOP.glob("roles/*/defaults/main.yml"))
+    for name, value in yaml.safe_load(path.read_text()).items()
+    if LOOKUP in str(value)
+}
+
+
+# Works templates out as Ansible does, one on each line of its input. A process of its own, because Ansible finds the
+# plugins of collections only where nothing has imported one before.
+TEMPLATER = """\
+import json, sys
+from ansible.plugins.loader import init_plugin_loader
+init_plugin_loader()
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+def trusted(value):
+    if isinstance(value, dict):
+        return {key: trusted(item) for key, item in value.items()}
+    return trust_as_template(value) if isinstance(value, str) else value
+
+for line in sys.stdin:
+    text, variables = json.loads(line)
+    try:
+        answer = [Templar(loader=DataLoader(), variables=trusted(variables)).template(trust_as_template(text)), ""]
+    except Exception as error:
+        words = []
+        while error:
+            words.append(str(error))
+            error = error.__cause__
+        answer = [None, " ".join(words)]
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@cache
+def templater() -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", TEMPLATER]
+    running = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TOP, env=settings()
+    )
+    atexit.register(running.kill)
+    return running
+
+
+def settings() -> dict[str, str]:
+    """The environment, with the checkout's ansible.cfg and no settings of the user."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    return kept | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+
+
+def worked_out(text: str, **variables: object) -> Any:  # noqa: ANN401 - what the template gives
+    running = templater()
+    assert running.stdin
+    assert running.stdout
+    print(json.dumps([text, {"inventory_hostname": "gpu7", **variables}]), file=running.stdin, flush=True)
+    found, error = json.loads(running.stdout.readline())
+    if error:
+        raise LookupError(error)
+    return found
+
+
+def asked(term: str = "hardware | default('')", *, plugin: str = "hardware", **variables: object) -> Any:  # noqa: ANN401
+    return worked_out(f"{{{{ lookup('busbar.cluster.{plugin}', {term}) }}}}", **variables)
+
+
+def test_the_profile_of_the_host() -> None:
+    assert asked(hardware="dgx_h100") == shipped_profile("dgx_h100")
+    assert asked("'l40s'", hardware="dgx_h100") == shipped_profile("l40s")
+
+
+@pytest.mark.parametrize("variables", [{}, {"hardware": ""}, {"hardware": None}])
+def test_a_host_without_hardware_has_an_empty_profile(variables: dict[str, Any]) -> None:
+    assert asked(**variables) == {}
+
+
+def test_entries_of_the_site_lie_over_the_profiles() -> None:
+    own = {**shipped_profile("l40s"), "sockets": 1}
+    extra = {"l40s": {"gpu": {"count": "{{ eight }}"}}, "own": own}
+    variables: dict[str, Any] = {"eight": 8, "hardware_profiles_extra": extra}
+    assert asked("'l40s'", **variables)["gpu"] == {**shipped_profile("l40s")["gpu"], "count": 8}
+    assert asked("'own'", **variables) == own
+    everything = asked("", plugin="hardware_catalogue", **variables)
+    assert set(everything) == {*profile_names(), "own"}
+    assert everything["l40s"]["gpu"]["count"] == 8
+
+
+@pytest.mark.parametrize("plugin", ["hardware", "hardware_catalogue"])
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (
+            {"l40s": {"gpu": {"nvlnk_gbs": 1}}},
+            "gpu7: hardware_profiles_extra: hardware l40s: gpu.nvlnk_gbs: unknown key (did you mean nvlink_gbs?)",
+        ),
+        ({"l40s": {"busbw": {"inter_node": {"floor_gbs": 26}}}}, "floor 26 is above limit 25"),
+        ({"l40s": None}, "hardware l40s: profile: None is not a dictionary"),
+        (["l40s"], "gpu7: hardware_profiles_extra: is not a dictionary of profiles by name"),
+    ],
+)
+def test_a_wrong_entry_of_the_site(plugin: str, extra: object, words: str) -> None:
+    with pytest.raises(LookupError) as caught:
+        asked("'l40s'", plugin=plugin, hardware_profiles_extra=extra)
+    assert words in str(caught.value)
+
+
+def test_whoever_lists_all_faults_gets_wrong_entries_as_they_are() -> None:
+    extra = {"l40s": {"gpu": {"nvlnk_gbs": 1}}}
+    found = asked("check=false", plugin="hardware_catalogue", hardware_profiles_extra=extra)
+    assert found["l40s"]["gpu"]["nvlnk_gbs"] == 1
+
+
+def test_a_wrong_entry_stops_only_the_hosts_that_have_it() -> None:
+    assert asked(hardware="dgx_h100", hardware_profiles_extra={"l40s": None}) == shipped_profile("dgx_h100")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "words"),
+    [
+        ("dgx_h10", "gpu7: hardware: unknown hardware 'dgx_h10' (did you mean dgx_h100 or "),
+        ("DGX-H100", "gpu7: hardware: unknown hardware 'DGX-H100' (did you mean dgx_h100 or "),
+        ("abacus", "gpu7: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: c4140_v100, dgx1, "),
+        ("abacus", "rtx_4090, rudra_a100_pcie, sandbox_gpu, small; or describe it in hardware_profiles_extra."),
+        ("../profiles/l40s", "unknown hardware '../profiles/l40s'"),
+        (4090, "gpu7: hardware: 4090 is not the name of a profile"),
+        (["l40s"], "gpu7: hardware: ['l40s'] is not the name of a profile"),
+    ],
+)
+def test_an_unknown_name(hardware: object, words: str) -> None:
+    with pytest.raises(LookupError) as caught:
+        asked(hardware=hardware, hardware_profiles_extra={"small": {}})
+    assert words in str(caught.value)
+
+
+def test_a_catalogue_of_ones_own_is_looked_in_alone() -> None:
+    own = {"abacus": {"sockets": 1}}
+    assert asked("'abacus', catalogue=own", own=own) == {"sockets": 1}
+    with pytest.raises(LookupError) as caught:
+        asked("'l40s', catalogue=own", own=own)
+    assert "gpu7: unknown hardware 'l40s'. Remedy: set hardware to one of: abacus; " in str(caught.value)
+
+
+def test_every_role_that_needs_the_hardware_of_its_host_is_here() -> None:
+    roles = {role for role, _ in DEFAULTS}
+    assert roles >= {"cuda", "dcgm", "dcgm_exporter", "gpu_settings", "gpudirect", "mig", "node_exporter"}
+    assert roles >= {"nvidia_container_toolkit", "nvidia_driver", "rdma"}
+
+
+@pytest.mark.parametrize(("role", "option"), DEFAULTS)
+def test_a_role_that_runs_alone_refuses_unknown_hardware(role: str, option: str) -> None:
+    text = DEFAULTS[role, option]
+    assert not worked_out(text)
+    assert worked_out(text, hardware="dgx_h100")
+    with pytest.raises(LookupError) as caught:
+        worked_out(text, hardware="dgx_h10")
+    assert "gpu7: hardware: unknown hardware 'dgx_h10'" in str(caught.value)
+
+
+def played(inventory: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the playbook of the GPU nodes in check mode, as a user of the collection without any group_vars does."""
+    command = ["ansible-playbook", "-i", str(inventory), str(TOP / "playbooks/nvidia.yml"), "--check", *more]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=TOP, env=settings())
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        (
+            {"hardware": "dgx_h10"},
+            "n1: hardware: unknown hardware 'dgx_h10' (did you mean dgx_h100 or hgx_h100 or dgx_h200?). Remedy: ",
+        ),
+        (
+            {"hardware": "dgx_h100", "hardware_profiles_extra": {"dgx_h100": {"memory_gb": 2000}}},
+            "n1: hardware_profiles_extra: hardware dgx_h100: memory_gb: unknown key (did you mean memory_mb?)",
+        ),
+    ],
+)
+def test_a_playbook_ends_at_once_even_where_only_one_role_is_asked_for(
+    tmp_path: Path, variables: dict[str, Any], words: str
+) -> None:
+    inventory = tmp_path / "hosts.yml"
+    host = {"ansible_connection": "local", **variables}
+    inventory.write_text(json.dumps({"slurm_compute": {"hosts": {"n1": host}}}))
+    done = played(inventory, "-t", "nvidia_driver")
+    said = " ".join(done.stdout.replace("''", "'").split())
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in said, done.stdout
+    assert "n1 : ok=0 changed=0 unreachable=0 failed=1" in said, done.stdout

@@ -1,0 +1,112 @@
+"""The profiles that come with the collection, their schema, and how a site's entries lie over them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue import profiles
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_warnings, profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import COLLECTIVES
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import (
+    PROFILES,
+    merged,
+    profile_names,
+    shipped_profile,
+    site_catalogue,
+    site_profile,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.schema import SCHEMA
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_generations import GENERATIONS
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings import KEYS
+from jsonschema import Draft202012Validator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RULES: dict[str, Any] = json.loads(SCHEMA.read_text())
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_a_profile_is_sound_and_points_editors_at_the_schema(name: str) -> None:
+    profile = shipped_profile(name)
+    assert profile_problems(name, profile) == []
+    assert hardware_warnings({name: profile}) == []
+    assert profile["description"]
+    assert "# yaml-language-server: $schema=../profile.schema.json" in (PROFILES / f"{name}.yml").read_text()
+
+
+def test_every_file_is_a_profile() -> None:
+    assert {path.name for path in PROFILES.iterdir()} == {f"{name}.yml" for name in profile_names()}
+    assert len(profile_names()) >= 17
+
+
+@pytest.mark.parametrize(("one", "other"), [("dgx_h100", "hgx_h100"), ("dgx_a100", "hgx_a100")])
+def test_the_same_gpus_and_nics_must_reach_the_same(one: str, other: str) -> None:
+    assert shipped_profile(one)["nics"] == shipped_profile(other)["nics"]
+    assert shipped_profile(one)["busbw"] == shipped_profile(other)["busbw"]
+
+
+def properties(rules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in (rules, *rules["$defs"].values()):
+        yield from part.get("properties", {}).items()
+
+
+def test_the_schema_is_one_and_describes_every_key() -> None:
+    Draft202012Validator.check_schema(RULES)
+    for key, found in properties(RULES):
+        meant = RULES["$defs"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+        assert found.get("description") or meant["description"], key
+
+
+def test_the_schema_names_what_the_code_knows() -> None:
+    gpu = RULES["$defs"]["gpu"]["properties"]
+    assert gpu["generation"]["enum"] == list(GENERATIONS)
+    assert list(gpu["settings"]["properties"]) == list(KEYS)
+    known = RULES["$defs"]["scope"]["properties"]["collectives"]["properties"]
+    assert sorted(known) == sorted(set(COLLECTIVES) - {"all_reduce"})
+
+
+def test_one_profile_is_asked_for_and_one_file_is_read() -> None:
+    shipped_profile.cache_clear()
+    assert site_profile("l40s", {"dgx_h100": {"sockets": 1}})["gpu"]["model"] == "NVIDIA L40S"
+    assert shipped_profile.cache_info().currsize == 1
+
+
+def test_an_entry_of_the_site_is_merged_over_the_profile_of_its_name() -> None:
+    extra = {"l40s": {"memory_mb": 1, "gpu": {"count": 8}, "nics": []}, "own": {"sockets": 1}}
+    found = site_catalogue(extra)
+    assert set(found) == {*profile_names(), "own"}
+    assert found["own"] == {"sockets": 1}
+    assert found["l40s"] == site_profile("l40s", extra)
+    assert (found["l40s"]["memory_mb"], found["l40s"]["nics"], found["l40s"]["sockets"]) == (1, [], 2)
+    assert found["l40s"]["gpu"] == {**shipped_profile("l40s")["gpu"], "count": 8}
+    assert shipped_profile("l40s")["gpu"]["count"] == 4
+
+
+@pytest.mark.parametrize("name", ["no_such", "../profiles/l40s", ""])
+def test_a_name_that_is_none_is_no_path_either(name: str) -> None:
+    with pytest.raises(KeyError):
+        site_profile(name, {})
+
+
+@pytest.mark.parametrize(
+    ("below", "above", "both"),
+    [
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}, "d": 4}, {"a": {"b": 3, "c": 2}, "d": 4}),
+        ({"a": {"b": 1}}, {"a": None}, {"a": None}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": 1}, None, None),
+    ],
+)
+def test_merging(below: object, above: object, both: object) -> None:
+    assert merged(below, above) == both
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.yml").write_text("gpu: {")
+    monkeypatch.setattr(profiles, "PROFILES", tmp_path)
+    with pytest.raises(ValueError, match=r"broken\.yml is no YAML: "):
+        shipped_profile("broken")

@@ -34,14 +34,15 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import filter_loader
+from ansible.plugins.loader import filter_loader, lookup_loader
 
+from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
 from ..module_utils.catalogue.profiles import site_catalogue
 from ..module_utils.catalogue.schema import validator
-from ..plugin_utils import site_hardware  # noqa: F401 - it is imported for those who fork
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
+LOOKUPS = ("busbar.cluster.hardware", "busbar.cluster.hardware_catalogue")
 CONTROL_PATHS = "ANSIBLE_SSH_CONTROL_PATH_DIR"
 # The path of a socket has at most 107 bytes; ours is followed by ten, and by 17 more until the connection stands.
 LONGEST = 75
@@ -84,6 +85,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         own_control_paths()
         filter_loader.get(FILTER)
         # The roles' defaults name the hardware of the host, so that most processes look it up.
+        for name in LOOKUPS:
+            lookup_loader.get(name)
         site_catalogue({})
         with contextlib.suppress(ImportError):  # it is missed where it is needed
             validator()

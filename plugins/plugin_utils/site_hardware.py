@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.catalogue.check import profile_problems
 from ..module_utils.catalogue.profiles import profile_names, site_catalogue, site_profile
 from ..module_utils.common.unknown_hardware import unknown_hardware
 
@@ -83,7 +82,11 @@ def _extra(templar: Any, variables: Mapping[str, Any]) -> Mapping[str, Any]:  # 
 
 
 def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
+    if not profiles:
+        return
     # Those of the collection were checked when they were made: only what a site wrote costs the time of a check.
+    from ..module_utils.catalogue.check import profile_problems  # noqa: PLC0415
+
     problems = [problem for name, profile in profiles.items() for problem in profile_problems(name, profile)]
     if problems:
         message = f"{_host(variables)}{EXTRA}: {'; '.join(problems)}. Remedy: correct the entry."

@@ -9,7 +9,7 @@ import os
 import tempfile
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
@@ -21,6 +21,8 @@ from ..module_utils.report.page import Parts, page
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ..module_utils.report.model import ReadReport
+
 __all__ = ["FILES", "METRICS", "folders", "history", "raw_report", "read_report", "write_pages"]
 
 METRICS = "busbar.prom"
@@ -30,7 +32,7 @@ _MOST = 50
 _PAGE = Path(__file__).parents[2] / "roles" / "validation" / "files" / "report"
 
 
-def read_report(folder: Path) -> dict[str, Any]:
+def read_report(folder: Path) -> ReadReport:
     """Return the report in a folder, normalised.
 
     Raises:
@@ -69,7 +71,7 @@ def folders(place: Path) -> list[Path]:
     )
 
 
-def history(folder: Path) -> list[dict[str, Any]]:
+def history(folder: Path) -> list[ReadReport]:
     """Return the last reports beside the one in a folder; those that cannot be read are passed over."""
     found = []
     for path in [path for path in folders(folder.parent) if path.name < folder.name][-_MOST:]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+
 __all__ = ["register"]
 
 LATEST = "latest"
@@ -140,7 +142,7 @@ def _find(args: argparse.Namespace, name: str) -> Path:
     raise UsageError(message)
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> ReadReport:
     """A report.
 
     Raises:
@@ -199,7 +201,11 @@ def _list(args: argparse.Namespace) -> int:
         entries.append(
             {
                 "report": folder.name,
-                **{key: report[key] for key in ("verdict", "cluster", "started", "backend", "reason")},
+                "verdict": report["verdict"],
+                "cluster": report["cluster"],
+                "started": report["started"],
+                "backend": report["backend"],
+                "reason": report["reason"],
                 "nodes": report["nodes"],
                 "tests": counts(report),
             }
@@ -236,7 +242,7 @@ def _show(args: argparse.Namespace) -> int:
         print(f"culprit  {', '.join(culprit['nodes'])}: {culprit['reason']}")
     for node, reason in sorted(report["left_out"].items()):
         print(f"not tested  {node}: {reason}")
-    own = {item["name"]: item for item in compared if item["subject"] == "test"}
+    own = {item["name"]: item["own_change"] for item in compared if item["subject"] == "test"}
     rows = [
         (
             _verdict(test["verdict"]),
@@ -245,7 +251,7 @@ def _show(args: argparse.Namespace) -> int:
             _gbs(test["measured_busbw"]),
             "-" if test["at_size"] is None else human_size(test["at_size"]),
             _gbs(test["floor"]),
-            _share(own.get(test["name"], {}).get("own_change")),
+            _share(own.get(test["name"])),
             "; ".join([test["reason"], *test["findings"]]),
         )
         for test in report["tests"]
@@ -273,8 +279,7 @@ def _render(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    reports = [_read(_find(args, name)) for name in (args.first, args.second)]
-    found = compare(*reports)
+    found = compare(*(_read(_find(args, name)) for name in (args.first, args.second)))
     if args.format == "json":
         return _json(found)
     rows = [

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..validation.section import Cell, Table
+    from .model import Matrix, Result
 
 __all__ = ["COLLECTIVE", "matrices_of", "results_of", "results_table"]
 
@@ -33,14 +34,14 @@ def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def matrices_of(value: object, plain: Callable[[object], str]) -> list[dict[str, Any]]:
+def matrices_of(value: object, plain: Callable[[object], str]) -> list[Matrix]:
     """Return the matrices of a test, less those that are none; texts as `plain` makes them.
 
     Returns:
         title, unit, what, p2p, rows and columns (labels), values (None where nothing was measured), odd (row and column
         of slow cells, within the matrix).
     """
-    found = []
+    found: list[Matrix] = []
     for item in _list(value)[:_MOST_MATRICES]:
         own = item if isinstance(item, dict) else {}
         rows, columns = ([plain(label) for label in _list(own.get(key))] for key in ("rows", "columns"))
@@ -48,11 +49,12 @@ def matrices_of(value: object, plain: Callable[[object], str]) -> list[dict[str,
         fits = len(values) == len(rows) and all(len(line) == len(columns) for line in values)
         if not (fits and 0 < len(rows) <= _MOST_LABELS and 0 < len(columns) <= _MOST_LABELS):
             continue
-        about = {key: plain(own.get(key) or "") for key in ("title", "unit", "what")}
         odd = [_place(place, rows, columns) for place in _list(own.get("odd"))]
         found.append(
             {
-                **about,
+                "title": plain(own.get("title") or ""),
+                "unit": plain(own.get("unit") or ""),
+                "what": plain(own.get("what") or ""),
                 "p2p": own.get("p2p") is True,
                 "rows": rows,
                 "columns": columns,
@@ -71,37 +73,45 @@ def _place(value: object, rows: list[str], columns: list[str]) -> tuple[int, int
     return pair[0], pair[1]
 
 
-def results_of(value: object, plain: Callable[[object], str]) -> list[dict[str, Any]]:
+def results_of(value: object, plain: Callable[[object], str]) -> list[Result]:
     """Return the results of a diagnosis: category, test, unit, ids (texts), status and messages."""
-    found = []
+    found: list[Result] = []
     for item in _list(value)[:_MOST_RESULTS]:
         own = item if isinstance(item, dict) else {}
-        about = {key: plain(own.get(key) or "") for key in ("category", "test", "unit", "status")}
-        ids = [plain(one) for one in _list(own.get("ids"))]
-        found.append({**about, "ids": ids, "messages": [plain(words) for words in _list(own.get("messages"))]})
+        found.append(
+            {
+                "category": plain(own.get("category") or ""),
+                "test": plain(own.get("test") or ""),
+                "unit": plain(own.get("unit") or ""),
+                "status": plain(own.get("status") or ""),
+                "ids": [plain(one) for one in _list(own.get("ids"))],
+                "messages": [plain(words) for words in _list(own.get("messages"))],
+            }
+        )
     return found
 
 
-def results_table(results: list[dict[str, Any]]) -> Table:
+def results_table(results: list[Result]) -> Table:
     """Return a line for each test of a diagnosis, status and message, failures first; GPUs that agree share a line."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    alike: dict[tuple[str, str, str, str, str], list[str]] = {}
     for result in results:
         words = "; ".join(result["messages"])
-        key = (result["category"], result["test"], result["unit"], result["status"], words)
-        row = found.setdefault(key, {**result, "words": words, "ids": []})
-        row["ids"] = row["ids"] + result["ids"]
-    rows = sorted(found.values(), key=lambda row: _ORDER.get(row["status"], _STRANGE))
+        key = (result["status"], result["test"], result["unit"], result["category"], words)
+        alike.setdefault(key, []).extend(result["ids"])
+    rows = sorted(alike.items(), key=lambda row: _ORDER.get(row[0][0], _STRANGE))
     return {
         "columns": [("Status", "text"), ("Test", "text"), ("Of", "text"), ("Category", "text"), ("Message", "long")],
-        "rows": [_cells(number, row) for number, row in enumerate(rows, start=1)],
+        "rows": [_cells(number, *key, ids) for number, (key, ids) in enumerate(rows, start=1)],
     }
 
 
-def _cells(number: int, row: dict[str, Any]) -> list[Cell]:
+def _cells(  # noqa: PLR0913, PLR0917 - what a line tells
+    number: int, status: str, test: str, unit: str, category: str, words: str, ids: list[str]
+) -> list[Cell]:
     return [
-        {"text": row["status"], "value": number, "badge": _BADGES.get(row["status"], "inconclusive")},
-        text_cell(row["test"]),
-        text_cell(f"{row['unit']} {', '.join(row['ids'])}".strip() or "node"),
-        text_cell(row["category"]),
-        text_cell(row["words"]),
+        {"text": status, "value": number, "badge": _BADGES.get(status, "inconclusive")},
+        text_cell(test),
+        text_cell(f"{unit} {', '.join(ids)}".strip() or "node"),
+        text_cell(category),
+        text_cell(words),
     ]

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..common.printable import printable
 from ..validation.registry import stage_of
 from .checks import COLLECTIVE, matrices_of, results_of
+
+if TYPE_CHECKING:
+    from .model import Culprit, Half, JobEnd, ReadReport, ReadTest, Run
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
@@ -17,9 +20,7 @@ SCHEMA = 1
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 HALVES = ("out_of_place", "in_place")
 
-_NUMBERS = ("measured_busbw", "at_size", "floor", "ceiling")
 _PAIR = 2
-_LISTS = ("nodes", "partners", "findings", "tail")
 
 
 def _is_number(value: object) -> bool:
@@ -48,19 +49,30 @@ def _optional(value: object) -> str | None:
     return None if value is None else printable(value)
 
 
-def _half(value: object) -> dict[str, float | None] | None:
+def _half(value: object) -> Half | None:
     if not isinstance(value, dict):
         return None
-    return {key: _number(value.get(key)) for key in ("time_us", "algbw", "busbw", "wrong")}
+    return {
+        "time_us": _number(value.get("time_us")),
+        "algbw": _number(value.get("algbw")),
+        "busbw": _number(value.get("busbw")),
+        "wrong": _number(value.get("wrong")),
+    }
 
 
-def _run(value: object) -> dict[str, Any]:
+def _run(value: object) -> Run:
     run = _dict(value)
     fabric = _dict(run.get("fabric"))
     rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _is_number(row.get("size"))]
     return {
-        **{key: _optional(run.get(key)) for key in ("program", "nccl_tests_version", "nccl_version", "outcome")},
-        **{key: _number(run.get(key)) for key in ("ranks", "nodes", "avg_busbw", "out_of_bounds")},
+        "program": _optional(run.get("program")),
+        "nccl_tests_version": _optional(run.get("nccl_tests_version")),
+        "nccl_version": _optional(run.get("nccl_version")),
+        "outcome": _optional(run.get("outcome")),
+        "ranks": _number(run.get("ranks")),
+        "nodes": _number(run.get("nodes")),
+        "avg_busbw": _number(run.get("avg_busbw")),
+        "out_of_bounds": _number(run.get("out_of_bounds")),
         "hosts": _texts(run.get("hosts")),
         "devices": _texts(run.get("devices")),
         "errors": _texts(run.get("errors")),
@@ -83,7 +95,19 @@ def _run(value: object) -> dict[str, Any]:
     }
 
 
-def _test(number: int, value: object) -> dict[str, Any]:
+def _job(value: object) -> JobEnd:
+    job = _dict(value)
+    return {
+        "job_id": printable(job.get("job_id") or ""),
+        "state": printable(job.get("state") or ""),
+        "exit_code": printable(job.get("exit_code") or ""),
+        "batch_host": printable(job.get("batch_host") or ""),
+        "problem": printable(job.get("problem") or ""),
+        "seconds": _number(job.get("seconds")),
+    }
+
+
+def _test(number: int, value: object) -> ReadTest:
     where = f"tests[{number}]"
     if not isinstance(value, dict):
         message = f"{where} is no object"
@@ -95,14 +119,25 @@ def _test(number: int, value: object) -> dict[str, Any]:
     if value.get("verdict") not in VERDICTS:
         message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
         raise ValueError(message)
-    job = _dict(value.get("job"))
-    runs = value.get("runs")
-    test: dict[str, Any] = {
-        **{key: printable(value.get(key) or "") for key in ("name", "stage", "collective", "hardware", "reason")},
-        **{key: _number(value.get(key)) for key in _NUMBERS},
-        **{key: _texts(value.get(key)) for key in _LISTS},
-        "verdict": value["verdict"],
+    runs, at_size = value.get("runs"), _number(value.get("at_size"))
+    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
+    rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
+    return {
+        "name": printable(value["name"]),
+        "stage": printable(value["stage"]),
         "kind": printable(value.get("kind") or COLLECTIVE),
+        "collective": printable(value.get("collective") or "") + rail,
+        "hardware": printable(value.get("hardware") or ""),
+        "verdict": value["verdict"],
+        "reason": printable(value.get("reason") or ""),
+        "measured_busbw": _number(value.get("measured_busbw")),
+        "at_size": None if at_size is None else int(at_size),
+        "floor": _number(value.get("floor")),
+        "ceiling": _number(value.get("ceiling")),
+        "nodes": _texts(value.get("nodes")),
+        "partners": _texts(value.get("partners")),
+        "findings": _texts(value.get("findings")),
+        "tail": _texts(value.get("tail")),
         "program": _optional(value.get("program")),
         "version": _optional(value.get("version")),
         "lowest_gbs": _number(value.get("lowest_gbs")),
@@ -114,15 +149,9 @@ def _test(number: int, value: object) -> dict[str, Any]:
         "output": _optional(value.get("output")),
         "left_out": _pairs(value.get("left_out")),
         "environment": _pairs(value.get("environment")),
-        "job": {**_pairs(job), "seconds": _number(job.get("seconds"))},
+        "job": _job(value.get("job")),
         "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
     }
-    if test["at_size"] is not None:
-        test["at_size"] = int(test["at_size"])
-    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
-    if value.get("rail"):
-        test["collective"] += f" over {printable(value['rail'])}"
-    return test
 
 
 def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
@@ -131,10 +160,8 @@ def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
     return stage.read(value.get(stage.name), printable) if stage else None
 
 
-def normalised(data: object) -> dict[str, Any]:
+def normalised(data: object) -> ReadReport:
     """Return a report in which every key is there and of its type, and every text may be printed.
-
-    What is not known is None; bandwidths are in GB/s, sizes in bytes.
 
     Args:
         data: what a report.json holds.
@@ -157,7 +184,10 @@ def normalised(data: object) -> dict[str, Any]:
         raise ValueError(str(exc)) from exc
     named = data.get("culprits")
     return {
-        **{key: printable(data.get(key) or "") for key in ("reason", "cluster", "started", "backend")},
+        "reason": printable(data.get("reason") or ""),
+        "cluster": printable(data.get("cluster") or ""),
+        "started": printable(data.get("started") or ""),
+        "backend": printable(data.get("backend") or ""),
         "schema": SCHEMA,
         "verdict": data["verdict"],
         "nodes": _texts(data.get("nodes")),
@@ -169,7 +199,7 @@ def normalised(data: object) -> dict[str, Any]:
     }
 
 
-def _culprit(value: object) -> dict[str, Any]:
+def _culprit(value: object) -> Culprit:
     if not isinstance(value, dict):
         return {"kind": "node", "nodes": [printable(value)], "reason": ""}
     nodes = _texts(value.get("nodes")) or ([printable(value["node"])] if value.get("node") else [])
@@ -180,16 +210,13 @@ def _culprit(value: object) -> dict[str, Any]:
     }
 
 
-def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
+def culprits(report: ReadReport) -> list[Culprit]:
     """Return who is to blame: those whom the search named or, without a search, whom the tests leave no doubt about.
 
     That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
 
     Args:
         report: as `normalised` gives it.
-
-    Returns:
-        ``kind`` (node, link, boundary), ``nodes`` and ``reason`` of each.
     """
     if report["culprits"] is not None:
         return list(report["culprits"])
@@ -209,23 +236,23 @@ def culprits(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
 
 
-def _infers(test: dict[str, Any]) -> bool:
+def _infers(test: ReadTest) -> bool:
     """Return whether a test says something about nodes and links; others say themselves whom they blame."""
     stage = stage_of(test)
     return stage is None or stage.infers
 
 
-def everyone(test: dict[str, Any]) -> list[str]:
+def everyone(test: ReadTest) -> list[str]:
     """Return all nodes that took part in a test, those tested first."""
     return list(dict.fromkeys(test["nodes"] + test["partners"]))
 
 
-def counts(report: dict[str, Any]) -> dict[str, int]:
+def counts(report: ReadReport) -> dict[str, int]:
     """Return how many tests there are of each verdict."""
     return {verdict: sum(test["verdict"] == verdict for test in report["tests"]) for verdict in VERDICTS}
 
 
-def curves(test: dict[str, Any]) -> dict[str, dict[str, list[tuple[int, float]]]]:
+def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Return the curves of a test by program, then by half (out_of_place, in_place).
 
     Returns:
@@ -237,7 +264,8 @@ def curves(test: dict[str, Any]) -> dict[str, dict[str, list[tuple[int, float]]]
         halves = found.setdefault(program, {half: {} for half in HALVES})
         for row in run["rows"]:
             for half in HALVES:
-                busbw = (row[half] or {}).get("busbw")
+                cells = row["out_of_place"] if half == "out_of_place" else row["in_place"]
+                busbw = cells["busbw"] if cells else None
                 if busbw is not None and row["size"] > 0:
                     halves[half].setdefault(row["size"], []).append(busbw)
     return {

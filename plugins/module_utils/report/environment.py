@@ -5,7 +5,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .model import ReadReport
 
 __all__ = ["facts_of"]
 
@@ -26,7 +29,7 @@ def _counted(values: list[str]) -> str:
     return ", ".join(f"{value} ({count}\u00d7)" for value, count in found.most_common(8))
 
 
-def _yes(values: list[Any]) -> str:
+def _yes(values: list[object]) -> str:
     known = [value for value in values if isinstance(value, bool)]
     if not known:
         return ""
@@ -35,7 +38,7 @@ def _yes(values: list[Any]) -> str:
     return f"in {sum(known)} of {len(known)} runs"
 
 
-def facts_of(report: dict[str, Any]) -> list[tuple[str, str]]:
+def facts_of(report: ReadReport) -> list[tuple[str, str]]:
     """Return terms and values about where and with what a validation ran; what is not known is left out.
 
     Args:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..validation.section import Bars, Chart, Lines, Series
+    from .model import Compared, Matrix, ReadReport, ReadTest
 
 __all__ = [
     "chart_figure",
@@ -92,7 +93,7 @@ def _ticks(sizes: list[int]) -> list[int]:
     return sizes[::-1][::step][::-1]
 
 
-def curve_figure(test: dict[str, Any]) -> dict[str, Any] | None:
+def curve_figure(test: ReadTest) -> dict[str, Any] | None:
     """Return busbw over message size with floor and ceiling, or None when nothing was measured.
 
     Args:
@@ -157,7 +158,7 @@ def _in_order(nodes: set[str]) -> list[str]:
     return known if set(known) == nodes else sorted(nodes)
 
 
-def heat_maps(report: dict[str, Any]) -> list[dict[str, Any]]:
+def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
     """Return a node-by-node map of busbw for each collective that pairs of nodes ran; an empty list without pairs.
 
     Args:
@@ -166,7 +167,7 @@ def heat_maps(report: dict[str, Any]) -> list[dict[str, Any]]:
     Returns:
         Dictionaries with ``title`` and ``figure``.
     """
-    groups: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
+    groups: dict[str, dict[tuple[str, str], ReadTest]] = {}
     for test in report["tests"]:
         who = everyone(test)
         if test["stage"] == "pair" and len(who) == _PAIR:
@@ -174,7 +175,7 @@ def heat_maps(report: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"title": collective, "figure": _heat_map(pairs)} for collective, pairs in groups.items()]
 
 
-def _heat_map(pairs: dict[tuple[str, str], dict[str, Any]]) -> dict[str, Any]:
+def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
     names = _in_order({name for pair in pairs for name in pair})
     place = {name: number for number, name in enumerate(names)}
     values: list[list[float | None]] = [[None] * len(names) for _ in names]
@@ -222,7 +223,7 @@ def _scale(floor: float) -> list[list[Any]]:
     return below if floor >= 1 else [*below, [floor, "#d3e3f2"], [1, BLUE]]
 
 
-def matrix_figure(matrix: dict[str, Any], floor: float | None) -> dict[str, Any]:
+def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
     """Return a heat map of a matrix with its values written in; slow cells have a red frame.
 
     The colours are those of the cells between GPUs: a GPU's own memory is many times as fast.
@@ -340,7 +341,7 @@ def _lines_figure(chart: Lines) -> dict[str, Any]:
     return {"data": data, "layout": _layout(_UPRIGHT, **axes)}
 
 
-def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any] | None:
+def trend_figure(compared: Sequence[Compared], started: str) -> dict[str, Any] | None:
     """Return busbw over time for tests that were run before, or None when none was.
 
     Args:
@@ -348,7 +349,7 @@ def trend_figure(compared: list[dict[str, Any]], started: str) -> dict[str, Any]
         started: when the report's own validation began, ISO 8601.
     """
     ordered = sorted((item for item in compared if item["past"]), key=lambda item: not item["flags"])
-    data = []
+    data: list[dict[str, Any]] = []
     for item, colour in zip(ordered, _LINES, strict=False):
         past = [*item["past"], {"started": started, "busbw": item["busbw"], "verdict": item["verdict"]}]
         data.append(

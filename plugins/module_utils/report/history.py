@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .checks import COLLECTIVE
 from .data import everyone
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Compared, NodeFigure, ReadReport, ReadTest
 
 __all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "spread"]
 
@@ -73,7 +78,7 @@ class Point:
     verdict: str
 
 
-def points(report: dict[str, Any]) -> list[Point]:
+def points(report: ReadReport) -> list[Point]:
     """Return the figures of a report: one per test that measured something, and one per node of its pairs.
 
     Args:
@@ -82,18 +87,16 @@ def points(report: dict[str, Any]) -> list[Point]:
     found = []
     for test in report["tests"]:
         if test["measured_busbw"] is not None and test["at_size"] is not None:
-            key = _key(report, test, "test", tuple(sorted(everyone(test))))
+            key = _key(report, test, "test", tuple(sorted(everyone(test))), test["at_size"])
             found.append(Point(key, test["name"], report["started"], test["measured_busbw"], test["verdict"]))
     return found + _of_nodes(report, found)
 
 
-def _key(report: dict[str, Any], test: dict[str, Any], subject: str, who: tuple[str, ...]) -> Key:
-    return Key(
-        subject, who, test["stage"], test["collective"], test["hardware"], report["backend"], int(test["at_size"])
-    )
+def _key(report: ReadReport, test: ReadTest, subject: str, who: tuple[str, ...], size: int) -> Key:
+    return Key(subject, who, test["stage"], test["collective"], test["hardware"], report["backend"], size)
 
 
-def _of_nodes(report: dict[str, Any], tests: list[Point]) -> list[Point]:
+def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
     """Return the median of each node over the pairs that it was part of."""
     pairs: dict[Key, list[Point]] = {}
     for point in tests:
@@ -115,21 +118,17 @@ def _of_nodes(report: dict[str, Any], tests: list[Point]) -> list[Point]:
     ]
 
 
-def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
+def node_figures(report: ReadReport) -> list[NodeFigure]:
     """Return for each node, stage and collective the verdict and the medians (GB/s, or None); checks do not count.
 
     A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
     same partners the worst verdict stands.
-
-    Returns:
-        Dictionaries with ``node``, ``stage``, ``collective``, ``verdict``, and the medians ``busbw``, ``floor`` and
-        ``ceiling``, sorted.
     """
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[ReadTest]] = {}
     for test in report["tests"]:
         for node in everyone(test) if test["kind"] == COLLECTIVE else []:
             groups.setdefault((node, test["stage"], test["collective"]), []).append(test)
-    found = []
+    found: list[NodeFigure] = []
     for (node, stage, collective), tests in sorted(groups.items()):
         by_partners: dict[tuple[str, ...], list[str]] = {}
         for test in tests:
@@ -142,17 +141,17 @@ def node_figures(report: dict[str, Any]) -> list[dict[str, Any]]:
                 "stage": stage,
                 "collective": collective,
                 "verdict": verdict,
-                "busbw": _median(tests, "measured_busbw"),
-                "floor": _median(tests, "floor"),
-                "ceiling": _median(tests, "ceiling"),
+                "busbw": _median([test["measured_busbw"] for test in tests]),
+                "floor": _median([test["floor"] for test in tests]),
+                "ceiling": _median([test["ceiling"] for test in tests]),
             }
         )
     return found
 
 
-def _median(tests: list[dict[str, Any]], key: str) -> float | None:
-    """Return the median of a figure over the tests that have it."""
-    values = [test[key] for test in tests if test[key] is not None]
+def _median(figures: list[float | None]) -> float | None:
+    """Return the median of those figures that are known."""
+    values = [figure for figure in figures if figure is not None]
     return median(values) if values else None
 
 
@@ -160,10 +159,10 @@ def _worst(verdicts: list[str]) -> str:
     return next(word for word in ("FAIL", "INCONCLUSIVE", "PASS") if word in verdicts)
 
 
-def series(reports: list[dict[str, Any]]) -> dict[Key, list[Point]]:
+def series(reports: Sequence[ReadReport]) -> dict[Key, list[Point]]:
     """Return the figures of several reports by series, oldest first."""
     found: dict[Key, list[Point]] = {}
-    for report in sorted(reports, key=lambda item: str(item["started"])):
+    for report in sorted(reports, key=lambda item: item["started"]):
         for point in points(report):
             found.setdefault(point.key, []).append(point)
     return found
@@ -183,7 +182,7 @@ def spread(values: list[float]) -> tuple[float, float]:
     return middle, min(max(_DEVIATIONS * _TO_SIGMA * deviation, _SMALLEST * abs(middle)), _LARGEST * abs(middle))
 
 
-def drift(report: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     """Return how each figure of a report stands against its own past and against the fleet.
 
     Own past: passes of the same test on the same nodes. Fleet: the last figures of tests of the same kind on as many
@@ -193,11 +192,6 @@ def drift(report: dict[str, Any], others: list[dict[str, Any]]) -> list[dict[str
         report: as `report_data.normalised` gives it.
         others: other reports, of which those of the same cluster that began earlier count.
 
-    Returns:
-        In the report's order: ``subject`` (test or node), ``name``, ``nodes``, ``stage``, ``collective``, ``size``,
-        ``busbw``, ``verdict``, ``past`` (a list of started, busbw, verdict), ``own_median``, ``own_change``,
-        ``fleet_median``, ``fleet_change`` (shares of the median; None when there is too little to compare with),
-        ``last_change`` (share of the last figure), and ``flags`` (sentences; empty when nothing is wrong).
     """
     earlier = [
         other for other in others if other["cluster"] == report["cluster"] and other["started"] < report["started"]
@@ -235,7 +229,7 @@ class _Group:
         return [f"{busbw:.4g} GB/s is {share:.1f} % below {whose.format(count=self.count)}, {self.median:.4g}"]
 
 
-def _compared(point: Point, past: list[Point], fleet: _Group) -> dict[str, Any]:
+def _compared(point: Point, past: list[Point], fleet: _Group) -> Compared:
     own = _Group([item.busbw for item in past if item.verdict == "PASS"])
     return {
         "subject": point.key.subject,
@@ -262,7 +256,7 @@ def _change(value: float, before: float) -> float | None:
     return (value - before) / before if before else None
 
 
-def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
     """Return what changed between two reports.
 
     Returns:
@@ -284,7 +278,9 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
         flag = "" if change is None or abs(change) <= _SMALLEST else ("slower" if change < 0 else "faster")
         both.append(
             {
-                **{name: test[name] for name in ("name", "stage", "collective")},
+                "name": test["name"],
+                "stage": test["stage"],
+                "collective": test["collective"],
                 "nodes": everyone(test),
                 "size": test["at_size"],
                 "first": old["measured_busbw"],
@@ -314,14 +310,12 @@ def compare(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _same_name(
-    first: list[dict[str, Any]], second: list[dict[str, Any]]
-) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _same_name(first: list[ReadTest], second: list[ReadTest]) -> list[tuple[ReadTest, ReadTest]]:
     """Return the pairs of tests that have their name in common, and the nodes not."""
     by_name = {(test["name"], test["stage"]): test for test in second}
     found = [(test, by_name.get((test["name"], test["stage"]))) for test in first]
     return [(one, two) for one, two in found if two is not None and set(everyone(one)) != set(everyone(two))]
 
 
-def _same(test: dict[str, Any]) -> tuple[Any, ...]:
+def _same(test: ReadTest) -> tuple[Any, ...]:
     return (test["stage"], test["kind"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
@@ -13,10 +13,12 @@ from .data import everyone
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .model import ReadReport
+
 __all__ = ["junit"]
 
 
-def junit(report: dict[str, Any]) -> str:
+def junit(report: ReadReport) -> str:
     """Return the report as XML: a case per test, FAIL a failure, INCONCLUSIVE an error.
 
     A node that was left out is a case with an error, and a verdict that no case accounts for is one of its own, so that
@@ -41,7 +43,7 @@ def junit(report: dict[str, Any]) -> str:
     return text.decode() if isinstance(text, bytes) else str(text)
 
 
-def _cases(report: dict[str, Any]) -> Iterator[TestCase]:
+def _cases(report: ReadReport) -> Iterator[TestCase]:
     for test in report["tests"]:
         said = [f"nodes: {', '.join(everyone(test)) or 'none'}", *test["findings"], *test["tail"]]
         # What failed once on the way to a PASS was repeated: no reader of this file shall see a failure.

@@ -5,20 +5,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..validation.registry import stage_of
 from .data import everyone
 from .history import node_figures
+from .model import NodeFigure
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from ..validation.section import Metric
+    from .model import ReadReport, ReadTest
 
-__all__ = ["distinct", "last_figures", "last_metrics", "last_validated", "past", "seconds"]
+__all__ = ["LastFigure", "distinct", "last_figures", "last_metrics", "last_validated", "past", "seconds"]
 
-_Row = dict[str, Any]
+
+class LastFigure(NodeFigure):
+    """The last figure of a node, and when the validation began that it is of."""
+
+    started: str
 
 
 def seconds(started: str) -> float | None:
@@ -29,12 +35,12 @@ def seconds(started: str) -> float | None:
         return None
 
 
-def distinct(tests: list[_Row]) -> list[_Row]:
+def distinct(tests: list[ReadTest]) -> list[ReadTest]:
     """Return the last test of each name, stage and collective."""
     return list({(test["name"], test["stage"], test["collective"]): test for test in tests}.values())
 
 
-def past(report: _Row, earlier: Iterable[_Row]) -> list[_Row]:
+def past(report: ReadReport, earlier: Iterable[ReadReport]) -> list[ReadReport]:
     """Return the reports of the same cluster, the oldest first, that report last.
 
     Args:
@@ -44,18 +50,15 @@ def past(report: _Row, earlier: Iterable[_Row]) -> list[_Row]:
     return [*(other for other in earlier if other["cluster"] == report["cluster"]), report]
 
 
-def last_figures(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> list[_Row]:
+def last_figures(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[LastFigure]:
     """Return what the last validation that tried it says of each node, stage and collective.
 
     Args:
         reports: as `report_data.normalised` gives them, the oldest first.
         nodes: those that the cluster has; what is said of others is left out. None for all.
-
-    Returns:
-        What `history.node_figures` returns, each with ``started``, sorted by node, stage and collective.
     """
-    found = {
-        (row["node"], row["stage"], row["collective"]): row | {"started": report["started"]}
+    found: dict[tuple[str, str, str], LastFigure] = {
+        (row["node"], row["stage"], row["collective"]): {**row, "started": report["started"]}
         for report in reports
         for row in node_figures(report)
         if nodes is None or row["node"] in nodes
@@ -63,7 +66,7 @@ def last_figures(reports: Sequence[_Row], nodes: Collection[str] | None = None) 
     return [row for _key, row in sorted(found.items(), key=lambda item: item[0])]
 
 
-def last_metrics(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> list[Metric]:
+def last_metrics(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> list[Metric]:
     """Return what the stages tell Prometheus: of each node the last that is known, of all else the last report.
 
     Args:
@@ -81,7 +84,7 @@ def last_metrics(reports: Sequence[_Row], nodes: Collection[str] | None = None) 
     return sorted(found.values(), key=lambda metric: (metric["name"], metric["labels"].get("node", "")))
 
 
-def last_validated(reports: Sequence[_Row], nodes: Collection[str] | None = None) -> dict[str, float]:
+def last_validated(reports: Sequence[ReadReport], nodes: Collection[str] | None = None) -> dict[str, float]:
     """Return when each node was last judged, as Unix time (s); a validation that was inconclusive about it is none."""
     found: dict[str, float] = {}
     for report in reports:

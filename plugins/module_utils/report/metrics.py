@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..common.hostlist import fold_hosts
 from ..validation.section import CODE_WORDS, CODES
@@ -12,12 +12,19 @@ from .data import VERDICTS, counts, everyone
 from .latest import distinct, last_figures, last_metrics, last_validated, past, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
+
+    from .latest import LastFigure
+    from .model import ReadReport, ReadTest
 
 __all__ = ["metrics"]
 
 _GB = 1e9
-_FIGURES = {"busbw": "Bus bandwidth", "floor": "Bandwidth to reach", "ceiling": "Bandwidth that no such node exceeds"}
+_FIGURES: tuple[tuple[str, str, Callable[[LastFigure], float | None]], ...] = (
+    ("busbw", "Bus bandwidth", lambda figure: figure["busbw"]),
+    ("floor", "Bandwidth to reach", lambda figure: figure["floor"]),
+    ("ceiling", "Bandwidth that no such node exceeds", lambda figure: figure["ceiling"]),
+)
 
 
 def _escaped(text: object) -> str:
@@ -34,9 +41,7 @@ def _family(name: str, help_text: str, samples: list[tuple[dict[str, object], fl
     return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *dict.fromkeys(lines)] if lines else []
 
 
-def metrics(
-    report: dict[str, Any], earlier: Iterable[dict[str, Any]] = (), nodes: Collection[str] | None = None
-) -> str:
+def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Collection[str] | None = None) -> str:
     """Return the last verdict of the cluster and of each test, and the last figures of each node and stage.
 
     A validation of a few nodes leaves the figures of the others as they were. Bandwidths are in bytes per second, as
@@ -100,9 +105,9 @@ def metrics(
             _family(
                 f"busbar_node_{key}_bytes_per_second",
                 f"{words}: median of the last tests of a stage with that node.",
-                [(labels, _bytes(item[key])) for labels, item in figures],
+                [(labels, _bytes(value(item))) for labels, item in figures],
             )
-            for key, words in _FIGURES.items()
+            for key, words, value in _FIGURES
         ),
         _family(
             "busbar_node_figure_timestamp_seconds",
@@ -122,7 +127,7 @@ def metrics(
     return "\n".join(line for family in families for line in family) + "\n"
 
 
-def _labels(test: dict[str, Any]) -> dict[str, object]:
+def _labels(test: ReadTest) -> dict[str, object]:
     return {
         "test": test["name"],
         "stage": test["stage"],

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
@@ -21,6 +21,12 @@ from .figures import heat_maps, human_size, trend_figure
 from .history import MINIMUM, drift
 from .sections import rank_of, sections, test_facts
 from .words import NONE, gbs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Compared, ReadReport, ReadTest
+    from .sections import Detail, PageTest
 
 __all__ = ["Parts", "page"]
 
@@ -63,7 +69,7 @@ class Parts:
     digest: str
 
 
-def page(report: dict[str, Any], others: list[dict[str, Any]], parts: Parts) -> str:
+def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
     """Return the page.
 
     All text of the report is escaped, and the page's own policy lets nothing run but its two scripts and nothing be
@@ -151,7 +157,7 @@ def _cell(text: str, value: float | str | None = None, kind: str = "text") -> di
     return {"text": text, "value": "" if value is None else value, "kind": kind}
 
 
-def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
+def _flags(compared: list[Compared]) -> dict[str, Any]:
     """Return what has drifted, nodes first; a pair is not told of when one of its nodes already is."""
     nodes = {item["name"] for item in compared if item["subject"] == "node" and item["flags"]}
     flagged = [
@@ -163,11 +169,11 @@ def _flags(compared: list[dict[str, Any]]) -> dict[str, Any]:
     return {"flags": shown, "more_flags": len(flagged) - len(shown)}
 
 
-def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _tests(report: ReadReport, figures: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the rows of the table, and the most telling tests with their figures."""
     ordered = sorted(enumerate(report["tests"]), key=lambda item: (_ORDER[item[1]["verdict"]], rank_of(item[1])))
     shown = {number for number, _test in ordered[:_MOST_DETAILS]}
-    rows = {
+    rows: dict[int, PageTest] = {
         number: {
             **test,
             "who": fold_hosts(everyone(test)),
@@ -176,7 +182,7 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
         }
         for number, test in enumerate(report["tests"])
     }
-    details = [
+    details: list[Detail] = [
         {**rows[number], "facts": test_facts(test), "open": place < _OPEN}
         for place, (number, test) in enumerate(ordered[:_MOST_DETAILS])
     ]
@@ -184,7 +190,7 @@ def _tests(report: dict[str, Any], figures: list[dict[str, Any]]) -> dict[str, A
     return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), "sections": found}
 
 
-def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _cells(test: ReadTest) -> dict[str, dict[str, Any]]:
     seconds = test["job"]["seconds"]
     who = fold_hosts(everyone(test))
     return {
@@ -201,7 +207,7 @@ def _cells(test: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _row(item: dict[str, Any]) -> dict[str, Any]:
+def _row(item: Compared) -> dict[str, Any]:
     number = "number"
     return {
         "flagged": bool(item["flags"]),
@@ -219,7 +225,7 @@ def _row(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _limits(report: dict[str, Any]) -> list[dict[str, Any]]:
+def _limits(report: ReadReport) -> list[dict[str, Any]]:
     """Return each limit once: what differs only in the nodes is one."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
     for test in report["tests"]:

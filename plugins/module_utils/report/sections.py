@@ -8,70 +8,114 @@ of single nodes, and collectives among their curves.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.hostlist import fold_hosts
 from ..validation import registry
+from ..validation.section import Table
 from .checks import COLLECTIVE, results_table
 from .figures import chart_figure, curve_figure, matrix_figure
+from .model import ReadTest
 from .words import gbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..validation.section import Section, Table
+    from ..validation.section import Section
     from ..validation.stage import Stage
 
-__all__ = ["rank_of", "sections", "test_facts"]
+__all__ = ["Block", "Detail", "PageSection", "PageTest", "rank_of", "sections", "test_facts"]
 
 # After those of all stages that are known.
 _LAST = 9
 _EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}
 _CHECKS = ("checks", "Checks of single nodes")
 _CURVES = ("curves", "Bandwidth over message size")
-_Row = dict[str, Any]
 
 
-def rank_of(test: _Row) -> int:
+class PlacedChart(TypedDict):
+    """A figure of the page: its number, its height in pixels, and whether it is a matrix."""
+
+    title: str
+    figure: int
+    height: int
+    matrix: bool
+
+
+class PageTable(Table):
+    """A table, and the class that the page's style has for it."""
+
+    css: str
+
+
+class PageTest(ReadTest):
+    """A test as a row of the page's table; the anchor is empty where it has no more than that."""
+
+    who: str
+    cells: dict[str, dict[str, Any]]
+    anchor: str
+
+
+class Detail(PageTest):
+    """A test that has more than a row, and whether it is open at first."""
+
+    facts: list[tuple[str, str]]
+    open: bool
+
+
+class Block(Detail):
+    """A test with all that is shown of it."""
+
+    charts: list[PlacedChart]
+    tables: list[PageTable]
+    note: str
+
+
+class PageSection(TypedDict):
+    """A section of the page."""
+
+    id: str
+    title: str
+    tests: list[Block]
+
+
+def rank_of(test: ReadTest) -> int:
     """Return the place of a test among those of equal verdict, the most telling first."""
     stage = registry.stage_of(test)
     return stage.rank if stage else _LAST
 
 
-def sections(tests: list[_Row], keep: Callable[[dict[str, Any]], int]) -> list[_Row]:
-    """Return the sections that some tests need, each with id, title and tests.
+def sections(tests: list[Detail], keep: Callable[[dict[str, Any]], int]) -> list[PageSection]:
+    """Return the sections that some tests need.
 
     Args:
-        tests: of a report as `data.normalised` gives it, the most telling first.
+        tests: the most telling first.
         keep: takes a figure into the page, and returns its number.
-
-    Returns:
-        Each test with charts (title, figure, height, matrix), tables (columns, rows, css), note and open besides.
     """
     order = [*((f"stage-{stage.name}", stage.title) for stage in registry.STAGES if stage.title), _CHECKS, _CURVES]
-    found: dict[tuple[str, str], list[_Row]] = {heading: [] for heading in order}
+    found: dict[tuple[str, str], list[Block]] = {heading: [] for heading in order}
     for test in tests:
         stage = _titled(test)
         heading = _CURVES if test["kind"] == COLLECTIVE else _CHECKS
         if stage:
             heading = (f"stage-{stage.name}", stage.title)
-        found[heading].append({**test, **_shown(test, keep), "open": test["open"] or stage is not None})
+        found[heading].append(_shown(test, keep, always_open=stage is not None))
     return [{"id": place, "title": title, "tests": rows} for (place, title), rows in found.items() if rows]
 
 
-def _titled(test: _Row) -> Stage[Any] | None:
+def _titled(test: ReadTest) -> Stage[Any] | None:
     """Return the stage of a test that has a section of its own."""
     stage = registry.stage_of(test)
     return stage if stage and stage.title and test["kind"] != COLLECTIVE else None
 
 
-def _section(test: _Row) -> Section:
+def _section(test: ReadTest) -> Section:
     stage = registry.stage_of(test)
     return stage.section(test["own"]) if stage and test["own"] is not None else _EMPTY
 
 
-def _shown(test: _Row, keep: Callable[[dict[str, Any]], int]) -> _Row:
-    """Return charts, tables and note of a test."""
+def _shown(test: Detail, keep: Callable[[dict[str, Any]], int], *, always_open: bool) -> Block:
+    """Return a test with its charts, tables and note."""
     own = _section(test)
     charts = [_placed(keep, chart_figure(chart), chart["title"]) for chart in own["charts"]]
     note = own["note"]
@@ -84,20 +128,26 @@ def _shown(test: _Row, keep: Callable[[dict[str, Any]], int]) -> _Row:
         charts.append(_placed(keep, figure, f"{matrix['title']}, {matrix['unit']}", matrix=True))
     tables = [_table(own["table"])] if own["table"] and own["table"]["rows"] else []
     tables += [_table(results_table(test["results"]), "diagnosis")] if test["results"] else []
-    return {"charts": charts, "tables": tables, "note": note if tables or not own["table"] else ""}
+    return {
+        **test,
+        "charts": charts,
+        "tables": tables,
+        "note": note if tables or not own["table"] else "",
+        "open": test["open"] or always_open,
+    }
 
 
 def _placed(
     keep: Callable[[dict[str, Any]], int], figure: dict[str, Any], title: str = "", *, matrix: bool = False
-) -> _Row:
+) -> PlacedChart:
     return {"title": title, "figure": keep(figure), "height": figure["layout"]["height"], "matrix": matrix}
 
 
-def _table(table: Table, css: str = "") -> _Row:
+def _table(table: Table, css: str = "") -> PageTable:
     return {**table, "css": css}
 
 
-def test_facts(test: _Row) -> list[tuple[str, str]]:
+def test_facts(test: ReadTest) -> list[tuple[str, str]]:
     """Return terms and values about a test; those of its stage first."""
     job = test["job"]
     # What a stage measures besides collectives has units of its own.

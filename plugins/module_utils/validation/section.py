@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ __all__ = [
     "Metric",
     "Section",
     "Series",
+    "ShownTest",
     "Table",
     "finite",
     "number_cell",
@@ -103,6 +104,25 @@ class Section(TypedDict):
     table: Table | None
     note: str
     facts: list[tuple[str, str]]
+
+
+class ShownTest(TypedDict):
+    """What a stage may rely on of a test in a report that was read.
+
+    Attributes:
+        own: what the stage read of its own figures, None where there were none.
+        lowest_gbs: GB/s of the slowest pair of GPUs of a check.
+    """
+
+    name: str
+    stage: str
+    kind: str
+    nodes: list[str]
+    partners: list[str]
+    hardware: str
+    verdict: str
+    lowest_gbs: float | None
+    own: Any
 
 
 class Metric(TypedDict):

@@ -12,10 +12,10 @@ from .check_entry import check_entry
 from .tests import candidates, profile_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from .model import Culprit, Entry, Options, Planned, State, Test, Unresolved
-    from .section import Metric, Section
+    from .section import Metric, Section, ShownTest
 
 __all__ = ["Counts", "Next", "OneJob", "Stage"]
 
@@ -144,12 +144,8 @@ class Stage(Generic[Own]):
         del figures
         return {"charts": [], "table": None, "note": "", "facts": []}
 
-    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
-        """Return the figures of a test for Prometheus.
-
-        Args:
-            test: as report.data.normalised gives it; its figures are those of read, or None.
-        """
+    def metrics(self, test: ShownTest) -> list[Metric]:
+        """Return the figures of a test for Prometheus."""
         del test
         return []
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..collective import Collective
 from ..judge import FAIL, PASS
@@ -14,10 +14,8 @@ from ..stage import Next
 from ..tests import planned_test
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ..model import Culprit, Options, Planned, State, Unresolved
-    from ..section import Metric
+    from ..section import Metric, ShownTest
 
 __all__ = ["Node"]
 
@@ -75,7 +73,7 @@ class Node(Collective):
             if test["verdict"] == FAIL
         ], []
 
-    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+    def metrics(self, test: ShownTest) -> list[Metric]:
         """Return verdict and slowest pair of GPUs of a check; what collectives reached is told of every stage."""
         if kind_of(test) == COLLECTIVE:
             return []

@@ -15,10 +15,10 @@ from .output import read_storage
 from .shown import shown_storage, storage_figures, storage_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..model import Options, Planned
-    from ..section import Metric, Section
+    from ..section import Metric, Section, ShownTest
     from .shown import StorageFigures
 
 __all__ = ["Storage", "StorageOptions"]
@@ -98,6 +98,6 @@ class Storage(OneJob[StorageOptions]):
         """Return what the page shows of the tree."""
         return shown_storage(figures)
 
-    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+    def metrics(self, test: ShownTest) -> list[Metric]:
         """Return what Prometheus is told of each node."""
         return storage_metrics(test["own"]) if test["own"] else []

@@ -15,10 +15,10 @@ from .output import read_training
 from .shown import shown_training, training_figures, training_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from ..model import Options, Planned
-    from ..section import Metric, Section
+    from ..section import Metric, Section, ShownTest
     from .shown import TrainingFigures
 
 __all__ = ["Training", "TrainingOptions", "scales_of"]
@@ -102,7 +102,7 @@ class Training(OneJob[TrainingOptions]):
         """Return what the page shows of the training."""
         return shown_training(figures)
 
-    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+    def metrics(self, test: ShownTest) -> list[Metric]:
         """Return what Prometheus is told of each scale."""
         return training_metrics(test["own"]) if test["own"] else []
 

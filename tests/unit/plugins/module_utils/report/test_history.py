@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import normalised
@@ -15,10 +15,13 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report.history impo
 )
 from report_samples import of_pairs, small, validation
 
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport, ReadTest
+
 PAST = [normalised(small(f"2026-11-{day:02d}T08:00:00Z")) for day in range(10, 15)]
 
 
-def flagged(report: dict[str, Any], others: list[dict[str, Any]]) -> dict[str, list[str]]:
+def flagged(report: ReadReport, others: list[ReadReport]) -> dict[str, list[str]]:
     return {item["name"]: item["flags"] for item in drift(report, others) if item["flags"]}
 
 
@@ -52,9 +55,7 @@ def test_spread_of_nothing() -> None:
         (1.1, PAST, 0),
     ],
 )
-def test_a_node_is_held_against_its_past_and_the_fleet(
-    share: float, past: list[dict[str, Any]], sentences: int
-) -> None:
+def test_a_node_is_held_against_its_past_and_the_fleet(share: float, past: list[ReadReport], sentences: int) -> None:
     found = flagged(normalised(small(slow=share)), past)
     assert {name: len(flags) for name, flags in found.items()} == ({"node-gpu3": sentences} if sentences else {})
 
@@ -62,7 +63,8 @@ def test_a_node_is_held_against_its_past_and_the_fleet(
 def test_what_a_figure_is_compared_with() -> None:
     item = next(item for item in drift(normalised(small(slow=0.5)), PAST) if item["name"] == "node-gpu3")
     assert [point["verdict"] for point in item["past"]] == ["PASS"] * 5
-    assert (item["own_median"], item["fleet_median"]) == (pytest.approx(474), pytest.approx(472.5))
+    assert item["own_median"] == pytest.approx(474)
+    assert item["fleet_median"] == pytest.approx(472.5)
     assert item["own_change"] == item["last_change"] == pytest.approx(-0.5)
 
 
@@ -75,7 +77,7 @@ def test_failures_are_no_measure_of_health() -> None:
 
 def test_another_cluster_later_reports_and_other_nodes_do_not_count() -> None:
     now = normalised(small("2026-11-12T00:00:00Z", slow=0.5))
-    foreign = [{**report, "cluster": "beta"} for report in PAST]
+    foreign: list[ReadReport] = [{**report, "cluster": "beta"} for report in PAST]
     assert all(not item["past"] for item in drift(now, foreign))
     assert {len(item["past"]) for item in drift(now, PAST)} == {2}
     other = normalised(validation([{"name": "cluster", "stage": "cluster", "nodes": ["x1", "x2"], "peak": 362.0}]))
@@ -112,7 +114,7 @@ def test_figures_of_nodes() -> None:
 
 def test_a_repeat_that_fails_is_not_made_good_by_one_that_passes() -> None:
     report = normalised(small())
-    again = {**report["tests"][0], "name": "again", "verdict": "FAIL"}
+    again: ReadTest = {**report["tests"][0], "name": "again", "verdict": "FAIL"}
     report["tests"].append(again)
     assert node_figures(report)[1] == {
         "node": "gpu1",

@@ -15,6 +15,7 @@ from plotly.graph_objects import Figure
 from report_samples import EVIL
 
 if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import Matrix, ReadTest
     from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report
 
 REPORT = checked()
@@ -30,15 +31,14 @@ FIRST: dict[str, Any] = {
 }
 
 
-def one(name: str) -> dict[str, Any]:
+def one(name: str) -> ReadTest:
     return next(test for test in normalised(REPORT)["tests"] if test["name"] == name)
 
 
-def with_matrix(**changes: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - whatever stands in a file
+def with_matrix(**changes: Any) -> list[Matrix]:  # noqa: ANN401 - whatever stands in a file
     """The matrices of a report that holds this one."""
     test = {**REPORT["tests"][0], "matrices": [{**FIRST, **changes}]}
-    matrices: list[dict[str, Any]] = normalised({**REPORT, "tests": [test]})["tests"][0]["matrices"]
-    return matrices
+    return normalised({**REPORT, "tests": [test]})["tests"][0]["matrices"]
 
 
 def test_a_line_for_each_check() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import normalised
@@ -18,12 +18,15 @@ from check_samples import checked
 from prometheus_client.parser import text_string_to_metric_families
 from report_samples import small, validation
 
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+
 FIRST, SECOND, THIRD = (f"2026-11-{day}T08:00:00Z" for day in (10, 11, 12))
 NEW = {"name": "node-gpu9", "stage": "node", "nodes": ["gpu9"], "peak": 472.0}
 KILLED = {"name": "node-gpu3", "stage": "node", "nodes": ["gpu3"], "text": "Killed\n"}
 
 
-def reports(*items: dict[str, Any]) -> list[dict[str, Any]]:
+def reports(*items: dict[str, Any]) -> list[ReadReport]:
     return [normalised(item) for item in items]
 
 
@@ -77,7 +80,8 @@ def test_what_the_cluster_no_longer_has_is_told_no_more() -> None:
 def test_reports_of_other_clusters_are_none_of_its_past() -> None:
     one, other = reports(small(FIRST), small(SECOND) | {"cluster": "beta"})
     assert past(other, [one]) == [other]
-    assert past(one | {"started": THIRD}, [one, other]) == [one, one | {"started": THIRD}]
+    later: ReadReport = {**one, "started": THIRD}
+    assert past(later, [one, other]) == [one, later]
 
 
 def test_checks_and_trees_are_kept_as_well() -> None:

@@ -140,18 +140,9 @@ def test_figures_are_plotly_s() -> None:
     assert figure is not None
     assert [trace["name"] for trace in figure["data"]] == ["out-of-place", "in-place", "floor 460", "ceiling 490.3"]
     assert figure["data"][0]["x"][-1] == 16 << 30
-    trend = trend_figure(
-        [
-            {
-                "name": "a",
-                "busbw": 1.0,
-                "verdict": "PASS",
-                "flags": [],
-                "past": [{"started": "2026-01-01", "busbw": 1.0, "verdict": "FAIL"}],
-            }
-        ],
-        "2026-01-02",
-    )
+    compared: Any = {"name": "a", "busbw": 1.0, "verdict": "PASS", "flags": []}
+    compared["past"] = [{"started": "2026-01-01", "busbw": 1.0, "verdict": "FAIL"}]
+    trend = trend_figure([compared], "2026-01-02")
     assert trend is not None
     for made in (figure, trend, heat_maps(normalised(of_pairs(4)))[0]["figure"]):
         Figure(made)

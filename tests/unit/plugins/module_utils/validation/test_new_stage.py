@@ -22,6 +22,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.section 
     Metric,
     Section,
     Series,
+    ShownTest,
     finite,
     number_cell,
     text_cell,
@@ -36,8 +37,9 @@ from report_samples import EVIL, nccl_text
 from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport, ReadTest
     from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import (
         Options,
         Planned,
@@ -120,7 +122,7 @@ class Clock(OneJob[ClockOptions]):
             "facts": [("Allowed", f"{figures['most_ms']} ms")],
         }
 
-    def metrics(self, test: Mapping[str, Any]) -> list[Metric]:
+    def metrics(self, test: ShownTest) -> list[Metric]:
         """Tell of the whole and of each node."""
         told: list[Metric] = [
             {"name": "clock_verdict", "help": "Of all.", "labels": {}, "value": CODES[test["verdict"]]},
@@ -239,9 +241,9 @@ def test_all_files_of_a_report_are_written(tmp_path: Path) -> None:
 
 def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> None:
     first = normalised(json.loads(json.dumps(validated(GOOD))))
-    alone = {**first["tests"][0], "own": {"most_ms": 5.0, "offsets": {"gpu2": 2.0}}}
-    second = {**first, "tests": [alone]}
-    other = {**first, "tests": []}
+    alone: ReadTest = {**first["tests"][0], "own": {"most_ms": 5.0, "offsets": {"gpu2": 2.0}}}
+    second: ReadReport = {**first, "tests": [alone]}
+    other: ReadReport = {**first, "tests": []}
     told = {item.name: item.samples for item in text_string_to_metric_families(metrics(second, [first]))}
     offsets = {sample.labels["node"]: sample.value for sample in told["busbar_clock_offset_seconds"]}
     assert offsets == {"gpu1": 0.0005, "gpu2": 0.002, "gpu3": 0.00025}

@@ -30,7 +30,7 @@ RETURN = r"""
 _value:
   description:
     - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty nothing else counts.
-    - C(toolkits), C(default), C(packages), C(absent), C(untouched), C(pins) and C(gone) say what to do.
+    - C(toolkits), C(default), C(packages), C(absent), C(protect), C(pins) and C(gone) say what to do.
   type: dict
 """
 

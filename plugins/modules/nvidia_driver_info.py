@@ -101,6 +101,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.package_changes import parse_madison
 from ..module_utils.hardware.gpu_sources import proc_version
 from ..module_utils.hardware.pci_devices import classify
 
@@ -118,17 +119,6 @@ def read(path: Path) -> str:
         return ""
 
 
-def madison(text: str) -> dict[str, list[str]]:
-    """Return package to versions from the output of ``apt-cache madison``."""
-    found: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition("|")
-        version = rest.partition("|")[0].strip()
-        if version and version not in found.setdefault(name.strip(), []):
-            found[name.strip()].append(version)
-    return found
-
-
 def pairs(text: str) -> dict[str, str]:
     """Return name to version from lines of both, and of a third word that tells whether it is installed."""
     words = (line.split() for line in text.splitlines())
@@ -141,7 +131,7 @@ def packages(module: AnsibleModule) -> dict[str, Any]:
     if module.get_bin_path("dpkg-query"):
         shape = "${Package} ${Version} ${db:Status-Abbrev}\n"
         installed = pairs(module.run_command(["dpkg-query", "-W", "-f", shape, *family, *names])[1])
-        available = madison(module.run_command(["apt-cache", "madison", *names])[1])
+        available = parse_madison(module.run_command(["apt-cache", "madison", *names])[1])
         index = not module.check_mode or bool(available)
     else:
         shape = "%{NAME} %{VERSION}-%{RELEASE} ii\n"

@@ -70,13 +70,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils.common.package_commands import APT, error_text, run_manager
+from ..module_utils.common.package_commands import APT, error_text, install_command, run_manager
 
 TIMEOUT_S = 60
-APT_INSTALL = [*APT, "--no-install-recommends", "--allow-downgrades", "install"]
-# The files are verified by their checksums: dnf asks no signature of local files (localpkg_gpgcheck, off by default,
-# dnf.conf(5)). What comes with them from repositories is checked as each repository says.
-DNF_INSTALL = ["dnf", "-y", "--setopt=install_weak_deps=False", "install"]
 
 
 def installed_version(module: AnsibleModule, name: str) -> str:
@@ -114,9 +110,11 @@ def install(module: AnsibleModule, items: list[dict[str, Any]]) -> None:
         for item, data in fetched:
             (folder / item["file"]).write_bytes(data)
         files = [str(folder / item["file"]) for item, _ in fetched]
-        command = APT_INSTALL if module.get_bin_path("apt-get") else DNF_INSTALL
+        # The files are verified by their checksums: dnf asks no signature of local files (localpkg_gpgcheck, off by
+        # default, dnf.conf(5)). What comes with them from repositories is checked as each repository says.
+        command = install_command(module, apt=["--allow-downgrades"])
         status, said = run_manager(module, [*command, *files])
-        if status and command is APT_INSTALL:
+        if status and module.get_bin_path("apt-get"):
             run_manager(module, [*APT, "update"])
             status, said = run_manager(module, [*command, *files])
     if status:

@@ -1,18 +1,21 @@
-"""Module that installs packages which are missing."""
+"""Module that brings packages to what is declared: there, gone, in a version, held."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: packages
 author: busbar contributors
-short_description: Install packages that are missing
+short_description: Install packages, bring them to versions, hold and remove them
 description:
-  - Asks the package database what is missing. When nothing is, that was all, in a fraction of the time of
-    M(ansible.builtin.apt).
+  - Asks the package database once which packages are missing, have another version or are not held as wished. When all
+    is right, that was all, in a fraction of the time of M(ansible.builtin.apt).
+  - Else installs, upgrades, downgrades and removes in one transaction, so that packages that need each other in one
+    version never part, and checks afterwards that each has its version.
   - On a fresh node that has no package lists yet, they are fetched first; M(ansible.builtin.apt) with
     C(cache_valid_time) takes the date of an empty directory for that of the lists, and fails.
-  - In check mode it says what would be installed, without lists and without the network.
-  - Works with apt and dnf. What is installed stays at its version.
+  - In check mode it says what would be done, without lists and without the network.
+  - Works with apt, and with dnf, where holding is the work of its plugin versionlock and removing is a transaction of
+    its own after the first. A package without a version stays at the one that it has.
   - While another package manager is at work it waits, says who that is, and gives up after five minutes.
 attributes:
   check_mode:
@@ -23,10 +26,58 @@ attributes:
     support: full
 options:
   name:
-    description: Names of the packages.
+    description: Names of packages of which any version will do.
     type: list
     elements: str
-    required: true
+    default: []
+  packages:
+    description: Packages with a version, or that are held.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name.
+        type: str
+        required: true
+      version:
+        description: Version or pattern. Without a hyphen it takes all releases of that version. Empty takes any.
+        type: str
+        default: ''
+      hold:
+        description: Whether upgrades leave it as it is. Without a value, it is left as it is.
+        type: bool
+  family:
+    description:
+      - Packages that come along with O(packages) as dependencies. Those that are held may move in the transaction; all
+        that then have the version are held.
+    type: dict
+    suboptions:
+      names:
+        description: Patterns of their names.
+        type: list
+        elements: str
+        required: true
+      version:
+        description: Version. Empty holds none.
+        type: str
+        default: ''
+  absent:
+    description: Names or patterns of packages that are removed.
+    type: list
+    elements: str
+    default: []
+  protect:
+    description:
+      - Patterns of packages that must stay as they are. A transaction that would install, change or remove one of them
+        is refused before it begins. Only with apt.
+    type: list
+    elements: str
+    default: []
+  stream:
+    description: Module stream to enable first, as V(nvidia-driver:580-open). Only with dnf.
+    type: str
+    default: ''
   recommends:
     description: Whether packages that are only recommended come too.
     type: bool
@@ -39,8 +90,8 @@ options:
     default: true
   files:
     description:
-      - Files of packages on the host itself, verified by whoever brought them; when a package is missing, these are
-        installed, and repositories give only what they depend on.
+      - Files of packages on the host itself, verified by whoever brought them; when a package of O(name) is missing,
+        these are installed, and repositories give only what they depend on.
     type: list
     elements: path
     default: []
@@ -50,11 +101,35 @@ EXAMPLES = r"""
 - name: Install chrony
   busbar.cluster.packages:
     name: [chrony, tzdata]
+
+- name: Install NCCL for CUDA 12.9
+  busbar.cluster.packages:
+    packages:
+      - {name: libnccl2, version: 2.27.5-1+cuda12.9, hold: true}
+      - {name: libnccl-dev, version: 2.27.5-1+cuda12.9, hold: true}
+    protect: ["nvidia-driver*"]
+
+- name: Install the driver with all that belongs to it
+  busbar.cluster.packages:
+    packages:
+      - {name: nvidia-driver-cuda, version: 580.95.05-1, hold: true}
+    family: {names: ["nvidia-*", "libnvidia-*"], version: 580.95.05}
+    absent: [nvidia-fabricmanager-570]
 """
 
 RETURN = r"""
 installed:
-  description: The packages that were (or in check mode would be) installed.
+  description: Packages that were (or in check mode would be) installed or moved, as C(name) or C(name=version).
+  returned: always
+  type: list
+  elements: str
+removed:
+  description: Packages that were (or in check mode would be) removed.
+  returned: always
+  type: list
+  elements: str
+held:
+  description: Packages that were (or in check mode would be) held anew.
   returned: always
   type: list
   elements: str
@@ -64,69 +139,69 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.package_commands import (
-    APT,
-    POLICY,
-    clear_policy,
-    error_text,
-    lists_are_fresh,
-    run_manager,
-    services_held,
-)
+from ..module_utils.common.host_packages import host_packages
+from ..module_utils.common.package_changes import Present, after_changes, difference
+from ..module_utils.common.package_commands import POLICY, clear_policy
+
+STRINGS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+OPTIONS: dict[str, Any] = {
+    "name": STRINGS,
+    "packages": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "name": {"type": "str", "required": True},
+            "version": {"type": "str", "default": ""},
+            "hold": {"type": "bool"},
+        },
+    },
+    "family": {
+        "type": "dict",
+        "options": {
+            "names": {"type": "list", "elements": "str", "required": True},
+            "version": {"type": "str", "default": ""},
+        },
+    },
+    "absent": STRINGS,
+    "protect": STRINGS,
+    "stream": {"type": "str", "default": ""},
+    "recommends": {"type": "bool", "default": False},
+    "start_services": {"type": "bool", "default": True},
+    "files": {"type": "list", "elements": "path", "default": []},
+}
 
 
-def missing_packages(module: AnsibleModule, names: list[str]) -> list[str]:
-    """Return the names of the packages that are not installed, in the order given."""
-    if module.get_bin_path("dpkg-query"):
-        status, out, _ = module.run_command(["dpkg-query", "-W", "-f", "${Package} ${Status}\\n", *names])
-        installed = {line.split()[0] for line in out.splitlines() if line.endswith(" ok installed")}
-        return [name for name in names if name not in installed]
-    status, out, _ = module.run_command(["rpm", "-q", "--whatprovides", "--qf", "", *names])
-    if status == 0:
-        return []
-    return [name for name in names if module.run_command(["rpm", "-q", "--whatprovides", name])[0] != 0]
-
-
-def install(module: AnsibleModule, names: list[str], params: dict[str, Any]) -> None:
-    """Install the packages, or fail the module with what the package manager said."""
-    wanted = params["files"] or names
-    if not module.get_bin_path("apt-get"):
-        weak = [] if params["recommends"] else ["--setopt=install_weak_deps=False"]
-        status, said = run_manager(module, ["dnf", "-y", *weak, "install", *wanted])
-    else:
-        weak = [] if params["recommends"] else ["--no-install-recommends"]
-        fresh = lists_are_fresh()
-        if not fresh:
-            run_manager(module, [*APT, "update"])
-        with services_held(held=not params["start_services"]):
-            status, said = run_manager(module, [*APT, *weak, "install", *wanted])
-            if status != 0 and fresh:
-                run_manager(module, [*APT, "update"])
-                status, said = run_manager(module, [*APT, *weak, "install", *wanted])
-    if status != 0:
-        module.fail_json(msg=f"cannot install {', '.join(names)}: {error_text(said)}", output=said)
+def held_names(present: dict[str, Present]) -> set[str]:
+    """Return the packages that are held."""
+    return {name for name, item in present.items() if item["held"]}
 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "list", "elements": "str", "required": True},
-            "recommends": {"type": "bool", "default": False},
-            "start_services": {"type": "bool", "default": True},
-            "files": {"type": "list", "elements": "path", "default": []},
-        },
-        supports_check_mode=True,
-    )
-    missing = missing_packages(module, module.params["name"])
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     left_over = not module.check_mode and clear_policy()
-    if missing and not module.check_mode:
-        install(module, missing, module.params)
-    after = "".join(f"{name}\n" for name in missing)
-    diff = [{"before": "", "after": after, "before_header": "packages", "after_header": "packages"}] if missing else []
+    packages = host_packages(module)
+    before, changes = packages.present, packages.changes()
+    changed = any(changes.values()) or not packages.stream_is_right()
+    after = after_changes(before, changes)
+    if changed and not module.check_mode:
+        packages.change(changes)
+        after, left = packages.present, packages.changes()
+        # A name without version may be one that another package provides.
+        wrong = [word for word in left["install"] if "=" in word] + left["remove"] + left["hold"] + left["unhold"]
+        if wrong:
+            module.fail_json(msg=f"after the transaction these are still not as declared: {', '.join(wrong)}")
+    diff = [difference(before, after)] if changed else []
     if left_over:
         diff.append({"before": "left by an install that was killed\n", "after": "", "before_header": str(POLICY)})
-    module.exit_json(changed=bool(missing) or left_over, installed=missing, diff=diff)
+    module.exit_json(
+        changed=changed or left_over,
+        installed=changes["install"],
+        removed=changes["remove"],
+        held=sorted(held_names(after) - held_names(before)),
+        diff=diff,
+    )
 
 
 if __name__ == "__main__":

@@ -6,18 +6,23 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "DPKG_FORMAT",
     "RPM_FORMAT",
     "Changes",
+    "Family",
     "Present",
     "Wanted",
-    "as_lines",
+    "after_changes",
     "changes_for",
+    "difference",
+    "is_of_family",
     "parse_dpkg",
+    "parse_madison",
     "parse_rpm",
+    "resolved",
     "touched_packages",
     "version_fits",
 ]
@@ -33,6 +38,13 @@ class Wanted(TypedDict):
     name: str
     version: str
     hold: bool | None
+
+
+class Family(TypedDict):
+    """Patterns of packages that come along with those which are wanted, and the version that they then have."""
+
+    names: list[str]
+    version: str
 
 
 class Present(TypedDict):
@@ -102,7 +114,14 @@ def version_fits(version: str, wanted: str) -> bool:
     return not wanted or any(fnmatchcase(shape, pattern) for shape in shapes for pattern in patterns)
 
 
-def changes_for(wanted: Iterable[Wanted], absent: Iterable[str], present: Mapping[str, Present]) -> Changes:
+def is_of_family(name: str, family: Family | None) -> bool:
+    """Return whether a package fits a pattern of the family."""
+    return family is not None and any(fnmatchcase(name, pattern) for pattern in family["names"])
+
+
+def changes_for(
+    wanted: Iterable[Wanted], absent: Iterable[str], present: Mapping[str, Present], family: Family | None = None
+) -> Changes:
     """Return what must change. `absent` are names or patterns; what is wanted is never removed."""
     changes: Changes = {"install": [], "remove": [], "hold": [], "unhold": []}
     names = set()
@@ -119,17 +138,50 @@ def changes_for(wanted: Iterable[Wanted], absent: Iterable[str], present: Mappin
     changes["remove"] = sorted(
         name for name in present if name not in names and any(fnmatchcase(name, pattern) for pattern in patterns)
     )
+    if family and family["version"]:
+        changes["hold"] += sorted(
+            name
+            for name, here in present.items()
+            if name not in {*names, *changes["remove"]}
+            and is_of_family(name, family)
+            and not here["held"]
+            and version_fits(here["version"], family["version"])
+        )
     return changes
 
 
-def as_lines(present: Mapping[str, Present], changes: Changes | None = None) -> str:
-    """Return the packages as lines for a diff, as they are or as they would be after the changes."""
-    versions = {name: item["version"] for name, item in present.items()}
-    held = {name for name, item in present.items() if item["held"]}
-    if changes:
-        for word in changes["install"]:
-            name, _, version = word.partition("=")
-            versions[name] = version or "the newest"
-        versions = {name: version for name, version in versions.items() if name not in changes["remove"]}
-        held = (held | set(changes["hold"])) - set(changes["unhold"])
-    return "".join(f"{name} {version}{' held' if name in held else ''}\n" for name, version in sorted(versions.items()))
+def resolved(install: Iterable[str], known: Mapping[str, Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Return the words of ``name=version`` with the newest known version that fits, and a line for each without one."""
+    words, lacking = [], []
+    for word in install:
+        name, _, wanted = word.partition("=")
+        versions = known.get(name, [])
+        fitting = [version for version in versions if version_fits(version, wanted)]
+        if fitting:
+            words.append(f"{name}={fitting[0]}")
+        else:
+            lacking.append(f"{name} {wanted} (known: {', '.join(versions) or 'none'})")
+    return words, lacking
+
+
+def after_changes(present: Mapping[str, Present], changes: Changes) -> dict[str, Present]:
+    """Return the packages as they would be after the changes."""
+    after = {name: item for name, item in present.items() if name not in changes["remove"]}
+    for word in changes["install"]:
+        name, _, version = word.partition("=")
+        after[name] = {"version": version or "the newest", "held": name in present and present[name]["held"]}
+    for names, held in ((changes["hold"], True), (changes["unhold"], False)):
+        after |= {name: {"version": after[name]["version"], "held": held} for name in names if name in after}
+    return after
+
+
+def difference(before: Mapping[str, Present], after: Mapping[str, Present]) -> dict[str, str]:
+    """Return what Ansible shows as the difference: a line for each package that is another one."""
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+
+    def lines(found: Mapping[str, Present]) -> str:
+        items = [(name, found[name]) for name in changed if name in found]
+        return "".join(f"{name} {item['version']}{' held' if item['held'] else ''}\n" for name, item in items)
+
+    headers = {"before_header": "packages", "after_header": "packages"}
+    return {"before": lines(before), "after": lines(after), **headers}

@@ -20,6 +20,7 @@ __all__ = [
     "POLICY",
     "clear_policy",
     "error_text",
+    "install_command",
     "lists_are_fresh",
     "run_manager",
     "services_held",
@@ -42,6 +43,19 @@ POLICY_TEXT = """\
 flock --nonblock --exclusive {lock} true || exit 101
 exit 0
 """
+
+
+def install_command(
+    module: Any,  # noqa: ANN401 - Ansible has no types
+    *,
+    recommends: bool = False,
+    apt: Sequence[str] = (),
+    dnf: Sequence[str] = (),
+) -> list[str]:
+    """Return how the host's package manager installs, with options that only one of the two has."""
+    if module.get_bin_path("apt-get"):
+        return [*APT, *([] if recommends else ["--no-install-recommends"]), *apt, "install"]
+    return ["dnf", "-y", *([] if recommends else ["--setopt=install_weak_deps=False"]), *dnf, "install"]
 
 
 def run_manager(

@@ -72,9 +72,9 @@ class CudaPlan(TypedDict):
     Attributes:
         toolkits: release, folder and installed version or pattern of each toolkit.
         default: the release that /usr/local/cuda stands for; '' with the distribution's.
-        packages: as the module package_versions takes them.
+        packages: as the module packages takes them.
         absent: patterns of packages to remove.
-        untouched: patterns of packages that must stay as they are.
+        protect: patterns of packages that must stay as they are.
         pins: as the role nvidia_repository takes them.
         modulefiles: as the module files takes them.
     """
@@ -84,7 +84,7 @@ class CudaPlan(TypedDict):
     default: str
     packages: list[dict[str, Any]]
     absent: list[str]
-    untouched: list[str]
+    protect: list[str]
     pins: list[dict[str, Any]]
     modulefiles: list[dict[str, str]]
 
@@ -108,7 +108,7 @@ def cuda_plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan
         "default": "",
         "packages": [],
         "absent": [],
-        "untouched": DRIVER_PACKAGES,
+        "protect": DRIVER_PACKAGES,
         "pins": [],
         "modulefiles": [],
     }
@@ -241,7 +241,7 @@ def add_cudnn(plan: CudaPlan, settings: Settings, default: str) -> None:
 
 
 def package(name: str, version: str, settings: Settings, *, hold: bool = True) -> dict[str, Any]:
-    """Return a package as package_versions takes it; held when its version is declared and the site wants that."""
+    """Return a package as the module packages takes it; held when its version is declared and the site wants that."""
     return {"name": name, "version": version, "hold": bool(version) and hold and settings["hold"]}
 
 

@@ -37,7 +37,7 @@ def cuda_major(gpu: Mapping[str, Any], driver: str) -> str:
 
 
 def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `packages` (as package_versions takes them), `absent` and `pins` for a host.
+    """Return `problems`, `packages` (as the module packages takes them), `absent` and `pins` for a host.
 
     `settings` holds `version`, `cuda` (major versions as text; empty: by the driver), `proprietary`, `multinode`,
     `hold` and `driver`.

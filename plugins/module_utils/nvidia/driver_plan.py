@@ -51,11 +51,11 @@ def driver_plan(
 
     Returns:
         `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
-        `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages` (name to exact
-        version, '' for any), `remove`, `stream`, `files` (for the module `files`), `kernel` (whether kernel parts are
-        cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `load` (whether
-        the modules can be loaded now), `initramfs` (command that brings settings into it, or ''), `reboot` (why one is
-        due, a list), `notes` (lines for the admin).
+        `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and
+        `stream` (as the module `packages` takes them), `files` (for the module `files`), `kernel` (whether kernel
+        parts are cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `load`
+        (whether the modules can be loaded now), `initramfs` (command that brings settings into it, or ''), `reboot`
+        (why one is due, a list), `notes` (lines for the admin).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -84,8 +84,8 @@ def driver_plan(
     return plan | {
         "problems": problems,
         "version": version,
-        "packages": _exact_versions(names, version, found),
-        "remove": replaced_packages(names, found["installed"]),
+        "packages": _wanted(names, version, found),
+        "absent": replaced_packages(names, found["installed"]),
         "stream": names.stream,
         "kernel": kernel,
         "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
@@ -139,15 +139,16 @@ def _not_offered(host: str, name: str, wanted: str, offers: set[str]) -> Problem
     return make_problem([host], name, problem, remedy)
 
 
-def _exact_versions(names: PackageSet, version: str, found: Mapping[str, Any]) -> dict[str, str]:
-    """Return each package with the version to ask for; one that is right already keeps its revision."""
+def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return each package with the version to ask for, '' for any; one that is right already keeps its revision."""
     wanted: dict[str, str] = {}
     for name in names.exact:
         offers = [each for each in found["available"].get(name, []) if driver_version(each) == version]
         installed = str(found["installed"].get(name, ""))
         kept = installed if version and driver_version(installed) == version else ""
         wanted[name] = kept or max(offers, key=_order, default=version and f"{version}-*")
-    return wanted | dict.fromkeys(names.free, "")
+    wanted |= dict.fromkeys(names.free, "")
+    return [{"name": name, "version": each, "hold": True} for name, each in wanted.items()]
 
 
 def _pins(choice: Choice, version: str) -> list[dict[str, str]]:

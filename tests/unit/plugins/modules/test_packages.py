@@ -1,59 +1,245 @@
-"""The module that installs what is missing."""
+"""The module that brings packages to what is declared, on a host whose package managers are played."""
 
 from __future__ import annotations
 
 import os
 import time
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common import host_packages
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import lists_are_fresh
 from ansible_collections.busbar.cluster.plugins.modules import packages
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-QUERY = "chrony install ok installed\ntzdata deinstall ok config-files\n"
+    Run = Callable[..., dict[str, Any]]
+
+OLD, NEW = "570.133.20-1", "580.95.05-1"
+NCCL = "2.27.5-1+cuda12.9"
+DEFAULTS = {key: option.get("default") for key, option in packages.OPTIONS.items()}
 
 
-class FakeModule:
-    """Answers commands from a table and records them."""
+class Ended(Exception):  # noqa: N818 - what exit_json and fail_json do to a module
+    """The module has ended, well or not."""
 
-    def __init__(self, answers: dict[str, tuple[int, str]], programs: tuple[str, ...] = ("dpkg-query", "apt-get")):
-        """Keep the answers and say which programs there are."""
-        self.answers, self.programs = answers, programs
+
+class Host:
+    """A host: what is installed and held, what its repositories have, and the commands that were run."""
+
+    programs: tuple[str, ...] = ()
+
+    def __init__(self, available: dict[str, list[str]], *installed: str, held: tuple[str, ...] = ()) -> None:
+        """Take what there is; installed ones as name=version."""
+        self.available = available
+        self.installed = dict(each.split("=", 1) for each in installed)
+        self.held = set(held)
+        self.broken = self.check_mode = False
         self.commands: list[str] = []
-        self.failure = ""
+        self.params: dict[str, Any] = {}
+        self.result: dict[str, Any] = {}
 
     def get_bin_path(self, name: str) -> str | None:
         """Return where a program is."""
-        return f"/usr/bin/{name}" if name in self.programs else None
+        return name if name in self.programs else None
+
+    def exit_json(self, **result: object) -> None:
+        """End well."""
+        self.result = result
+        raise Ended
+
+    def fail_json(self, **result: object) -> None:
+        """End with a message."""
+        raise Ended(result["msg"])
+
+    def install(self, name: str, version: str) -> None:
+        """Install a package; what moves is held no more."""
+        if self.installed.get(name) != version:
+            self.held.discard(name)
+        self.installed[name] = version
+
+
+class Debian(Host):
+    """A host with apt."""
+
+    programs = ("apt-get", "dpkg-query")
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Return the status and the output of the first answer that fits."""
-        line = " ".join(command)
-        self.commands.append(line)
-        status, out = next((answer for key, answer in self.answers.items() if key in line), (0, ""))
-        return status, out, ""
+        """Do what the command says."""
+        self.commands.append(" ".join(command))
+        program, rest = command[0], command[1:]
+        if program == "dpkg-query":
+            shown = [name for name in self.installed if any(fnmatchcase(name, each) for each in rest[3:])]
+            states = ((name, "hold" if name in self.held else "install") for name in shown)
+            return 0, "".join(f"{name}\t{self.installed[name]}\t{state}\tinstalled\n" for name, state in states), ""
+        if program == "apt-cache":
+            lines = [f"{name} | {each} | url Packages\n" for name in rest[1:] for each in self.available.get(name, [])]
+            return 0, "".join(lines), ""
+        if program == "apt-mark":
+            change = self.held.update if rest[0] == "hold" else self.held.difference_update
+            change(rest[1:])
+            return 0, "", ""
+        return self.apt_get(rest)
 
-    def fail_json(self, msg: str, **_: object) -> None:
-        """Keep the message."""
-        self.failure = msg
+    def apt_get(self, words: list[str]) -> tuple[int, str, str]:
+        """Install, move and remove."""
+        if words[-1] == "update":
+            return 0, "", ""
+        asked = [word for word in words[words.index("install") + 1 :] if word != "--simulate"]
+        if "--simulate" in words:
+            return 0, "".join(f"Remv {word[:-1]} [1]\n" for word in asked if word.endswith("-")), ""
+        unknown = [word for word in asked if word[-1] != "-" and "=" not in word and word not in self.available]
+        if self.broken or unknown:
+            return 100, f"Reading...\nE: Unable to locate package {(unknown or asked)[0]}", ""
+        for word in asked:
+            name, _, version = word.partition("=")
+            if word.endswith("-"):
+                self.installed.pop(word[:-1], None)
+            else:
+                self.install(name, version or self.available[name][0])
+        return 0, "", ""
 
 
-def test_missing_on_debian() -> None:
-    module = FakeModule({"dpkg-query": (1, QUERY)})
-    assert packages.missing_packages(module, ["procps", "chrony", "tzdata"]) == ["procps", "tzdata"]
-    assert len(module.commands) == 1
+class RedHat(Host):
+    """A host with dnf, its locks in a file."""
+
+    programs = ("dnf", "rpm")
+    provided: tuple[str, ...] = ()
+    stream = "nvidia-driver 570-open [e] default\n"
+    locks: Path
+
+    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
+        """Do what the command says."""
+        self.commands.append(" ".join(command).replace(" --setopt=exit_on_lock=True", ""))
+        words = self.commands[-1].split()
+        if words[0] == "rpm" and "--whatprovides" in words:
+            return int(words[-1] not in self.provided), "", ""
+        if words[0] == "rpm":
+            shown = [name for name in self.installed if any(fnmatchcase(name, each) for each in words[4:])]
+            return 0, "".join(f"{name}\t{self.installed[name]}\n" for name in shown), ""
+        if "module" in words:
+            return 0, self.stream if "list" in words else "", ""
+        if "versionlock" in words:
+            names = words[words.index("versionlock") + 2 :]
+            (self.held.update if "add" in words else self.held.difference_update)(names)
+            self.locks.write_text("".join(f"{name}-0:{self.installed.get(name)}.*\n" for name in sorted(self.held)))
+        elif "remove" in words:
+            for name in words[words.index("remove") + 1 :]:
+                self.installed.pop(name)
+        elif "install" in words:
+            for word in words[words.index("install") + 1 :]:
+                name = next((each for each in self.available if word == each or word.startswith(f"{each}-")), word)
+                self.install(name, self.available.get(name, ["1-1"])[0])
+        return 0, "", ""
+
+
+@pytest.fixture(autouse=True)
+def _host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(packages, "clear_policy", lambda: False)
+    monkeypatch.setattr(host_packages, "lists_are_fresh", lambda: True)
+    monkeypatch.setattr(host_packages, "LOCKS", tmp_path / "versionlock.list")
+    monkeypatch.setattr(RedHat, "locks", tmp_path / "versionlock.list", raising=False)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the module on a host and return its result; a failure is raised."""
+
+    def run(host: Host, *, check: bool = False, **params: object) -> dict[str, Any]:
+        host.commands, host.check_mode, host.result = [], check, {}
+        host.params = DEFAULTS | params
+        monkeypatch.setattr(packages, "AnsibleModule", lambda **_: host)
+        try:
+            packages.main()
+        except Ended:
+            if not host.result:
+                raise
+        return host.result
+
+    return run
+
+
+def wanted(name: str, version: str = "", *, hold: bool | None = None) -> dict[str, Any]:
+    return {"name": name, "version": version, "hold": hold}
+
+
+def changing(host: Host) -> list[str]:
+    """The commands that change anything."""
+    return [line for line in host.commands if not line.startswith(("dpkg-query", "apt-cache", "rpm"))]
+
+
+DRIVER: dict[str, Any] = {
+    "packages": [wanted("nvidia-driver-cuda", NEW, hold=True), wanted("nvlsm", hold=True)],
+    "family": {"names": ["nvidia-*", "libnv*"], "version": "580.95.05"},
+    "absent": ["nvidia-fabricmanager-570"],
+}
 
 
 @pytest.mark.parametrize(
-    ("answers", "missing"),
-    [({"rpm": (0, "")}, []), ({"whatprovides chrony": (0, ""), "rpm": (1, "")}, ["tzdata"])],
+    "params",
+    [
+        {"name": ["chrony", "tzdata"]},
+        {"packages": [wanted("nccl", NCCL, hold=True), wanted("chrony", hold=False)], "absent": ["old*"]},
+        {"name": ["tzdata"], "packages": [wanted("nccl", "2.27.*")], "family": {"names": ["chr*"], "version": "9"}},
+    ],
 )
-def test_missing_on_red_hat(answers: dict[str, tuple[int, str]], missing: list[str]) -> None:
-    module = FakeModule(answers, programs=("rpm", "dnf"))
-    assert packages.missing_packages(module, ["chrony", "tzdata"]) == missing
+def test_one_question_answers_for_all_packages_that_are_right(run: Run, params: dict[str, Any]) -> None:
+    host = Debian({}, "chrony=4.6", "tzdata=1:2025", f"nccl={NCCL}", held=("nccl",))
+    assert run(host, **params) == {"changed": False, "installed": [], "removed": [], "held": [], "diff": []}
+    assert len(host.commands) == 1
+
+
+def test_nothing_asked_for_asks_nothing(run: Run) -> None:
+    host = Debian({}, "chrony=4.6")
+    assert not run(host)["changed"]
+    assert host.commands == []
+
+
+def test_what_is_missing_is_installed_and_the_rest_stays(run: Run) -> None:
+    host = Debian({"chrony": ["4.7"], "tzdata": ["2026"]}, "tzdata=2025")
+    result = run(host, name=["procps", "chrony", "tzdata"][1:])
+    assert result["installed"] == ["chrony"]
+    assert result["diff"][0]["after"] == "chrony 4.7\n"
+    assert host.installed == {"tzdata": "2025", "chrony": "4.7"}
+    (command,) = changing(host)
+    assert command.endswith("--no-install-recommends install chrony")
+    assert "--allow" not in command, "what is held or newer is nobody's to move for the sake of a missing package"
+
+
+def test_check_mode_tells_and_changes_nothing(run: Run) -> None:
+    host = Debian({}, f"nvidia-driver-cuda={OLD}", f"libnvidia-ml1={OLD}", "nvidia-fabricmanager-570=1")
+    result = run(host, check=True, name=["chrony"], **DRIVER)
+    assert result["changed"]
+    assert result["installed"] == ["chrony", f"nvidia-driver-cuda={NEW}", "nvlsm"]
+    assert result["removed"] == ["nvidia-fabricmanager-570"]
+    assert result["held"] == ["nvidia-driver-cuda", "nvlsm"]
+    assert result["diff"][0]["before"] == f"nvidia-driver-cuda {OLD}\nnvidia-fabricmanager-570 1\n"
+    assert result["diff"][0]["after"].splitlines() == [
+        "chrony the newest",
+        f"nvidia-driver-cuda {NEW} held",
+        "nvlsm the newest held",
+    ]
+    assert changing(host) == []
+
+
+@pytest.mark.parametrize(("fresh", "steps"), [(True, ["install"]), (False, ["update", "install"])])
+def test_lists_are_fetched_when_stale(
+    run: Run, monkeypatch: pytest.MonkeyPatch, *, fresh: bool, steps: list[str]
+) -> None:
+    monkeypatch.setattr(host_packages, "lists_are_fresh", lambda: fresh)
+    host = Debian({"chrony": ["4.7"]})
+    run(host, name=["chrony"])
+    assert [line.split()[-1].replace("chrony", "install") for line in changing(host)] == steps
+
+
+def test_failure_with_fresh_lists_is_tried_once_more_and_told(run: Run) -> None:
+    host = Debian({})
+    with pytest.raises(Ended, match=r"^cannot install chrony: E: Unable to locate package chrony$"):
+        run(host, name=["chrony"])
+    assert [line.split()[-1] for line in changing(host)] == ["chrony", "update", "chrony"]
 
 
 @pytest.mark.parametrize(
@@ -74,35 +260,126 @@ def test_empty_lists_are_never_fresh(tmp_path: Path, files: list[str], age: floa
     assert lists_are_fresh(tmp_path) is fresh
 
 
-def _install(module: FakeModule, monkeypatch: pytest.MonkeyPatch, *, fresh: bool, **params: Any) -> list[str]:  # noqa: ANN401
-    monkeypatch.setattr(packages, "lists_are_fresh", lambda: fresh)
-    packages.install(module, ["chrony"], {"recommends": False, "start_services": True, "files": [], **params})
-    return [command.split()[-1] if "update" in command else "install" for command in module.commands]
+def test_versions_removals_and_missing_packages_are_one_transaction(run: Run) -> None:
+    host = Debian(
+        {"libnccl2": ["2.28-1", NCCL], "dcgm": ["1:4.4-1"], "chrony": ["4.7"]},
+        *("libnccl2=2.28-1", "old=1", "cudnn=9-1"),
+        held=("libnccl2",),
+    )
+    both = [wanted("libnccl2", "2.27.5", hold=True), wanted("dcgm", "4.4-1"), wanted("cudnn", "9-1", hold=False)]
+    result = run(host, packages=both, absent=["ol?"], name=["chrony"])
+    (command,) = [line for line in changing(host) if " install " in line]
+    assert "--no-install-recommends --allow-downgrades --allow-change-held-packages install" in command
+    assert command.endswith(f" install chrony cudnn=9-1 libnccl2={NCCL} dcgm=1:4.4-1 old-")
+    assert host.installed == {"libnccl2": NCCL, "dcgm": "1:4.4-1", "cudnn": "9-1", "chrony": "4.7"}
+    assert host.held == {"libnccl2"}, "what was held and moved is held again"
+    assert (result["removed"], result["held"]) == (["old"], [])
 
 
-@pytest.mark.parametrize(("fresh", "steps"), [(True, ["install"]), (False, ["update", "install"])])
-def test_lists_are_fetched_when_stale(monkeypatch: pytest.MonkeyPatch, *, fresh: bool, steps: list[str]) -> None:
-    module = FakeModule({})
-    assert _install(module, monkeypatch, fresh=fresh) == steps
-    assert "--no-install-recommends install chrony" in module.commands[-1]
+def test_hold_alone_is_no_transaction(run: Run) -> None:
+    host = Debian({}, f"libnccl2={NCCL}", "dcgm=1", held=("dcgm",))
+    result = run(host, packages=[wanted("libnccl2", hold=True), wanted("dcgm", hold=False)])
+    assert changing(host) == ["apt-mark unhold dcgm", "apt-mark hold libnccl2"]
+    assert (result["installed"], result["held"]) == ([], ["libnccl2"])
+    assert result["diff"][0]["after"] == f"dcgm 1\nlibnccl2 {NCCL} held\n"
 
 
-def test_failure_with_fresh_lists_is_tried_once_more_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = FakeModule({"install": (100, "Reading...\nE: Unable to locate package chrony")})
-    assert _install(module, monkeypatch, fresh=True) == ["install", "update", "install"]
-    assert module.failure == "cannot install chrony: E: Unable to locate package chrony"
+def test_what_would_touch_the_driver_is_refused_before_it_begins(run: Run) -> None:
+    host = Debian({"libnccl2": [NCCL]}, "nvidia-driver-570=570")
+    with pytest.raises(Ended, match="this would change nvidia-driver-570, too; nothing was changed\n    remedy: "):
+        run(host, packages=[wanted("libnccl2", NCCL)], absent=["nvidia-driver-*"], protect=["nvidia-driver*"])
+    assert host.installed == {"nvidia-driver-570": "570"}
 
 
-def test_dnf(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = FakeModule({}, programs=("rpm", "dnf"))
-    _install(module, monkeypatch, fresh=True)
-    assert module.commands == ["dnf --setopt=exit_on_lock=True -y --setopt=install_weak_deps=False install chrony"]
+def test_a_version_that_nobody_has_is_told_with_those_that_are_there(run: Run) -> None:
+    host = Debian({"libnccl2": ["2.28-1", NCCL]})
+    known = r"2\.28-1, 2\.27\.5-1\+cuda12\.9"
+    with pytest.raises(Ended, match=rf"no such version: libnccl2 9\.9 \(known: {known}\)\n +remedy"):
+        run(host, packages=[wanted("libnccl2", "9.9")])
+    assert [line.split()[-1] for line in changing(host)] == ["update"]
 
 
-def test_files_are_installed_instead_of_names_and_what_comes_with_them_is_checked(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    module = FakeModule({}, programs=("rpm", "dnf"))
-    _install(module, monkeypatch, fresh=True, files=["/var/cache/gdrcopy.rpm"])
-    assert module.commands[-1].endswith("install /var/cache/gdrcopy.rpm")
-    assert "nogpgcheck" not in module.commands[-1]
+def test_a_driver_moves_as_a_whole_and_all_of_its_version_is_held(run: Run) -> None:
+    host = Debian(
+        {"nvidia-driver-cuda": [NEW, OLD], "nvlsm": ["2025.10-1"]},
+        *(f"nvidia-driver-cuda={OLD}", f"libnvidia-ml1={NEW}", "nvidia-fabricmanager-570=1", "linux-image-amd64=6.12"),
+        *("nvidia-container-toolkit=1.18.0-1",),
+        held=("nvidia-driver-cuda", "libnvidia-ml1", "linux-image-amd64"),
+    )
+    result = run(host, **DRIVER)
+    unhold, command, *marks = changing(host)
+    assert unhold == "apt-mark unhold libnvidia-ml1 nvidia-driver-cuda"
+    assert command.endswith(f"install nvlsm nvidia-driver-cuda={NEW} nvidia-fabricmanager-570-")
+    assert all(line.startswith("apt-mark hold ") for line in marks)
+    assert host.held == {"libnvidia-ml1", "nvidia-driver-cuda", "nvlsm", "linux-image-amd64"}
+    assert result["held"] == ["nvlsm"]
+    assert not run(host, **DRIVER)["changed"]
+
+
+def test_a_failed_transaction_leaves_the_holds(run: Run) -> None:
+    host = Debian({"nvidia-driver-cuda": [NEW]}, f"nvidia-driver-cuda={OLD}", held=("nvidia-driver-cuda",))
+    host.broken = True
+    with pytest.raises(Ended, match=r"cannot install .*nvidia-driver-cuda=580.95.05-1.*\n    remedy: see that the rep"):
+        run(host, packages=[wanted("nvidia-driver-cuda", NEW, hold=True)], family=DRIVER["family"])
+    assert host.held == {"nvidia-driver-cuda"}
+
+
+def test_what_is_not_as_declared_afterwards_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Debian({"libnccl2": [NCCL]})
+    monkeypatch.setattr(host, "install", lambda *_: None)
+    with pytest.raises(Ended, match=rf"still not as declared: libnccl2={NCCL.replace('+', '.')}"):
+        run(host, packages=[wanted("libnccl2", NCCL)])
+
+
+@pytest.mark.parametrize("provided", [(), ("tzdata",)])
+def test_any_provider_of_a_name_will_do_with_dnf(run: Run, provided: tuple[str, ...]) -> None:
+    host = RedHat({"tzdata": ["2026-1"]}, "chrony=4.6-1")
+    host.provided = provided
+    result = run(host, name=["chrony", "tzdata"])
+    assert result["installed"] == ([] if provided else ["tzdata"])
+    installs = ["dnf -y --setopt=install_weak_deps=False install tzdata"]
+    assert changing(host) == ([] if provided else installs)
+
+
+def test_dnf_asks_once_where_all_is_there(run: Run) -> None:
+    host = RedHat({}, "chrony=4.6-1", "tzdata=2025-1")
+    assert not run(host, name=["chrony", "tzdata"])["changed"]
+    assert len(host.commands) == 1
+
+
+def test_dnf_frees_a_lock_before_it_moves_a_package_and_removes_what_is_left(run: Run) -> None:
+    host = RedHat({"libnccl": [NCCL]}, "libnccl=2.26-1", "old=1-1", held=("libnccl",))
+    host.locks.write_text("libnccl-0:2.26-1.*\n")
+    result = run(host, packages=[wanted("libnccl", "2.27.5", hold=True)], absent=["old"])
+    assert changing(host) == [
+        "dnf -q versionlock delete libnccl old",
+        "dnf -y --setopt=install_weak_deps=False --allowerasing install libnccl-2.27.5",
+        "dnf -y remove old",
+        "dnf -q versionlock add libnccl",
+    ]
+    assert (host.installed, host.held) == ({"libnccl": NCCL}, {"libnccl"})
+    assert result["removed"] == ["old"]
+
+
+def test_stream_version_and_lock_of_a_driver_with_dnf(run: Run) -> None:
+    host = RedHat({"nvidia-driver-cuda": [NEW], "libnvidia-ml": [NEW]}, f"libnvidia-ml={NEW}")
+    cuda = wanted("nvidia-driver-cuda", "580.95.05-*", hold=True)
+    run(host, packages=[cuda], family=DRIVER["family"], stream="nvidia-driver:580-open")
+    steps = [line for line in changing(host) if "module list" not in line]
+    assert steps[:2] == ["dnf -y module reset nvidia-driver", "dnf -y module enable nvidia-driver:580-open"]
+    assert steps[2].endswith("--allowerasing install nvidia-driver-cuda-580.95.05-* python3-dnf-plugin-versionlock")
+    assert steps[3] == "dnf -q versionlock add nvidia-driver-cuda libnvidia-ml"
+
+
+def test_files_are_installed_instead_of_names_and_what_comes_with_them_is_checked(run: Run) -> None:
+    host = RedHat({})
+    run(host, name=["gdrcopy"], files=["/var/cache/gdrcopy.rpm"])
+    assert changing(host)[-1].endswith("install /var/cache/gdrcopy.rpm")
+    assert "nogpgcheck" not in host.commands[-1]
+
+
+def test_a_policy_that_a_killed_install_left_goes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "clear_policy", lambda: True)
+    result = run(Debian({}, "chrony=4.6"), name=["chrony"])
+    assert result["changed"]
+    assert result["diff"][0]["before_header"] == "/usr/sbin/policy-rc.d"

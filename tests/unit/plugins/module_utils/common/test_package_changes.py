@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_changes import (
+    Family,
     Present,
     Wanted,
-    as_lines,
+    after_changes,
     changes_for,
+    difference,
     parse_dpkg,
     parse_madison,
     parse_rpm,
+    resolved,
     touched_packages,
     version_fits,
 )
@@ -91,12 +94,37 @@ def test_what_is_wanted_is_never_removed() -> None:
     assert (changes["install"], changes["remove"]) == ([], ["cuda-toolkit-12-8"])
 
 
-def test_the_diff_shows_versions_and_holds() -> None:
+def test_the_diff_shows_what_changes_with_versions_and_holds() -> None:
     changes = changes_for([wanted("libnccl2", "2.28", hold=False), wanted("a", hold=True)], ["cuda-*"], PRESENT)
-    assert as_lines(PRESENT) == f"cuda-toolkit-12-8 12.8.1-1\nlibnccl2 {NCCL} held\n"
-    assert as_lines(PRESENT, changes) == "a the newest held\nlibnccl2 2.28\n"
-    empty: dict[str, Present] = {}
-    assert as_lines(empty) == ""
+    stays: dict[str, Present] = {"tzdata": {"version": "1", "held": False}}
+    shown = difference(PRESENT | stays, after_changes(PRESENT | stays, changes))
+    assert shown["before"] == f"cuda-toolkit-12-8 12.8.1-1\nlibnccl2 {NCCL} held\n"
+    assert shown["after"] == "a the newest held\nlibnccl2 2.28\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "hold"), [("570.133.20", ["libnvidia-ml1"]), ("580.95.05", ["nvidia-smi"]), ("", [])]
+)
+def test_of_a_family_what_has_the_version_is_held(version: str, hold: list[str]) -> None:
+    versions = {"libnvidia-ml1": "570.133.20-1", "nvidia-smi": "3:580.95.05-1", "dcgm": "570.133.20-1"}
+    present: dict[str, Present] = {name: {"version": each, "held": False} for name, each in versions.items()}
+    family: Family = {"names": ["libnvidia*", "nvidia-*"], "version": version}
+    assert changes_for([], [], present, family)["hold"] == hold
+    assert changes_for([], hold, present, family)["hold"] == [], "what goes is not held"
+
+
+@pytest.mark.parametrize(
+    ("word", "words", "lacking"),
+    [
+        ("libnccl2=2.27", ["libnccl2=2.27-1"], []),
+        ("libnccl2=2.2*", ["libnccl2=2.28.1-1"], []),
+        ("libnccl2=9", [], ["libnccl2 9 (known: 2.28.1-1, 2.27-1)"]),
+        ("dcgm=4", [], ["dcgm 4 (known: none)"]),
+    ],
+)
+def test_the_newest_version_that_fits_is_taken(word: str, words: list[str], lacking: list[str]) -> None:
+    known = {"libnccl2": ["2.28.1-1", "2.27-1"]}
+    assert resolved([word], known) == (words, lacking)
 
 
 def test_versions_that_apt_knows() -> None:

@@ -146,7 +146,7 @@ def test_the_distributions_own() -> None:
     found = plan(source="distribution", versions=[], default_version="")
     assert [item["name"] for item in found["packages"]] == ["nvidia-cuda-toolkit", "libnccl2", "libnccl-dev"]
     assert (found["problems"], found["default"], found["modulefiles"]) == ([], "", [])
-    assert "nvidia-driver*" in found["untouched"]
+    assert "nvidia-driver*" in found["protect"]
     rocky = plan(source="distribution", versions=[], default_version="", family="RedHat", distribution="Rocky 9")
     assert refused(rocky) == [("cuda_source", "Rocky 9 carries no CUDA of its own")]
 

@@ -1,0 +1,239 @@
+"""The packages of a host by its package manager: reads what is there and makes the changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .package_changes import (
+    DPKG_FORMAT,
+    RPM_FORMAT,
+    Changes,
+    Present,
+    Wanted,
+    changes_for,
+    is_of_family,
+    parse_dpkg,
+    parse_madison,
+    parse_rpm,
+    resolved,
+    touched_packages,
+    version_fits,
+)
+from .package_commands import (
+    APT,
+    ENVIRONMENT,
+    error_text,
+    install_command,
+    lists_are_fresh,
+    run_manager,
+    services_held,
+)
+
+__all__ = ["Packages", "host_packages"]
+
+LOCKS = Path("/etc/dnf/plugins/versionlock.list")
+LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
+VERSIONS = "see that the repository has these versions (apt list -a, dnf list --showduplicates), or choose others"
+
+
+class Packages:
+    """The packages of a host: what is asked for, and what is there."""
+
+    def __init__(self, module: Any) -> None:  # noqa: ANN401 - Ansible has no types
+        """Read what is there."""
+        self.module, self.params = module, module.params
+        # What only needs to be there is asked for by its name; a version of it is nobody's business.
+        plain: list[Wanted] = [{"name": name, "version": "", "hold": None} for name in self.params["name"]]
+        self.wanted: list[Wanted] = plain + self.params["packages"]
+        self.present = self.read()
+
+    def read(self) -> dict[str, Present]:
+        """Return the installed ones of the packages that are asked for."""
+        raise NotImplementedError
+
+    def stream_is_right(self) -> bool:
+        """Return whether the module stream is the one asked for, on systems that have streams."""
+        return True
+
+    def change(self, changes: Changes) -> None:
+        """Make the changes and read again."""
+        raise NotImplementedError
+
+    def changes(self) -> Changes:
+        """Return what is not as it should be."""
+        return changes_for(self.wanted, self.params["absent"], self.present, self.params["family"])
+
+    def patterns(self) -> list[str]:
+        """Return the patterns of packages that are asked for beside the names."""
+        return [*self.params["absent"], *(self.params["family"] or {"names": []})["names"]]
+
+    def family_held(self) -> list[str]:
+        """Return the packages of the family that are held."""
+        held = (name for name, item in self.present.items() if item["held"])
+        return sorted(name for name in held if is_of_family(name, self.params["family"]))
+
+    def right_versions(self) -> list[str]:
+        """Return packages whose version is declared and right: named, no other package's dependencies move them."""
+        found = ((each, self.present.get(each["name"])) for each in self.wanted if each["version"])
+        return [
+            f"{each['name']}={here['version']}"
+            for each, here in found
+            if here and version_fits(here["version"], each["version"])
+        ]
+
+    def run(self, *command: str) -> tuple[int, str]:
+        """Return the exit status of a package manager and what it said."""
+        return run_manager(self.module, command)
+
+    def must(self, *command: str) -> None:
+        """Run a command; fail the module when it fails."""
+        status, said = self.run(*command)
+        if status != 0:
+            self.fail(list(command), said)
+
+    def fail(self, words: list[str], said: str) -> NoReturn:
+        """Fail the module with what the package manager said."""
+        remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) else ""
+        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {error_text(said)}{remedy}", output=said)
+        raise SystemExit  # fail_json has ended the module
+
+
+class Apt(Packages):
+    """The packages of Debian and Ubuntu."""
+
+    def read(self) -> dict[str, Present]:
+        """Return the installed ones of the packages that are asked for."""
+        names = [each["name"] for each in self.wanted] + self.patterns()
+        if not names:
+            return {}
+        return parse_dpkg(self.module.run_command(["dpkg-query", "-W", "-f", DPKG_FORMAT, *names])[1])
+
+    def change(self, changes: Changes) -> None:
+        """Make the changes, all in one transaction; then hold and free: what was held and moved is held no more."""
+        plain = [word for word in changes["install"] if "=" not in word]
+        exact, fetched = self.exact_words(
+            [word for word in changes["install"] if "=" in word], lacking_lists=bool(plain)
+        )
+        moves = [*exact, *(f"{name}-" for name in changes["remove"])]
+        words = [*((self.params["files"] or plain) if plain else []), *(self.right_versions() if moves else []), *moves]
+        if words:
+            self.transaction(words, fetched=fetched, moves=bool(moves))
+        self.present = self.read()
+        marks = self.changes()
+        for action in ("unhold", "hold"):
+            if marks[action]:
+                self.must("apt-mark", action, *marks[action])
+        self.present = self.read()
+
+    def exact_words(self, install: list[str], *, lacking_lists: bool) -> tuple[list[str], bool]:
+        """Return the packages with versions that apt knows, and whether the lists were fetched for them."""
+        fetched = lacking_lists and not lists_are_fresh()
+        if fetched:
+            self.run(*APT, "update")
+        words, lacking = self.resolve(install)
+        if lacking and not fetched:  # it may be newer than the lists
+            fetched = True
+            self.run(*APT, "update")
+            words, lacking = self.resolve(install)
+        if lacking:
+            remedy = "choose a version that is there, or see that the repository is known and complete"
+            self.module.fail_json(msg=f"no such version: {'; '.join(lacking)}\n    remedy: {remedy}")
+        return words, fetched
+
+    def resolve(self, install: list[str]) -> tuple[list[str], list[str]]:
+        """Return what to install with the newest version that fits, and a line for each that has none."""
+        if not install:
+            return [], []
+        command = ["apt-cache", "madison", *(word.partition("=")[0] for word in install)]
+        return resolved(install, parse_madison(self.module.run_command(command, environ_update=ENVIRONMENT)[1]))
+
+    def transaction(self, words: list[str], *, fetched: bool, moves: bool) -> None:
+        """Install, move and remove; a held package of the family, which apt moves for nobody's sake, is let go."""
+        options = ["--allow-downgrades", "--allow-change-held-packages"] if moves else []
+        command = install_command(self.module, recommends=self.params["recommends"], apt=options)
+        self.refuse_protected([*command, *words])
+        held = self.family_held() if moves else []
+        if held:
+            self.must("apt-mark", "unhold", *held)
+        try:
+            with services_held(held=not self.params["start_services"]):
+                status, said = self.run(*command, *words)
+                if status != 0 and not fetched:
+                    self.run(*APT, "update")  # a file of the old lists may be gone
+                    status, said = self.run(*command, *words)
+        finally:
+            self.present = self.read()
+            if kept := [name for name in held if name in self.present]:
+                self.must("apt-mark", "hold", *kept)
+        if status != 0:
+            self.fail(words, said)
+
+    def refuse_protected(self, command: list[str]) -> None:
+        """Fail the module when the transaction would touch what must stay."""
+        if not self.params["protect"]:
+            return
+        touched = touched_packages(self.run(*command, "--simulate")[1], self.params["protect"])
+        if touched:
+            remedy = "choose versions that go with what is installed"
+            self.module.fail_json(
+                msg=f"this would change {', '.join(touched)}, too; nothing was changed\n    remedy: {remedy}"
+            )
+
+
+class Dnf(Packages):
+    """The packages of Red Hat's systems."""
+
+    def read(self) -> dict[str, Present]:
+        """Return the installed ones of what is asked for; a name without version may be one that another provides."""
+        listed = ""
+        if names := [each["name"] for each in self.wanted]:
+            listed = self.module.run_command(["rpm", "-q", "--qf", RPM_FORMAT, *names])[1]
+        if patterns := self.patterns():
+            listed += self.module.run_command(["rpm", "-qa", "--qf", RPM_FORMAT, *patterns])[1]
+        found = parse_rpm(listed, LOCKS.read_text(encoding="utf-8").splitlines() if LOCKS.exists() else [])
+        for each in self.wanted:
+            name = each["name"]
+            provided = ["rpm", "-q", "--whatprovides", name]
+            if name not in found and not each["version"] and self.module.run_command(provided)[0] == 0:
+                found[name] = {"version": "of another name", "held": False}
+        return found
+
+    def stream_is_right(self) -> bool:
+        """Return whether the module stream is the one asked for."""
+        name, _, wanted = self.params["stream"].partition(":")
+        if not name:
+            return True
+        out = self.module.run_command(["dnf", "-q", "module", "list", "--enabled", name])[1]
+        return any(line.split()[:2] == [name, wanted] for line in out.splitlines())
+
+    def change(self, changes: Changes) -> None:
+        """Make the changes; what is locked is freed first, or dnf would not see other versions."""
+        if not self.stream_is_right():
+            self.must("dnf", "-y", "module", "reset", self.params["stream"].partition(":")[0])
+            self.must("dnf", "-y", "module", "enable", self.params["stream"])
+        plain = [word for word in changes["install"] if "=" not in word]
+        exact = [word for word in changes["install"] if "=" in word]
+        moving = [word.partition("=")[0] for word in exact]
+        freed = sorted({*changes["unhold"], *moving, *changes["remove"], *(self.family_held() if exact else [])})
+        if freed and LOCKS.exists():
+            self.run("dnf", "-q", "versionlock", "delete", *freed)
+        words = [*((self.params["files"] or plain) if plain else []), *(self.right_versions() if exact else []), *exact]
+        if changes["hold"] or self.params["family"]:
+            words.append(LOCK_PLUGIN)
+        if words:
+            options = ["--allowerasing"] if exact or changes["remove"] else []
+            command = install_command(self.module, recommends=self.params["recommends"], dnf=options)
+            self.must(*command, *(word.replace("=", "-", 1) for word in words))
+        # What the first transaction replaced is gone already.
+        self.present = self.read()
+        if gone := self.changes()["remove"]:
+            self.must("dnf", "-y", "remove", *gone)
+        if lock := self.changes()["hold"]:
+            self.must("dnf", "-q", "versionlock", "add", *lock)
+        self.present = self.read()
+
+
+def host_packages(module: Any) -> Packages:  # noqa: ANN401 - Ansible has no types
+    """Return the packages that the module `packages` was asked for."""
+    return Apt(module) if module.get_bin_path("apt-get") else Dnf(module)

@@ -1,0 +1,87 @@
+"""The module that reads what a host has of the driver: what it understands of other programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver_info
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNITS = """\
+Id=nvidia-persistenced.service
+ActiveState=active
+UnitFileState=enabled
+
+Id=nvidia-imex.service
+ActiveState=inactive
+UnitFileState=
+"""
+OLD = "570.133.20-1"
+
+
+def test_what_the_programs_print_is_understood() -> None:
+    assert nvidia_driver_info.pairs(f"a {OLD} ii \nb {OLD} rc \nc\n") == {"a": OLD}
+    assert nvidia_driver_info.parameters('NvLinkDisable: 0\nRegistryDwords: ""\nx\n') == {
+        "NvLinkDisable": "0",
+        "RegistryDwords": '""',
+    }
+    assert nvidia_driver_info.units(UNITS) == {
+        "nvidia-persistenced": {"enabled": "enabled", "active": "active"},
+        "nvidia-imex": {"enabled": "", "active": "inactive"},
+    }
+
+
+class FakeModule:
+    """Answers commands from a table and records them."""
+
+    def __init__(self, answers: dict[str, str], programs: tuple[str, ...], **params: Any) -> None:  # noqa: ANN401
+        """Keep the answers and say which programs there are."""
+        self.answers, self.programs, self.params = answers, programs, params
+        self.commands: list[str] = []
+        self.check_mode = False
+
+    def get_bin_path(self, name: str, **_: object) -> str | None:
+        """Return where a program is."""
+        return f"/usr/bin/{name}" if name in self.programs else None
+
+    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
+        """Return the output of the first answer that fits."""
+        line = " ".join(command)
+        self.commands.append(line)
+        return 0, next((answer for key, answer in self.answers.items() if key in line), ""), ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "enrolled"), [("/var/lib/dkms/mok.pub is already enrolled", True), ("is not enrolled", False)]
+)
+def test_secure_boot_and_the_key_of_dkms(tmp_path: Path, answer: str, *, enrolled: bool) -> None:
+    variable = tmp_path / nvidia_driver_info.SECURE_BOOT
+    key = tmp_path / "var/lib/dkms/mok.pub"
+    for file, data in ((variable, b"\6\0\0\0\1"), (key, b"")):
+        file.parent.mkdir(parents=True)
+        file.write_bytes(data)
+    module = FakeModule({"--test-key": answer}, ("mokutil",))
+    assert nvidia_driver_info.firmware(module, tmp_path) == {
+        "secure_boot": True,
+        "signing_key": "/var/lib/dkms/mok.pub",
+        "key_enrolled": enrolled,
+    }
+    variable.write_bytes(b"\6\0\0\0\0")
+    assert not nvidia_driver_info.firmware(module, tmp_path)["secure_boot"]
+
+
+def test_the_bus_and_the_kernel_are_read(tmp_path: Path) -> None:
+    for name, vendor, kind in (("a", "0x10de", "0x030200"), ("b", "0x10de", "0x068000"), ("c", "0x15b3", "0x020700")):
+        folder = tmp_path / "sys/bus/pci/devices" / name
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "class").write_text(f"{kind}\n")
+    assert nvidia_driver_info.gpus_on_bus(tmp_path) == 1
+    version = tmp_path / "proc/driver/nvidia/version"
+    assert nvidia_driver_info.loaded_version(FakeModule({}, ()), tmp_path) == ""
+    version.parent.mkdir(parents=True)
+    version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n")
+    assert nvidia_driver_info.loaded_version(FakeModule({}, ()), tmp_path) == "580.95.05"

@@ -10,7 +10,8 @@ positional: hostvars, catalogue
 options:
   _input:
     description:
-      - Jobs by name, each with C(hosts), C(exporter) and C(port), and optionally C(address), C(gpus) and C(unless).
+      - Jobs by name, each with C(hosts), C(exporter) and C(port), and optionally C(address), C(gpus), C(source) and
+        C(source_default).
     type: dict
     required: true
   hostvars:
@@ -61,4 +62,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"scrape_targets": border(files, hint="a job needs hosts, exporter, port, a host monitoring_address")}
+        return {"scrape_targets": border(files, hint="a job needs hosts, exporter and port")}

@@ -75,6 +75,10 @@ options:
     type: list
     elements: str
     default: []
+  monitoring_jobs:
+    description: Whom Prometheus scrapes, as the role prometheus takes it.
+    type: dict
+    default: {}
   secrets_dir:
     description: Directory of the secrets.
     type: str
@@ -141,7 +145,6 @@ from ..plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,
     family_names,
-    own_variables,
     site_settings,
 )
 
@@ -267,6 +270,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             self.get_option("monitoring"),
             groups.get("all", []),
         )
+        jobs = self.get_option("monitoring_jobs")
         servers, clients = self.get_option("nfs_servers"), self.get_option("nfs_clients")
         compute = self.get_option("compute")
         return [
@@ -280,7 +284,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 lambda: site_software_problems(every, hostvars),
             ),
             *worked_out(
-                "prometheus_*, monitoring_*", lambda: site_monitoring_problems(monitoring, hostvars, catalogue)
+                "prometheus_*, monitoring_*",
+                lambda: site_monitoring_problems(monitoring, hostvars, catalogue, jobs),
             ),
             *worked_out(
                 "alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)
@@ -323,7 +328,7 @@ def worked_out(keys: str, judged: Callable[[], list[Problem]], remedy: str = "co
 
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
     """Return the variables that begin like an option of a role and are none."""
-    known = {*declared_options(), *own_variables(), *SITE_VARIABLES}
+    known = {*declared_options(), *SITE_VARIABLES}
     return former_problems(settings) + unknown_problems(settings, known, family_names(), allowed)
 
 

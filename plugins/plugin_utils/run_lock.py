@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..module_utils.common.printable import printable_lines
+from .site_folder import inventory_folder, site_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,7 +86,7 @@ class Holder:
 
 
 def lock_paths(sources: Sequence[str]) -> list[Path]:
-    """Return the files to lock for an inventory: for each source one beside its directory, where its secrets are.
+    """Return the files to lock for an inventory: for each source one in the site's folder, where its secrets are.
 
     A list of hosts on the command line is no inventory that two could share.
     """
@@ -94,8 +95,9 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
         path = Path(source).absolute()
         if "," in source or not path.exists():
             continue
-        folder = path if path.is_dir() else path.parent
-        found[folder.resolve().parent / f"{folder.resolve().name}.lock"] = None
+        folder, site = inventory_folder(path), site_folder(path)
+        # Where the folder may be an inventory as a whole Ansible must not read the lock; it reads no hidden file.
+        found[site / (".inventory.lock" if folder == site else "inventory.lock")] = None
     return sorted(found)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleLookupError
+from ansible.inventory.manager import IGNORED
 from ansible.plugins.lookup import LookupBase
 
 __all__ = ["SecretsLookup"]
@@ -18,7 +19,7 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """Take the options in; return the secrets' directory and whether anything may be made in it.
 
         Raises:
-            AnsibleLookupError: when there is no absolute path.
+            AnsibleLookupError: when there is no absolute path, or Ansible would read the secrets as inventory.
         """
         known = variables or {}
         self.set_options(var_options=known, direct=options)
@@ -28,4 +29,18 @@ class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
         if not directory.is_absolute():
             message = f"the secrets' directory {str(directory)!r} is not absolute: set cluster_secrets_dir"
             raise AnsibleLookupError(message)
+        for source in known.get("ansible_inventory_sources") or []:
+            if _is_read(directory, Path(source)):
+                message = (
+                    f"the secrets' directory {directory} lies in the inventory {source}, of which Ansible reads every"
+                    " file: name the inventory's file instead of its folder, or set cluster_dir to another folder"
+                )
+                raise AnsibleLookupError(message)
         return directory, not self._templar.template(known.get("ansible_check_mode", False))
+
+
+def _is_read(directory: Path, source: Path) -> bool:
+    """Whether a directory lies in a folder that is an inventory, where Ansible takes its files for inventories, too."""
+    if directory == source or not directory.is_relative_to(source) or not source.is_dir():
+        return False
+    return not IGNORED.search(directory.relative_to(source).parts[0].encode())

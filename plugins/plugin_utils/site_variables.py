@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
-__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "own_variables", "site_settings"]
+__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings"]
 
 # What roles and playbooks read of a site, or of a host, without it being an option of one role.
 SITE_VARIABLES = frozenset(
@@ -40,9 +39,8 @@ SITE_VARIABLES = frozenset(
 )
 
 _COLLECTION = Path(__file__).resolve().parents[2]
-_KEY = re.compile(r"^([A-Za-z]\w*):", re.MULTILINE)
 # Variables that belong to several roles or to none begin with these.
-_FAMILIES = ("hardware", "storage")
+_FAMILIES = ("hardware", "monitoring", "storage")
 
 
 @cache
@@ -59,14 +57,11 @@ def declared_options() -> Mapping[str, Option]:
     return options
 
 
-def own_variables() -> set[str]:
-    """Return the variables that the collection's own group_vars set."""
-    return {name for path in _COLLECTION.glob("group_vars/all/*.yml") for name in _KEY.findall(path.read_text())}
-
-
 def family_names() -> list[str]:
     """Return what the names of options begin with: the names of the roles, and of what belongs to several."""
-    return sorted({path.parents[1].name for path in _COLLECTION.glob("roles/*/meta/argument_specs.yml")} | {*_FAMILIES})
+    # A site's own variables often begin with site_; the role of that name has no option that does.
+    roles = {path.parents[1].name for path in _COLLECTION.glob("roles/*/meta/argument_specs.yml")} - {"site"}
+    return sorted(roles | {*_FAMILIES})
 
 
 def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequence[str]) -> list[Setting]:

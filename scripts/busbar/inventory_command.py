@@ -16,8 +16,8 @@ from busbar.provision_command import (
     add_run_options,
     ask_passwords,
     choose_inventory,
+    own_folder,
     prompting_options,
-    site_folder,
 )
 from busbar.run_display import PlainDisplay, summary
 from busbar.run_events import Run
@@ -56,7 +56,7 @@ def _describe(args: argparse.Namespace) -> int:
     path = collection() / "playbooks" / "describe.yml"
     refuse_unreadable(inventory, path)
     playbook = Playbook(path, inventory, options, ask_passwords(args))
-    log = open_log(site_folder(inventory[0]) / "logs", "describe")
+    log = open_log(own_folder(inventory[0]) / "logs", "describe")
     # What can be put into a file goes to standard output, the rest beside it.
     display = PlainDisplay(sys.stderr)
     run = Run(display, hosts_counter(playbook))

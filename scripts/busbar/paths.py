@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["checkout", "collection"]
+__all__ = ["checkout", "collection", "default_inventory"]
 
 
 def checkout() -> Path | None:
@@ -14,8 +14,14 @@ def checkout() -> Path | None:
 
 
 def collection() -> Path:
-    """The folder with playbooks/, roles/ and group_vars/: the checkout, or the installed collection."""
+    """The folder with playbooks/, roles/ and plugins/: the checkout, or the installed collection."""
     top = checkout()
     if top is not None:
         return top
     return Path(__file__).resolve().parents[1] / "ansible_collections" / "busbar" / "cluster"
+
+
+def default_inventory() -> Path:
+    """The inventory where none is named: `inventory` in the present folder, else that of the checkout."""
+    here, top = Path.cwd() / "inventory", checkout()
+    return top / "inventory" if top is not None and not here.exists() else here

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
 from busbar.ansible_options import add_ansible_options
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_busy, refuse_unreadable
-from busbar.paths import collection
+from busbar.paths import collection, default_inventory
 from busbar.playbook_run import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
 from busbar.run_display import make_display, summary
 from busbar.run_events import Failure, Run
@@ -31,9 +32,9 @@ __all__ = [
     "ask_passwords",
     "choose_inventory",
     "exit_code",
+    "own_folder",
     "prompting_options",
     "register",
-    "site_folder",
 ]
 
 OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -137,7 +138,7 @@ def _run(args: argparse.Namespace) -> int:
     refuse_unreadable(inventory, path)
     if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
         refuse_busy(inventory)
-    site = site_folder(inventory[0])
+    site = own_folder(inventory[0])
     log = open_log(site / "logs", args.command)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
     playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
@@ -178,10 +179,16 @@ def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
         raise UsageError(message)
     if chosen(args):
         return [str(inventory_of(args.name))], "sandbox"
-    sources = args.inventory or [str(collection() / "inventory")]
+    sources = args.inventory or [str(default_inventory())]
     for source in sources:
         if "," not in source and not Path(source).exists():
             message = f"no inventory {source}: name one with -i, or use --sandbox"
+            raise UsageError(message)
+        if "," not in source and is_read_whole(source):
+            message = (
+                f"inventory {source}: logs, reports and secrets are kept in the folder of an inventory, and of one that"
+                " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
+            )
             raise UsageError(message)
     # As they are: Ansible reads a path from the present directory, too.
     return [source if "," in source else str(Path(source).resolve()) for source in sources], (
@@ -207,12 +214,9 @@ def _playbook_path(name: str) -> Path:
     raise UsageError(message)
 
 
-def site_folder(source: str) -> Path:
-    """Return the folder that holds an inventory's logs and reports: the parent of its directory, as for Ansible."""
-    if "," in source:
-        return Path.cwd()
-    path = Path(source)
-    return (path if path.is_dir() else path.parent).parent
+def own_folder(source: str) -> Path:
+    """Return the folder that holds an inventory's logs and reports, as for Ansible."""
+    return Path.cwd() if "," in source else site_folder(source)
 
 
 def prompting_options(args: argparse.Namespace) -> list[str]:

@@ -18,13 +18,14 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import
     read_report,
     write_pages,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from busbar.errors import UsageError
-from busbar.paths import collection
+from busbar.paths import default_inventory
 from busbar.sandbox.state import inventory_of
 from busbar.sandbox_option import add_sandbox, chosen
 
@@ -88,12 +89,11 @@ def _place(args: argparse.Namespace) -> Path:
             message = f"no folder {args.reports}"
             raise UsageError(message)
         return Path(args.reports)
-    inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or collection() / "inventory")
+    inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
     if not inventory.exists():
         message = f"no inventory {inventory}: name one with -i, or use --sandbox"
         raise UsageError(message)
-    inventory = inventory.resolve()
-    place = (inventory if inventory.is_dir() else inventory.parent).parent / "reports"
+    place = site_folder(inventory) / "reports"
     if not place.is_dir():
         message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
         raise UsageError(message)

@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.printable im
 
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_unreadable
+from busbar.paths import collection
 from busbar.sandbox.state import inventory_of
 from busbar.sandbox_option import add_sandbox, chosen
 
@@ -258,13 +259,18 @@ def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Tar
         return Target(name, value(variables, "ansible_host", name), port, login)
 
     loader = DataLoader()
+    shared: dict[str, Any] = {}
     try:
         manager = InventoryManager(loader=loader, sources=[inventory])
         hosts = manager.get_hosts(limit)
         variables = VariableManager(loader=loader, inventory=manager)
         known = [variables.get_vars(host=host) for host in hosts]
         targets = [target(host.name, own) for host, own in zip(hosts, known, strict=True)]
-        folders = sorted({value(own, "cluster_secrets_dir", "") for own in known} - {""})
+        for kind in ("vars", "defaults"):
+            shared |= loader.load_from_file(
+                str(collection() / "roles/site" / kind / "main.yml"), trusted_as_template=True
+            )
+        folders = sorted({value(shared | own, "cluster_secrets_dir", "") for own in known})
     except (AnsibleError, ValueError) as exc:
         message = f"inventory {inventory}: {exc}"
         raise UsageError(message) from exc

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("prometheus", "node_exporter")
+pytestmark = pytest.mark.proves("prometheus", "node_exporter", "site")
 
 CHECKSUMS = "find /etc/prometheus /etc/systemd/system/prometheus.service.d -type f | sort | xargs sha256sum"
 PROCESS = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value prometheus"

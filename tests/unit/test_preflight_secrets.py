@@ -15,21 +15,21 @@ LOOKUP = re.compile(r"lookup\('busbar\.cluster\.secret', '([^']+)'(?:, bytes=(\d
 
 
 def test_all_secrets_are_known() -> None:
-    files = [*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/*.yml"), *TOP.glob("group_vars/all/*.yml")]
+    files = [*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/*.yml")]
     used = {name: int(size or 32) for path in files for name, size in LOOKUP.findall(path.read_text())}
     declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
     assert declared == used | AUTHORITIES
 
 
 def test_each_secret_is_known_by_what_the_roles_write() -> None:
-    """The file by which a host that has the secret is known, and the option, stand in a role or in group_vars."""
+    """The file by which a host that has the secret is known, and the option, stand in a role."""
     variables = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())
     known = variables["__preflight_secrets_known"]
     declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
     assert known.keys() == declared.keys()
     roles = [path for path in TOP.glob("roles/*/*/*.yml") if "preflight" not in path.parts]
     written = "".join(path.read_text() for path in [*roles, *TOP.glob("roles/*/templates/*")])
-    options = "".join(path.read_text() for path in [*TOP.glob("roles/*/defaults/*"), *TOP.glob("group_vars/all/*")])
+    options = "".join(path.read_text() for path in [*TOP.glob("roles/*/defaults/*"), *TOP.glob("roles/site/vars/*")])
     for name, each in known.items():
         path = Path(each["file"]["path"])
         assert str(path) in written or (str(path.parent) in written and f"'/{path.name}'" in written), name

@@ -21,7 +21,8 @@ def load(path: Path) -> Any:  # noqa: ANN401 - YAML is what it is
 
 def options(role: str) -> dict[str, Any]:
     specs = load(TOP / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
-    return dict(specs["main"]["options"])
+    # The role site has no task that could validate its options.
+    return dict(specs["defaults" if role == "site" else "main"]["options"])
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -35,7 +36,34 @@ def test_every_option_is_described_and_carries_the_roles_name(role: str) -> None
     for name, option in options(role).items():
         assert option.get("description"), f"{role}: {name} has no description"
         assert option.get("type"), f"{role}: {name} has no type"
-        assert name.startswith(f"{role}_"), f"{role}: {name} does not begin with {role}_"
+        assert role == "site" or name.startswith(f"{role}_"), f"{role}: {name} does not begin with {role}_"
+
+
+@pytest.mark.parametrize("role", sorted({*ROLES} - {"site"}))
+def test_every_role_has_the_defaults_of_the_site(role: str) -> None:
+    """So a role serves in any play; and one that set them itself would hide what it shares with the others."""
+    assert {"role": "busbar.cluster.site"} in load(TOP / "roles" / role / "meta" / "main.yml")["dependencies"]
+    assert not {*options("site")} & {*options(role)}
+
+
+@pytest.mark.parametrize("playbook", sorted(TOP.glob("playbooks/*.yml")), ids=lambda path: path.stem)
+def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
+    """An expression of a play reads them, and without them the hosts' keys are not trusted."""
+    for play in load(playbook):
+        if "hosts" not in play:
+            continue
+        imported = any("ansible.builtin.import_role" in task for task in play.get("tasks", []))
+        assert play.get("roles") or imported, play["name"]
+
+
+def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
+    """What a host does not set is no variable of other hosts, so both roles have the number."""
+    for job in options("site")["monitoring_jobs"]["default"].values():
+        if job["exporter"] in ROLES:
+            spec = options(job["exporter"])
+            assert job["port"] == spec[f"{job['exporter']}_port"]["default"]
+            assert {*job.get("source", [])} <= {f"{job['exporter']}_source", "dcgm_source"}
+            assert job.get("source_default") in {None, spec[f"{job['exporter']}_source"]["default"]}
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -33,12 +33,15 @@ def scrape_targets(
     Args:
         jobs: by name: `hosts`, `exporter` (the role: its `<exporter>_address` and `<exporter>_port` win where a host
             sets them), `port`, and optionally `address` (where all of them listen, such as 127.0.0.1), `gpus` (only
-            hosts whose hardware has GPUs) and `unless` (a host that sets one of these variables so is left out).
-        variables: variables of every host; `monitoring_address` is where it is reached.
+            hosts whose hardware has GPUs), `source` (variables that say where the exporter comes from, of which the
+            first that a host sets counts; with `none` it is left out) and `source_default` (for a host that sets
+            none of them).
+        variables: variables of every host, without the defaults of roles; `monitoring_address` is where it is reached,
+            by default its `hosts_address`, else its `ansible_host`, else its name.
         catalogue: the known hardware by name, for `gpus`.
 
     Raises:
-        KeyError: a job without hosts, exporter or port; a host that is not known or has no address.
+        KeyError: a job without hosts, exporter or port; a host that is not known.
         ValueError: the hardware of a host is unknown, and a job asks for GPUs.
     """
     wanted: dict[str, list[str]] = {}
@@ -77,7 +80,7 @@ def target_problems(targets: Targets) -> list[Problem]:
 
 def _target(host: str, known: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
     exporter = job["exporter"]
-    address = known.get(f"{exporter}_address") or job.get("address") or known["monitoring_address"]
+    address = known.get(f"{exporter}_address") or job.get("address") or _reached_at(host, known)
     port = known.get(f"{exporter}_port") or job["port"]
     labels = {"instance": host, "node": host}
     if known.get("hardware"):
@@ -90,7 +93,8 @@ def _wanted(
 ) -> bool:
     if job.get("gpus") and not _has_gpus(host, known.get("hardware"), catalogue):
         return False
-    return not any(known.get(name) == value for name, value in (job.get("unless") or {}).items())
+    sources = [known[name] for name in job.get("source") or [] if name in known]
+    return (sources[0] if sources else job.get("source_default")) != "none"
 
 
 def _has_gpus(host: str, hardware: object, catalogue: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -101,3 +105,8 @@ def _has_gpus(host: str, hardware: object, catalogue: Mapping[str, Mapping[str, 
         message = f"{host}: hardware: {problem}. Remedy: {remedy}."
         raise ValueError(message)
     return bool(catalogue[str(hardware)].get("gpu"))
+
+
+def _reached_at(host: str, known: Mapping[str, Any]) -> str:
+    names = ("monitoring_address", "hosts_address", "ansible_host")
+    return next((str(known[name]) for name in names if known.get(name)), host)

@@ -25,7 +25,10 @@ _CHECKED = (
 
 
 def site_monitoring_problems(
-    hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], catalogue: Mapping[str, Mapping[str, Any]]
+    hosts: Sequence[str],
+    variables: Mapping[str, Mapping[str, Any]],
+    catalogue: Mapping[str, Mapping[str, Any]],
+    jobs: Mapping[str, Mapping[str, Any]],
 ) -> list[Problem]:
     """Return what is wrong; the roles look closer, at what only a host can tell.
 
@@ -33,16 +36,15 @@ def site_monitoring_problems(
         hosts: those that run Prometheus; without one nothing is looked at.
         variables: variables of every host; options that are not there have the defaults of their roles.
         catalogue: the known hardware by name.
+        jobs: of Prometheus; they are those of the site.
     """
     problems = []
     for host in hosts:
         known = variables[host]
         settings = {key: known[f"prometheus_{key}"] for key in _CHECKED if f"prometheus_{key}" in known}
         problems += prometheus_problems(settings, host)
-    for host in hosts[:1]:  # the jobs are those of the site
-        jobs = variables[host].get("prometheus_jobs") or variables[host].get("monitoring_jobs") or {}
-        for problem in target_problems(scrape_targets(jobs, variables, catalogue)):
-            # Hosts that share the address of the inventory are told of as such.
-            if len({str(variables[name].get("ansible_host") or name) for name in problem["hosts"]}) > 1:
-                problems.append(problem)
+    for problem in target_problems(scrape_targets(jobs, variables, catalogue)) if hosts else []:
+        # Hosts that share the address of the inventory are told of as such.
+        if len({str(variables[name].get("ansible_host") or name) for name in problem["hosts"]}) > 1:
+            problems.append(problem)
     return problems

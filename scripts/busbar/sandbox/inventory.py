@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from busbar.paths import collection
 from busbar.sandbox.image import ADMIN
-from busbar.sandbox.own_files import link_catalogue, write_own
+from busbar.sandbox.own_files import write_own
 from busbar.sandbox.state import SHARED
 
 if TYPE_CHECKING:
@@ -104,15 +103,10 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
 
 
 def write_inventory(sandbox: Sandbox, public_key: str, say: Callable[[str], None] = lambda _: None) -> Path:
-    """Write busbar's own files of the inventory folder and return it; what the user put there stays.
-
-    The files of the shared group_vars/all are linked in, so that the sandbox always runs with the catalogue of this
-    checkout; the sandbox's own file sorts last and so wins.
-    """
+    """Write busbar's own files of the inventory folder and return it; what the user put there stays."""
     folder = sandbox.path / "inventory"
     variables = folder / "group_vars" / "all"
     variables.mkdir(parents=True, exist_ok=True)
-    link_catalogue(variables, (collection() / "group_vars" / "all").resolve(), say)
     write_own(folder / "hosts.yml", hosts(sandbox), COMMAND, say)
     write_own(variables / "zz_sandbox.yml", site_variables(sandbox, public_key), COMMAND, say)
     return folder

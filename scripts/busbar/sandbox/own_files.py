@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["link_catalogue", "write_own"]
+__all__ = ["write_own"]
 
 NOTE = """\
 # Written by `busbar {command}`, which writes it anew each time; text that you change here is then kept beside it as
@@ -43,28 +43,6 @@ def write_own(path: Path, data: dict[str, Any], command: str, say: Callable[[str
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
-
-
-def link_catalogue(variables: Path, catalogue: Path, say: Callable[[str], None]) -> None:
-    """Link the files of a checkout's group_vars/all into that of an inventory, and drop links to files that are gone.
-
-    Args:
-        variables: folder that takes the links; it exists.
-        catalogue: folder that holds the files.
-        say: is told of files of the same names, which stay and win.
-    """
-    for link in variables.iterdir():
-        if link.is_symlink() and not link.exists() and link.readlink().parent == catalogue:
-            link.unlink()
-    for shared in sorted(catalogue.glob("*.yml")):
-        link = variables / shared.name
-        # One that leads nowhere is of a checkout that has been moved.
-        if link.is_symlink() and not link.exists():
-            link.unlink()
-        if not link.exists():
-            link.symlink_to(shared)
-        elif not link.samefile(shared):
-            say(f"{link} is a file of yours and stays; it is read instead of {shared}")
 
 
 def _untouched(text: str) -> bool:

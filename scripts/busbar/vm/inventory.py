@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from busbar.paths import collection
 from busbar.sandbox.image import ADMIN
-from busbar.sandbox.own_files import link_catalogue, write_own
+from busbar.sandbox.own_files import write_own
 from busbar.vm.state import MACHINES
 
 if TYPE_CHECKING:
@@ -60,9 +59,8 @@ def site_variables(group: Group) -> dict[str, Any]:
 
 
 def write_inventory(group: Group, say: Callable[[str], None] = lambda _: None) -> None:
-    """Write busbar's own files of the inventory, with the shared group_vars/all linked in; what is there stays."""
+    """Write busbar's own files of the inventory; what is there stays."""
     variables = group.inventory / "group_vars" / "all"
     variables.mkdir(parents=True, exist_ok=True)
-    link_catalogue(variables, (collection() / "group_vars" / "all").resolve(), say)
     write_own(group.inventory / "hosts.yml", hosts(group), COMMAND, say)
     write_own(variables / "zz_site.yml", site_variables(group), COMMAND, say)

@@ -203,13 +203,22 @@ all:
 def test_targets_of_an_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "hosts.yml"
-    path.write_text(INVENTORY)
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars" / "all.yml").write_text('cluster_secrets_dir: "{{ inventory_dir }}/secrets"\n')
+    path.write_text(INVENTORY.replace("who: admin", 'who: admin, cluster_secrets_dir: "{{ inventory_dir }}/keys"'))
     targets, known_hosts = ssh_command.read_targets(str(path), "gpus:!gpu2", None)
     assert targets == [Target("gpu1", "gpu1", 22, "admin"), Target("gpu3", "10.0.0.3", 2222, "root")]
-    assert known_hosts == [tmp_path / "secrets" / "known_hosts"]
+    assert known_hosts == [tmp_path / "keys" / "known_hosts"]
     assert {target.user for target in ssh_command.read_targets(str(path), "all", "me")[0]} == {"me"}
+
+
+@pytest.mark.parametrize(("folder", "secrets"), [("site", "site/secrets"), ("site/inventory", "site/secrets")])
+def test_the_secrets_of_a_site_that_says_nothing_are_in_its_own_folder(
+    tmp_path: Path, folder: str, secrets: str
+) -> None:
+    path = tmp_path / folder / "hosts.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(INVENTORY)
+    _, known_hosts = ssh_command.read_targets(str(path), "all", None)
+    assert known_hosts == [tmp_path / secrets / "known_hosts"]
 
 
 @pytest.mark.parametrize(("inventory", "limit"), [("hosts.yml", "nobody"), ("gone", "all")])

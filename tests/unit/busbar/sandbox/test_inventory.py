@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from busbar.paths import collection
 from busbar.sandbox import state
 from busbar.sandbox.inventory import hosts, site_variables, write_inventory
 from busbar.sandbox.state import Sandbox
@@ -30,7 +29,7 @@ def test_ansible_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert variables["ansible_host"] == "10.209.7.23"
     assert variables["hardware"] == "sandbox_gpu"
     assert variables["hardware_profiles_extra"]["sandbox_gpu"]["gpu"] == {"count": 1, "device_files": "/dev/nvidia0"}
-    assert "cluster_reports_dir" in variables
+    assert "cluster_secrets_dir" not in variables, "what the sandbox does not say has its default in the collection"
 
 
 @pytest.mark.parametrize(
@@ -98,24 +97,6 @@ def test_text_that_the_user_changed_is_kept_beside_and_not_read(demo: Sandbox, n
         text=True,
     )
     assert "mine_" not in listed.stdout
-
-
-def test_only_our_own_links_to_what_is_gone_are_removed(demo: Sandbox, tmp_path: Path) -> None:
-    variables = demo.path / "inventory/group_vars/all"
-    ours, theirs, moved = variables / "gone.yml", variables / "theirs.yml", variables / "slurm.yml"
-    ours.symlink_to((collection() / "group_vars/all").resolve() / "gone.yml")
-    theirs.symlink_to(tmp_path / "not-mounted-now.yml")
-    moved.unlink()
-    moved.symlink_to(tmp_path / "old-checkout/group_vars/all/slurm.yml")
-    (variables / "mariadb.yml").unlink()
-    (variables / "mariadb.yml").write_text("mine: true\n")
-    said: list[str] = []
-    write_inventory(demo, "key", said.append)
-    assert not ours.is_symlink()
-    assert theirs.is_symlink()
-    assert moved.samefile(collection() / "group_vars/all/slurm.yml")
-    assert (variables / "mariadb.yml").read_text() == "mine: true\n"
-    assert ["mariadb.yml is a file of yours" in line for line in said] == [True]
 
 
 def test_what_is_written_says_so_and_is_yaml(demo: Sandbox) -> None:

@@ -50,3 +50,12 @@ def test_error_names_file_and_remedy(tmp_path: Path) -> None:
     (tmp_path / "secrets" / "munge.key").mkdir(parents=True)
     with pytest.raises(AnsibleError, match=r"munge\.key is not a regular file: move it away"):
         _ask(tmp_path)
+
+
+def test_secrets_that_ansible_would_read_as_inventory_are_refused(tmp_path: Path) -> None:
+    """Of a folder that is an inventory Ansible reads every file, and a key may look like a list of hosts."""
+    with pytest.raises(AnsibleError, match=r"name the inventory's file instead of its folder, or set cluster_dir"):
+        _ask(tmp_path, ansible_inventory_sources=[str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+    assert _ask(tmp_path, ansible_inventory_sources=[str(tmp_path / "inventory"), str(tmp_path / "hosts.yml"), "a,"])
+    assert _ask(tmp_path / ".site", ansible_inventory_sources=[str(tmp_path)]), "hidden folders are never read"

@@ -15,7 +15,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
     SITE_VARIABLES,
     declared_options,
     family_names,
-    own_variables,
     site_settings,
 )
 
@@ -35,7 +34,7 @@ def _plugins_of_variables() -> None:
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    return {*declared_options(), *own_variables(), *SITE_VARIABLES}
+    return {*declared_options(), *SITE_VARIABLES}
 
 
 def test_every_option_of_every_role_is_known() -> None:
@@ -43,7 +42,7 @@ def test_every_option_of_every_role_is_known() -> None:
     for path in TOP.glob("roles/*/defaults/main.yml"):
         for name in yaml.safe_load(path.read_text()) or {}:
             assert options[name].role == path.parts[-3], name
-    assert {path.name for path in TOP.glob("roles/*")} <= set(family_names())
+    assert {path.name for path in TOP.glob("roles/*")} - {"site"} <= set(family_names())
 
 
 def test_what_roles_and_plugins_read_of_a_site_is_known(known: set[str]) -> None:
@@ -55,7 +54,7 @@ def test_what_roles_and_plugins_read_of_a_site_is_known(known: set[str]) -> None
     tasks = [*TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/**/*.yml")]
     given = {name for path in tasks for name in GIVEN.findall(path.read_text())}
     assert {name for name in read if name.startswith(prefixes)} - known - given - NOT_SET_BY_SITES == set()
-    assert not SITE_VARIABLES & {*declared_options(), *own_variables()}, "each stands in one place"
+    assert not SITE_VARIABLES & {*declared_options()}, "each stands in one place"
 
 
 @pytest.mark.parametrize("inventory", ["inventory/hosts.yml", "inventory/examples/lab/hosts.yml"])

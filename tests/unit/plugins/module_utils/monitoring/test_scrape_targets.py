@@ -70,8 +70,22 @@ def test_unknown_hardware_is_not_a_host_without_gpus() -> None:
 
 def test_a_host_without_the_exporter_is_left_out() -> None:
     hosts = site(gpu1={"monitoring_address": "10.0.0.2", "node_exporter_source": "none"})
-    job = {**NODE, "unless": {"node_exporter_source": "none"}}
+    job = {**NODE, "source": ["node_exporter_source"]}
     assert addresses(job, hosts) == ["10.0.0.1:9100", "[fd00::3]:9100"]
+
+
+def test_the_first_source_that_a_host_sets_counts() -> None:
+    hosts = site(ctl={"first": "url", "second": "none"}, gpu1={"second": "none"}, cpu1={})
+    job = {**NODE, "source": ["first", "second"]}
+    assert addresses(job, hosts) == ["ctl:9100", "cpu1:9100"]
+    assert addresses({**job, "source_default": "none"}, hosts) == ["ctl:9100"]
+
+
+def test_a_host_that_says_nothing_is_reached_where_ansible_reaches_it() -> None:
+    hosts = site(
+        ctl={"ansible_host": "10.0.0.1"}, gpu1={"ansible_host": "1.1.1.1", "hosts_address": "10.9.0.2"}, cpu1={}
+    )
+    assert addresses(NODE, hosts) == ["10.0.0.1:9100", "10.9.0.2:9100", "cpu1:9100"]
 
 
 def test_a_host_that_nobody_knows_is_an_error() -> None:

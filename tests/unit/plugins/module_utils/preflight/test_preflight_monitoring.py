@@ -11,10 +11,10 @@ JOBS = {"node": {"hosts": ["ctl", "gpu1"], "exporter": "node_exporter", "port": 
 
 def told(hosts: list[str], **variables: Any) -> list[str]:  # noqa: ANN401 - any variable
     site = {
-        "ctl": {"ansible_host": "10.0.0.1", "monitoring_address": "10.0.0.1", "monitoring_jobs": JOBS, **variables},
+        "ctl": {"ansible_host": "10.0.0.1", "monitoring_address": "10.0.0.1", **variables},
         "gpu1": {"ansible_host": "10.0.0.2", "monitoring_address": "10.0.0.2", **variables},
     }
-    found = site_monitoring_problems(hosts, site, {})
+    found = site_monitoring_problems(hosts, site, {}, JOBS)
     assert all(item["remedy"] for item in found)
     return [f"{','.join(item['hosts'])} {item['key']}: {item['problem']}" for item in found]
 

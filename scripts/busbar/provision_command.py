@@ -51,6 +51,7 @@ _FILES = {
     "ask_vault_pass": "--vault-password-file",
 }
 _VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
+_PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
 _INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
 _NO_RUN = frozenset({"-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags"})
 
@@ -102,13 +103,13 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
 
 
 def _is_input(failure: Failure) -> bool:
-    """Whether a failure is one of the inventory, its variables, or nodes that do not fit them.
+    """Whether a failure is one of the inventory, its variables, or nodes that do not fit them: the result says so.
 
-    Such tasks are those of the role preflight, and in each role those of its file preflight.yml, which its tasks' names
-    begin with.
+    Of options that are missing or of the wrong type Ansible's own action tells, and what fails in the role preflight
+    is a value that it could not work out.
     """
-    preflight = failure.role.endswith("preflight") or " : preflight | " in failure.task
-    return failure.kind == "failed" and (preflight or failure.action in _INPUT_ACTIONS)
+    mine = failure.role in _PREFLIGHT_ROLES or failure.action in _INPUT_ACTIONS
+    return failure.kind == "failed" and (failure.refused or mine)
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable, printable_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.refused import is_refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +76,7 @@ class Failure:
         role: the task's role, '' when it has none.
         action: the task's module.
         kind: `failed` or `unreachable`.
+        refused: whether it was the input that was wrong, by the result's own word.
         hosts: names in the order of coming.
     """
 
@@ -83,6 +85,7 @@ class Failure:
     role: str
     action: str
     kind: str
+    refused: bool = False
     hosts: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -201,7 +204,7 @@ class Run:
         if result == "ok" and data.get("resolved_action") == "ansible.builtin.debug":
             self._say(found.get("msg"))
         if result in {"failed", "unreachable"}:
-            self._failure(result, data, failure_message(found) or stdout[:_LONGEST])
+            self._failure(result, data, failure_message(found) or stdout[:_LONGEST], refused=is_refused(found))
         self._display.host(self.task)
 
     def _say(self, message: object) -> None:
@@ -223,12 +226,12 @@ class Run:
         if text in self.task.diffs or len(self.task.diffs) < _MOST_DIFFS:
             self.task.diffs.setdefault(text, []).append(_one_line(data.get("host", "")))
 
-    def _failure(self, kind: str, data: dict[str, Any], message: str) -> None:
+    def _failure(self, kind: str, data: dict[str, Any], message: str, *, refused: bool) -> None:
         """Add a host to the failure with the same cause."""
         task, message = _task_name(data), "\n".join(printable_lines(message))
         failure = self._failures.setdefault(
             (task, message),
-            Failure(task, message, str(data.get("role") or ""), str(data.get("resolved_action") or ""), kind),
+            Failure(task, message, str(data.get("role") or ""), str(data.get("resolved_action") or ""), kind, refused),
         )
         failure.hosts.append(_one_line(data.get("host", "")))
 

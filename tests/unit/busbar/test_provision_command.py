@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -22,9 +24,14 @@ if TYPE_CHECKING:
 
 
 def failure(
-    role: str = "slurm", action: str = "ansible.builtin.command", task: str = "Try", kind: str = "failed"
+    role: str = "slurm",
+    action: str = "ansible.builtin.command",
+    task: str = "Try",
+    kind: str = "failed",
+    *,
+    refused: bool = False,
 ) -> Failure:
-    return Failure(task, "message", role, action, kind, ["gpu1"])
+    return Failure(task, "message", role, action, kind, refused, ["gpu1"])
 
 
 @pytest.mark.parametrize(
@@ -39,8 +46,10 @@ def failure(
         (2, [failure("busbar.cluster.preflight")], None, 2),
         (2, [failure(action="ansible.builtin.validate_argument_spec")], None, 2),
         (2, [failure("preflight"), failure()], None, 1),
-        (2, [failure(task="users : preflight | Refuse a number that is taken")], None, 2),
-        (2, [failure("validation", task="validation : preflight | Refuse options")], None, 2),
+        (2, [failure(task="users : preflight | Refuse a number that is taken")], None, 1),
+        (2, [failure(refused=True)], None, 2),
+        (2, [failure("validation", refused=True)], None, 2),
+        (2, [failure(refused=True), failure(kind="unreachable")], None, 1),
         (4, [failure("preflight", kind="unreachable")], None, 1),
         (0, [], "PASS", 0),
         (2, [failure("validation")], "FAIL", 1),
@@ -170,3 +179,35 @@ def test_the_reason_of_a_report_begins_no_line_of_its_own(
     said = capsys.readouterr().out
     assert "validation left out gpu1\ufffd[2J Verdict: PASS" in said.splitlines()
     assert not [line for line in said.splitlines() if line.startswith("Verdict")]
+
+
+PLAYS = {
+    "Take what was declared": "busbar.cluster.refuse: {problems: [{hosts: [node1], key: a, problem: b, remedy: c}]}",
+    "Take none": "busbar.cluster.refuse: {problems: []}",
+    "Take each": "busbar.cluster.refuse: {msg: 'node1: a: {{ item }}'}\n      loop: [1, 2]\n      when: item > 1",
+    "users : preflight | Refuse": "ansible.builtin.fail: {msg: broken}",
+    "Take half": "ansible.builtin.fail: {msg: broken}\n      ignore_errors: true",
+}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected", "said"),
+    [
+        (["Take what was declared"], 2, "    node1: a: b\n        remedy: c\n"),
+        (["Take none"], 0, ""),
+        (["Take none", "Take half", "Take each"], 2, "    node1: a: 2\n"),
+        (["users : preflight | Refuse"], 1, "    broken\n"),
+    ],
+)
+def test_bad_input_is_what_the_result_says_whatever_the_task_is_called(
+    site: Path, tasks: list[str], expected: int, said: str
+) -> None:
+    (site / "inventory/hosts.yml").write_text("all: {hosts: {node1: {ansible_connection: local}}}\n")
+    lines = ["- name: Try", "  hosts: all", "  gather_facts: false", "  tasks:"]
+    lines += [f"    - name: '{name}'\n      {PLAYS[name]}" for name in tasks]
+    (site / "try.yml").write_text("\n".join(lines) + "\n")
+    program = "import sys; from busbar.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "provision", str(site / "try.yml"), "-i", str(site / "inventory")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == expected, done.stdout + done.stderr
+    assert said in done.stdout

@@ -1,0 +1,33 @@
+"""Action that ends a host's run for what its user can put right, and says so to who follows the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ..module_utils.common.problem_report import problem_report
+from ..plugin_utils.refused import REFUSED
+
+SPEC: dict[str, dict[str, Any]] = {
+    "problems": {"type": "list", "elements": "dict", "default": []},
+    "msg": {"type": "str", "default": ""},
+    "headline": {"type": "str", "default": "Nothing was changed:"},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Fails when there is anything to refuse; the result tells by a key of its own that it is input that was wrong."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return a failure with all problems, or that there are none."""
+        result = dict(super().run(tmp, task_vars)) | {"changed": False}
+        _checked, arguments = self.validate_argument_spec(SPEC)
+        problems = arguments["problems"]
+        if not problems and not arguments["msg"]:
+            return result
+        told = "\n".join(filter(None, (arguments["headline"], problem_report(problems)))) if problems else ""
+        text = "\n".join(filter(None, (arguments["msg"], told)))
+        return result | {"failed": True, "msg": text, "problems": problems, REFUSED: True}

@@ -1,0 +1,15 @@
+"""How a failed result tells that it is the input that was wrong: the inventory, its variables, or what a host is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["REFUSED", "is_refused"]
+
+REFUSED = "busbar_refused"
+
+
+def is_refused(result: dict[str, Any]) -> bool:
+    """Return whether a result is a refusal; of a loop, whether all its failed items are."""
+    failed = [item for item in result.get("results") or [] if isinstance(item, dict) and item.get("failed")]
+    return result.get(REFUSED) is True or (bool(failed) and all(item.get(REFUSED) is True for item in failed))

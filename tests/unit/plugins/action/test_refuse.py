@@ -1,0 +1,70 @@
+"""The action that ends a run for what its user can put right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar
+from ansible_collections.busbar.cluster.plugins.action.refuse import ActionModule
+from ansible_collections.busbar.cluster.plugins.plugin_utils.refused import is_refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ALONE = {"hosts": ["gpu1"], "key": "cuda_versions", "problem": "9 is too old", "remedy": "name 13.0"}
+
+
+class Local:
+    """As much of a connection as an action without a host looks at."""
+
+    class _shell:  # noqa: N801 - Ansible's name
+        tmpdir = None
+
+
+def run(**arguments: object) -> dict[str, Any]:
+    """The result of the action with these arguments."""
+    task = Task()
+    task.action, task.args = "busbar.cluster.refuse", dict(arguments)
+    action = ActionModule(task, Local(), None, DataLoader(), Templar(loader=DataLoader()), None)
+    return dict(action.run(task_vars={}))
+
+
+@pytest.mark.parametrize("arguments", [{}, {"problems": []}, {"problems": [], "headline": "Nothing was installed:"}])
+def test_nothing_wrong_is_no_failure(arguments: dict[str, Any]) -> None:
+    result = run(**arguments)
+    assert not result.get("failed")
+    assert not is_refused(result)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"problems": [ALONE]}, "Nothing was changed:\ngpu1: cuda_versions: 9 is too old\n    remedy: name 13.0"),
+        (
+            {"problems": [ALONE, {**ALONE, "hosts": ["gpu2"]}], "headline": ""},
+            "gpu[1-2]: cuda_versions: 9 is too old\n    remedy: name 13.0",
+        ),
+        ({"msg": "gpu1: x is not set: set it"}, "gpu1: x is not set: set it"),
+    ],
+)
+def test_all_problems_are_told_and_the_result_says_that_it_is_input(arguments: dict[str, Any], text: str) -> None:
+    result = run(**arguments)
+    assert (result["failed"], result["msg"]) == (True, text)
+    assert is_refused(result)
+
+
+@pytest.mark.parametrize(
+    ("result", "refused"),
+    [
+        ({"failed": True, "msg": "x"}, False),
+        ({"failed": True, "busbar_refused": "yes"}, False),
+        ({"results": [{"failed": True, "busbar_refused": True}, {"failed": False}], "failed": True}, True),
+        ({"results": [{"failed": True, "busbar_refused": True}, {"failed": True}], "failed": True}, False),
+        ({"results": [], "failed": True}, False),
+    ],
+)
+def test_of_a_loop_all_failed_items_count(result: Mapping[str, Any], *, refused: bool) -> None:
+    assert is_refused(dict(result)) is refused

@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
+from ..validation.registry import stage_of
 from .data import curves, everyone
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ def heat_maps(report: ReadReport) -> list[dict[str, Any]]:
     groups: dict[str, dict[tuple[str, str], ReadTest]] = {}
     for test in report["tests"]:
         who = everyone(test)
-        if test["stage"] == "pair" and len(who) == _PAIR:
+        stage = stage_of(test)
+        if stage and stage.maps_pairs and len(who) == _PAIR:
             groups.setdefault(test["collective"], {})[who[0], who[1]] = test
     return [{"title": collective, "figure": _heat_map(pairs)} for collective, pairs in groups.items()]
 

@@ -67,6 +67,7 @@ class Stage(Generic[Own]):
         counts: when its tests count for the verdict of the validation.
         infers: whether readers of a report without named culprits may tell them from its tests.
         title: heading of its section on the page; empty for tests that stand among curves and checks.
+        maps_pairs: whether its tests of two nodes make a map of the ways between nodes.
         rank: place of its tests among those of equal verdict, the most telling first; 0 speaks for the whole.
     """
 
@@ -77,6 +78,7 @@ class Stage(Generic[Own]):
     counts: ClassVar[Counts] = Counts.ALWAYS
     infers: ClassVar[bool] = False
     title: ClassVar[str] = ""
+    maps_pairs: ClassVar[bool] = False
     rank: ClassVar[int] = 2
 
     def own(self, options: Options) -> Own:
@@ -125,6 +127,11 @@ class Stage(Generic[Own]):
                 node, reason = item["node"], f"{test['name']}: {item['node']}: {item['reason']}"
                 found[node] = {"kind": "node", "nodes": [node], "reason": reason, "tests": [test["name"]], "rail": ""}
         return list(found.values()), []
+
+    def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
+        """Return whether a culprit search of the stage wants more tests, bounds aside."""
+        del options, state, nodes
+        return False
 
     def tests_of(self, state: State) -> list[Test]:
         """Return the tests of this stage so far."""

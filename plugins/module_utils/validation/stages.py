@@ -15,17 +15,15 @@ from ..common.hostlist import fold_hosts as fold
 from . import registry
 from .inputs import typed
 from .model import FIRST
-from .searches import made_searches
 from .stage import Next
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from .model import Entry, Options, Result, State, Step, Test
-    from .searches import Search
     from .stage import Stage
 
-__all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "searches", "with_results"]
+__all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "with_results"]
 
 _LEAST_S = 5
 
@@ -146,16 +144,10 @@ def _kept_waiting(entry: Entry) -> bool:
     return bool(entry.get("busy")) and bool(entry["problem"]) and entry["state"] in {"", "PENDING"}
 
 
-def searches(options: Mapping[str, Any], state: State) -> list[Search]:
-    """Return the culprit searches that this validation made so far, as searches.made_searches gives them."""
-    asked = typed(options)
-    nodes = next(nodes for stage, nodes in each_stage(asked, state) if stage.name == "pair")
-    return made_searches(asked, state, nodes)
-
-
 def search_done(options: Mapping[str, Any], state: State) -> bool:
     """Return whether no culprit search wants more tests."""
-    return all(search["answer"]["done"] for search in searches(options, state))
+    asked = typed(options)
+    return not any(stage.searching(asked, state, nodes) for stage, nodes in each_stage(asked, state))
 
 
 def budget(options: Mapping[str, Any]) -> str:

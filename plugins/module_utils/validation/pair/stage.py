@@ -30,6 +30,7 @@ class Pair(Collective):
     name = "pair"
     labels = ("pair", "search")
     counts = Counts.WHILE_SEARCHING
+    maps_pairs = True
     rank = 4
 
     def asked(self, options: Options) -> bool:
@@ -77,6 +78,10 @@ class Pair(Collective):
                 left = search["answer"]["unresolved"]
                 unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in left]
         return found, unresolved
+
+    def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
+        """Return whether a search is not at its end."""
+        return any(not search["answer"]["done"] for search in made_searches(options, state, nodes))
 
 
 def rounds(options: Options) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,6 @@ WATCHER = "systemctl show -p MainPID -p ExecMainStartTimestampMonotonic --value 
 LISTED = "stat -c %Y /etc/prometheus/targets/node.yml"
 
 
-@pytest.mark.core
 @pytest.mark.core
 def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     old = sandbox.compute
@@ -56,7 +56,9 @@ def test_there_is_nothing_to_add_any_more(sandbox: Cluster) -> None:
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory))
     assert done.returncode == 0, done.stdout + done.stderr
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
-    assert "PLAY Provide the base of the new nodes (" not in done.stdout
+    assert "New nodes: none" in done.stdout
+    assert {*re.findall(r"^ *[\d.]+ s  (\w+) : ", done.stdout, re.MULTILINE)} <= {"preflight", "site"}
+    assert "Could not match supplied host pattern" not in done.stdout + done.stderr
 
 
 def test_a_stranger_is_refused(sandbox: Cluster) -> None:

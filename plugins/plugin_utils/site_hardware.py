@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..module_utils.catalogue.profiles import profile_names, site_catalogue, site_profile
+from ..module_utils.common.problems import one_line
 from ..module_utils.common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
     # Those of the collection were checked when they were made: only what a site wrote costs the time of a check.
     from ..module_utils.catalogue.check import profile_problems  # noqa: PLC0415
 
-    problems = [problem for name, profile in profiles.items() for problem in profile_problems(name, profile)]
+    problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]
     if problems:
         message = f"{_host(variables)}{EXTRA}: {'; '.join(problems)}. Remedy: correct the entry."
         raise ValueError(message)

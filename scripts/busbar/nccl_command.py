@@ -11,6 +11,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
@@ -135,7 +136,7 @@ def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]
     profile = catalogue.get(args.hardware)
     problems = profile_problems(args.hardware, profile) if profile is not None else []
     if problems:
-        raise UsageError("; ".join(problems))
+        raise UsageError("; ".join(map(one_line, problems)))
     if profile is not None or args.hardware is None:
         return profile, []
     return None, [". Remedy: ".join(unknown_hardware(args.hardware, catalogue))]

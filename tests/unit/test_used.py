@@ -14,8 +14,6 @@ PLUGINS = TOP / "plugins"
 # What Ansible looks for by name, and entry points.
 KNOWN = {"ANSIBLE_METADATA", "ActionModule", "CallbackModule", "DOCUMENTATION", "EXAMPLES", "FilterModule"}
 KNOWN |= {"LookupModule", "RETURN", "main", "__all__"}
-# The whole catalogue is judged by tests, one profile at a time by the product.
-KNOWN |= {"hardware_problems", "hardware_warnings"}
 
 
 def product() -> list[Path]:

@@ -4,14 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..common.problems import Problem, make_problem
 from ..nvidia.gpu_settings import settings_form
-from ..slurm.gres import gres_faults
+from ..slurm.gres import gres_problems
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .schema import form_problems
 
-__all__ = ["hardware_problems", "hardware_warnings", "profile_problems"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["hardware_warnings", "profile_problems"]
+
+_REMEDY = "correct the profile; hardware/profile.schema.json of the collection describes its keys"
 
 # A limit may be a published figure just above the model.
 _TOLERANCE = 1.05
@@ -20,23 +26,19 @@ _PCIE_GBS = 63.0
 _HALF = 0.5
 
 
-def hardware_problems(catalogue: object) -> list[str]:
-    """Return what is wrong with a hardware catalogue, one sentence per fault; an empty list when nothing is.
+def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key: str = "") -> list[Problem]:
+    """Return what is wrong with one profile: first its form, and only when that is right what contradicts itself.
 
     Args:
-        catalogue: profile name to profile, as the lookup `busbar.cluster.hardware_catalogue` has it.
+        name: its name.
+        profile: what is declared for it.
+        hosts: those that have it.
+        key: where it is written; its name by default.
     """
-    if not isinstance(catalogue, dict):
-        return ["the hardware catalogue is not a dictionary of profiles"]
-    return [problem for name in sorted(catalogue, key=str) for problem in profile_problems(str(name), catalogue[name])]
-
-
-def profile_problems(name: str, profile: object) -> list[str]:
-    """Return what is wrong with one profile: first its form, and only when that is right what contradicts itself."""
     problems = form_problems(profile)
     if isinstance(profile, dict) and not problems:
         problems = _gpu_problems(profile.get("gpu") or {}) + _physics(profile)
-    return [f"hardware {name}: {problem}" for problem in problems]
+    return [make_problem(hosts, key or f"hardware {name}", problem, _REMEDY) for problem in problems]
 
 
 def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
@@ -45,7 +47,9 @@ def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
     problems = [f"gpu.settings: {problem}" for problem in settings_form(gpu.get("settings") or {})]
     if gpu.get("nvswitch") and not gpu["nvlink_gbs"]:
         problems.append("gpu.nvswitch: GPUs behind NVSwitches have NVLinks; nvlink_gbs must be above 0")
-    return problems + [f"{keys[key]}: {problem}" for key, problem, _ in gres_faults(gpu, gpu.get("mig"), None)]
+    return problems + [
+        f"{keys[found['key']]}: {found['problem']}" for found in gres_problems([], gpu, gpu.get("mig"), None)
+    ]
 
 
 def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:
@@ -106,7 +110,7 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
     """Return floors that would let a node of half speed pass: under half of the best known figure.
 
     Args:
-        catalogue: one in which hardware_problems finds nothing.
+        catalogue: profiles by name in which profile_problems finds nothing.
     """
     entries = [
         (f"hardware {name}: busbw.{where}", entry)
@@ -118,7 +122,8 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
         ]
     ]
     return [
-        f"{where}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}"
+        f"{where}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}: raise it, or nodes of half "
+        "the speed pass a validation"
         for where, entry in entries
         if entry.get("best_gbs") and entry["floor_gbs"] < _HALF * entry["best_gbs"]
     ]

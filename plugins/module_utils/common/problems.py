@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Problem", "make_problem"]
+__all__ = ["Problem", "make_problem", "one_line"]
 
 
 class Problem(TypedDict):
@@ -22,3 +22,8 @@ class Problem(TypedDict):
 def make_problem(hosts: Iterable[str], key: str, problem: str, remedy: str) -> Problem:
     """Return a problem of `hosts` (none: of the whole site), found at the variable, file or thing `key`."""
     return {"hosts": list(hosts), "key": key, "problem": problem, "remedy": remedy}
+
+
+def one_line(problem: Problem) -> str:
+    """Return where a problem is and what it is, for a text that names hosts and remedy itself."""
+    return f"{problem['key']}: {problem['problem']}"

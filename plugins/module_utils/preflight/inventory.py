@@ -86,14 +86,12 @@ def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any])
         hosts: all hosts.
         catalogue: the known hardware by name.
     """
-    remedy = "correct the profile; hardware/profile.schema.json of the collection describes its keys"
     problems = []
     for name, profile in catalogue.items():
         users = [host["name"] for host in hosts if host["hardware"] == name]
         shipped = name in profile_names() and profile == shipped_profile(name)
         key = f"hardware/profiles/{name}.yml" if shipped else f"hardware_profiles_extra.{name}"
-        found = [problem.removeprefix(f"hardware {name}: ") for problem in profile_problems(name, profile)]
-        problems += [make_problem(users, key, problem, remedy) for problem in found]
+        problems += profile_problems(name, profile, users, key)
     return problems
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import Problem, make_problem
 from ..nvidia.mig_layouts import layout_counts, layout_entries, layout_problems, slurm_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["MODES", "gres_conf", "gres_counts", "gres_faults", "gres_mode"]
+__all__ = ["MODES", "gres_conf", "gres_counts", "gres_mode", "gres_problems"]
 
 # files: the device files are declared. nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")
@@ -81,41 +82,46 @@ def _given(line: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in line.items() if value is not None}
 
 
-def gres_faults(gpu: Mapping[str, Any] | None, mig: object, declared: str | None) -> list[tuple[str, str, str]]:
-    """Return what contradicts itself in a node's GPUs, MIG layout and mode, each with key, problem and remedy."""
+def gres_problems(
+    hosts: Sequence[str], gpu: Mapping[str, Any] | None, mig: object, declared: str | None
+) -> list[Problem]:
+    """Return what contradicts itself in the GPUs, the MIG layout and the mode of hosts."""
     if not gpu or not int(gpu["count"]):
-        return [("mig_layout", "is set for a node without GPUs", "remove it")] if mig else []
+        return [make_problem(hosts, "mig_layout", "is set for a node without GPUs", "remove it")] if mig else []
     given = str(declared or gpu.get("gres_mode") or "files")
     if given not in MODES:
-        return [("slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
+        return [make_problem(hosts, "slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
     if mig:
         remedy = "correct the layout: gpu.mig of the hardware, or mig_layout of the host"
-        faults = [("mig_layout", problem, remedy) for problem in layout_problems(gpu, mig)]
-        return faults or _mig_faults(gpu, mig, given)
-    return _name_faults(gpu, given)
+        problems = [make_problem(hosts, "mig_layout", problem, remedy) for problem in layout_problems(gpu, mig)]
+        return problems or _mig_problems(hosts, gpu, mig, given)
+    return _name_problems(hosts, gpu, given)
 
 
-def _mig_faults(gpu: Mapping[str, Any], mig: object, given: str) -> list[tuple[str, str, str]]:
+def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, given: str) -> list[Problem]:
     """Return what Slurm cannot do with a layout that is right in itself."""
     if given == "nvidia":
         problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
-        return [("slurm_gres_mode", problem, "set slurm_gres_mode: nvml, which needs a Slurm that was built with NVML")]
-    faults = []
+        remedy = "set slurm_gres_mode: nvml, which needs a Slurm that was built with NVML"
+        return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
+    problems = []
     for entry in layout_entries(mig):
         files, wanted = entry.get("device_files"), int(entry.get("count", 1)) * len(_divided(entry, int(gpu["count"])))
         if files is not None and (not isinstance(files, list) or len(files) != wanted):
             problem = f"device_files of {entry['profile']} must name the files of each of its {wanted} instances"
-            faults.append(("mig_layout", problem, "give one text of files joined by commas for each instance"))
+            remedy = "give one text of files joined by commas for each instance"
+            problems.append(make_problem(hosts, "mig_layout", problem, remedy))
     whole = int(gpu["count"]) - len(_divided(mig, int(gpu["count"])))
-    return faults or (_name_faults(gpu, gres_mode(given, gpu, mig)) if whole else [])
+    return problems or (_name_problems(hosts, gpu, gres_mode(given, gpu, mig)) if whole else [])
 
 
-def _name_faults(gpu: Mapping[str, Any], mode: str) -> list[tuple[str, str, str]]:
-    """Return a fault when Slurm would not know a detected GPU by the type that is declared."""
+def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> list[Problem]:
+    """Return a problem when Slurm would not know a detected GPU by the type that is declared."""
     if mode == "files":
         return []
     name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()
     if kind in name:
         return []
     problem = f"slurm_type {kind} is no part of {name}, as which Slurm detects the GPU; it would ignore all of them"
-    return [("slurm_gres_mode", problem, "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files")]
+    remedy = "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files"
+    return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]

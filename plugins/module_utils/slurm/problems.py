@@ -10,7 +10,7 @@ from ..common.unknown_hardware import unknown_hardware
 from .accounting import declaration_errors
 from .conf import merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
-from .gres import gres_faults
+from .gres import gres_problems
 from .partitions import partition_problems, role_problems
 from .scripts import script_problems
 
@@ -87,11 +87,11 @@ def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[
 def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
     """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
     return [
-        make_problem([node["name"]], key, problem, remedy)
+        problem
         for node in nodes
         for profile in [catalogue.get(node["hardware"] or "")]
         if profile
-        for key, problem, remedy in gres_faults(profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
+        for problem in gres_problems([node["name"]], profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
     ]
 
 

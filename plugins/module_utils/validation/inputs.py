@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..catalogue.check import profile_problems
 from ..catalogue.collectives import collective_problems, floor_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
+from ..common.problems import one_line
 from . import registry
 from .model import CheckJob, Options
 from .options import read_options, size_problems
@@ -143,4 +144,4 @@ def _node_problems(options: Options) -> list[str]:
             f"validation_nodes: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
         ]
     used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
-    return [problem for name in used for problem in profile_problems(name, options["catalogue"][name])]
+    return [one_line(each) for name in used for each in profile_problems(name, options["catalogue"][name])]

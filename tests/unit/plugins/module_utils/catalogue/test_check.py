@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_problems, hardware_warnings
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_warnings, profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 
 CATALOGUE = site_catalogue({})
 WANTED = set(
@@ -20,6 +21,11 @@ def test_the_catalogue_is_sound() -> None:
     assert set(CATALOGUE) >= WANTED
     assert hardware_problems(CATALOGUE) == []
     assert hardware_warnings(CATALOGUE) == []
+
+
+def hardware_problems(catalogue: dict[str, Any]) -> list[str]:
+    """What is wrong with all profiles, each with its place."""
+    return [one_line(each) for name, profile in catalogue.items() for each in profile_problems(name, profile)]
 
 
 def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value
@@ -175,12 +181,19 @@ def test_links_to_the_host_may_be_declared() -> None:
     assert hardware_problems(changed("dgx_h100", "gpu.pcie_width", 16)) == []
 
 
-@pytest.mark.parametrize("catalogue", [None, [], "dgx", {"dgx": None}, {"dgx": []}, {3: {}}])
-def test_what_is_no_catalogue_is_refused(catalogue: object) -> None:
-    assert hardware_problems(catalogue)
+@pytest.mark.parametrize("profile", [None, [], "dgx", 3, {}])
+def test_what_is_no_profile_is_refused(profile: object) -> None:
+    assert profile_problems("dgx", profile)
+
+
+def test_hosts_and_place_are_those_given() -> None:
+    (problem,) = profile_problems("x", None, ["gpu1"], "hardware_profiles_extra.x")
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], "hardware_profiles_extra.x")
+    assert "profile.schema.json" in problem["remedy"]
 
 
 def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
     assert "under half" in hardware_warnings(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]
     (said,) = hardware_warnings(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
-    assert said == "hardware dgx_h100: busbw.inter_node.collectives.alltoall: floor 25 GB/s, under half of 50.38"
+    where = "hardware dgx_h100: busbw.inter_node.collectives.alltoall"
+    assert said.startswith(f"{where}: floor 25 GB/s, under half of 50.38: raise it")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import conf as slurm_conf
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_faults
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import gpu_problems
 
 CATALOGUE = site_catalogue({})
@@ -22,7 +22,7 @@ def node(hardware: str, **variables: object) -> slurm_conf.Node:
 @pytest.mark.parametrize("mode", MODES)
 def test_each_profile_in_each_mode(name: str, mode: str) -> None:
     gpu, one = CATALOGUE[name]["gpu"], node(name, slurm_gres_mode=mode)
-    faults = gres_faults(gpu, None, mode)
+    faults = gres_problems([], gpu, None, mode)
     (line,) = slurm_conf.gres_lines([one], CATALOGUE)
     assert slurm_conf.node_attributes(one, CATALOGUE)["Gres"] == f"gpu:{gpu['slurm_type']}:{gpu['count']}"
     if mode == "files":

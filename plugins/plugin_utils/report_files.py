@@ -29,7 +29,7 @@ METRICS = "busbar.prom"
 FILES = ("junit.xml", METRICS, "report.html")
 _NAME = "report.json"
 _MOST = 50
-_PAGE = Path(__file__).parents[2] / "roles" / "validation" / "files" / "report"
+_PAGE = Path(__file__).with_name("report_page")
 
 
 def read_report(folder: Path) -> ReadReport:

@@ -90,3 +90,11 @@ def test_what_a_host_says_names_no_path_on_the_provisioning_host(role: str) -> N
         assert "include_vars" not in text or chosen, f"{path}: which file is that?"
         for expression in chosen:
             assert expression.rstrip().endswith("| basename"), f"{path}: {expression} may name any file"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reads_no_file_of_another_by_its_path(role: str) -> None:
+    """What two roles share is a task of the one whose file it is, or a plugin's."""
+    for path in (TOP / "roles" / role).rglob("*"):
+        if path.is_file() and path.suffix in {".yml", ".j2"}:
+            assert not re.search(r"(role_path|playbook_dir)[^\n]*\.\./", path.read_text(encoding="utf-8")), path

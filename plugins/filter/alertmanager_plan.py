@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: alertmanager_plan
 author: busbar contributors
 short_description: Alertmanager's configuration and flags as a site declares them
+description: Alertmanager's configuration and flags as a site declares them.
 positional: host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: cuda_plan
 author: busbar contributors
 short_description: Which packages of CUDA a host gets
+description: Which packages of CUDA a host gets.
 positional: settings, host
 options:
   _input:

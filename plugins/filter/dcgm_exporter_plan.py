@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: dcgm_exporter_plan
 author: busbar contributors
 short_description: How dcgm-exporter runs on a host
+description: How dcgm-exporter runs on a host.
 positional: settings, host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: dcgm_plan
 author: busbar contributors
 short_description: Which packages of DCGM a host gets
+description: Which packages of DCGM a host gets.
 positional: settings, host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: enroot_plan
 author: busbar contributors
 short_description: What a host is to have of Enroot
+description: What a host is to have of Enroot.
 options:
   _input:
     description:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: exec_start
 author: busbar contributors
 short_description: A command for ExecStart= of a unit
+description: A command for ExecStart= of a unit.
 options:
   _input:
     description: Program and arguments.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: export_lines
 author: busbar contributors
 short_description: Exports as the text of a file in /etc/exports.d
+description: Exports as the text of a file in /etc/exports.d.
 options:
   _input:
     description: Items of C(nfs_server_exports).

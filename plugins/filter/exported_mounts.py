@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: exported_mounts
 author: busbar contributors
 short_description: The mounts that follow from what the first NFS server exports
+description: The mounts that follow from what the first NFS server exports.
 options:
   _input:
     description: Hosts that export.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: fold_hosts
 author: busbar contributors
 short_description: Host names folded for reading
+description: Host names folded for reading.
 options:
   _input:
     description: Host names.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: gpu_settings_declared
 author: busbar contributors
 short_description: Settings of GPUs of a host
+description: Settings of GPUs of a host.
 options:
   _input:
     description: Settings of the hardware profile.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: grafana_dashboards
 author: busbar contributors
 short_description: Dashboards of a folder of the provisioning host
+description: Dashboards of a folder of the provisioning host.
 positional: target
 options:
   _input:

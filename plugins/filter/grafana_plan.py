@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: grafana_plan
 author: busbar contributors
 short_description: What a host's Grafana gets
+description: What a host's Grafana gets.
 positional: host
 options:
   _input:

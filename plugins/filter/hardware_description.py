@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: hardware_description
 author: busbar contributors
 short_description: Hardware profiles that would fit machines, as YAML
+description: Hardware profiles that would fit machines, as YAML.
 options:
   _input:
     description: Names of the hosts.

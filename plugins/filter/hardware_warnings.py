@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: hardware_warnings
 author: busbar contributors
 short_description: Floors of hardware profiles that would let half the speed pass
+description: Floors of hardware profiles that would let half the speed pass.
 options:
   _input:
     description: The known hardware by name, without faults.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: held_secret_problems
 author: busbar contributors
 short_description: Secrets that hosts hold and the provisioning host lacks
+description: Secrets that hosts hold and the provisioning host lacks.
 options:
   _input:
     description: Names of the hosts of the run.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: journal_remote_problems
 author: busbar contributors
 short_description: What is wrong with the options of the transport of journals
+description: What is wrong with the options of the transport of journals.
 options:
   _input:
     description:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: login_rights
 author: busbar contributors
 short_description: Admins and plain users among the declared accounts
+description: Admins and plain users among the declared accounts.
 options:
   _input:
     description: Items of C(users_accounts).

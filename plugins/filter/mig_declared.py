@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: mig_declared
 author: busbar contributors
 short_description: MIG layout of a host
+description: MIG layout of a host.
 options:
   _input:
     description: The part C(gpu) of the host's hardware profile.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: module_file_problems
 author: busbar contributors
 short_description: What is wrong with declared Lmod modules
+description: What is wrong with declared Lmod modules.
 options:
   _input:
     description: Modules as C(lmod_modules) has them.

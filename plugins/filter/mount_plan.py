@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: mount_plan
 author: busbar contributors
 short_description: Mounts as fstab and systemd want them
+description: Mounts as fstab and systemd want them.
 options:
   _input:
     description: Items of C(storage_mounts_entries).

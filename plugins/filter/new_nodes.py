@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: new_nodes
 author: busbar contributors
 short_description: Nodes that are new to a running cluster
+description: Nodes that are new to a running cluster.
 options:
   _input:
     description: Compute nodes of the inventory.

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: nfs_entries
 author: busbar contributors
 short_description: NFS mounts with all their options
+description: NFS mounts with all their options.
 options:
   _input:
     description: Items of C(nfs_client_mounts).

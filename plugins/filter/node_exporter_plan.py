@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: node_exporter_plan
 author: busbar contributors
 short_description: How a node's exporter is started
+description: How a node's exporter is started.
 positional: host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: nvidia_driver_plan
 author: busbar contributors
 short_description: What has to be done on a host so that it has the declared NVIDIA driver
+description: What has to be done on a host so that it has the declared NVIDIA driver.
 options:
   _input:
     description: The host's entry of the hardware catalogue.

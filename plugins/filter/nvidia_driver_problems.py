@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: nvidia_driver_problems
 author: busbar contributors
 short_description: What is wrong with the NVIDIA driver that is declared for a host
+description: What is wrong with the NVIDIA driver that is declared for a host.
 options:
   _input:
     description: The host's entry of the hardware catalogue.

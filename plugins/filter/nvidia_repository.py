@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: nvidia_repository
 author: busbar contributors
 short_description: Where a package repository of NVIDIA lies for a host
+description: Where a package repository of NVIDIA lies for a host.
 positional: name, system, host
 options:
   _input:

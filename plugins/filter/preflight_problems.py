@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: preflight_problems
 author: busbar contributors
 short_description: Nodes that are not what the inventory says
+description: Nodes that are not what the inventory says.
 options:
   _input:
     description: Names of the hosts.

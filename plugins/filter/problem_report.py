@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: problem_report
 author: busbar contributors
 short_description: Problems as text, equal ones grouped, hosts folded
+description: Problems as text, equal ones grouped, hosts folded.
 options:
   _input:
     description: Problems, each with C(hosts), C(key), C(problem), C(remedy).

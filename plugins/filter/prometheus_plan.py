@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: prometheus_plan
 author: busbar contributors
 short_description: How Prometheus is configured
+description: How Prometheus is configured.
 positional: host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: prometheus_rule_files
 author: busbar contributors
 short_description: Files of rules for Prometheus
+description: Files of rules for Prometheus.
 positional: site, found, alerts
 options:
   _input:

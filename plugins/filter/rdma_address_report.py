@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: rdma_address_report
 author: busbar contributors
 short_description: Addresses of IP over InfiniBand that two hosts have, as text
+description: Addresses of IP over InfiniBand that two hosts have, as text.
 positional: hostvars
 options:
   _input:

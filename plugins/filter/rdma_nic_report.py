@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: rdma_nic_report
 author: busbar contributors
 short_description: Declared RDMA NICs that are missing, as text
+description: Declared RDMA NICs that are missing, as text.
 positional: host, facts
 options:
   _input:

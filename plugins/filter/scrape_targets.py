@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: scrape_targets
 author: busbar contributors
 short_description: Targets of the inventory for Prometheus
+description: Targets of the inventory for Prometheus.
 positional: hostvars, catalogue
 options:
   _input:

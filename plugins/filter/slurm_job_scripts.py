@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: slurm_job_scripts
 author: busbar contributors
 short_description: What Slurm calls for each job
+description: What Slurm calls for each job.
 positional: folder, header
 options:
   _input:

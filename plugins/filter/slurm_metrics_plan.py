@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: slurm_metrics_plan
 author: busbar contributors
 short_description: How Slurm's metrics are collected on a host
+description: How Slurm's metrics are collected on a host.
 positional: said, config, host
 options:
   _input:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: slurm_node_service
 author: busbar contributors
 short_description: How Slurm has a node, and whose drain it is
+description: How Slurm has a node, and whose drain it is.
 options:
   _input:
     description: Output of C(sinfo -h -N -o '%N|%T|%E').

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: socket_address
 author: busbar contributors
 short_description: Address and port as daemons and Prometheus write them
+description: Address and port as daemons and Prometheus write them.
 positional: port
 options:
   _input:

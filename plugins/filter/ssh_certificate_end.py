@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: ssh_certificate_end
 author: busbar contributors
 short_description: When a certificate of SSH ends
+description: When a certificate of SSH ends.
 options:
   _input:
     description: The certificate as one line.

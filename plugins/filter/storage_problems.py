@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: storage_problems
 author: busbar contributors
 short_description: What is wrong with the exports or mounts of a host
+description: What is wrong with the exports or mounts of a host.
 options:
   _input:
     description: Items of the variable O(key).

@@ -57,7 +57,6 @@ options:
     description: The key itself, armoured. Goes before O(key_url).
     type: str
     default: ''
-    no_log: false
   key_url:
     description: Where the host fetches the key.
     type: str

@@ -19,7 +19,7 @@ options:
     type: list
     elements: dict
     required: true
-    options:
+    suboptions:
       user:
         description: Whose credential it is, for the problems.
         type: str

@@ -9,7 +9,7 @@ short_description: Keep accounts, users, QOS and limits of Slurm as declared
 description:
   - Reads what slurmdbd holds, plans the difference and runs only the C(sacctmgr) commands that are needed.
   - Limits, fair share, flags and priorities of a declared entry are wholly those declared; what is left out is reset.
-  - Entries that are not declared are left alone. Say O(accounts[].state=absent) to remove one.
+  - Entries that are not declared are left alone. An entry whose C(state) is V(absent) is removed.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

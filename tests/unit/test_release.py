@@ -1,0 +1,174 @@
+"""What scripts/build makes: a collection and a wheel that need no checkout."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[2]
+SITE_PACKAGES = Path(yaml.__file__).parents[1]
+OWN = "ansible_collections/busbar/cluster/"
+# What a site declares is not the collection's, nor is what proves or develops it.
+FOREIGN = {"tests", "inventory", "group_vars", "secrets", "reports", "molecule", "scripts", ".venv", ".git", ".cache"}
+INVENTORY = """\
+all:
+  children:
+    slurm_controller: {hosts: {ctl: {ansible_host: 192.0.2.1}}}
+    slurm_database: {hosts: {ctl: }}
+    slurm_login: {hosts: {ctl: }}
+    slurm_compute:
+      hosts: {"gpu[1:2]": }
+      vars: {hardware: dgx_h100, munge_kee: "none"}
+    monitoring: {hosts: {ctl: }}
+"""
+
+
+class Built(NamedTuple):
+    """The two files."""
+
+    collection: Path
+    wheel: Path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([TOP / "scripts" / "build", folder], check=True, capture_output=True)
+    (collection,) = folder.glob("busbar-cluster-*.tar.gz")
+    (wheel,) = folder.glob("busbar-*.whl")
+    return Built(collection, wheel)
+
+
+def members(path: Path) -> list[tarfile.TarInfo]:
+    with tarfile.open(path) as archive:
+        return archive.getmembers()
+
+
+def files(built: Built) -> set[str]:
+    return {each.name for each in members(built.collection) if each.isfile()}
+
+
+def tracked() -> set[str]:
+    """The files of the collection in this checkout, by their paths in it; what lies there is what a build takes."""
+    collection = TOP / ".collections" / OWN
+    linked = [path for path in collection.iterdir() if path.is_symlink()]
+    names = [str(path.resolve().relative_to(TOP)) for path in linked]
+    run = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *names]
+    listed = subprocess.run(run, check=True, capture_output=True, text=True, cwd=TOP).stdout.split("\0")
+    own = {"requirements.txt", *(str(path.relative_to(collection)) for path in (collection / "meta").iterdir())}
+    return {name for name in listed if name and (TOP / name).exists()} | own
+
+
+def test_the_collection_holds_all_of_itself_and_nothing_else(built: Built) -> None:
+    assert files(built) == tracked() | {"MANIFEST.json", "FILES.json"}
+    assert not {each.split("/", 1)[0] for each in files(built)} & FOREIGN
+    assert {f"roles/{path.name}/meta/argument_specs.yml" for path in TOP.glob("roles/*")} <= files(built)
+    assert not [each.name for each in members(built.collection) if not (each.isfile() or each.isdir())], "links"
+
+
+def test_what_the_collection_says_of_itself_is_true(built: Built) -> None:
+    with tarfile.open(built.collection) as archive:
+        manifest = archive.extractfile("MANIFEST.json")
+        assert manifest is not None
+        said = json.load(manifest)["collection_info"]
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    assert said["version"] == project["version"]
+    assert said["license"] == [project["license"]]
+    assert said["description"] == project["description"]
+    assert {name: said[name] for name in ("repository", "documentation", "homepage", "issues")} == dict.fromkeys(
+        ("repository", "documentation", "homepage", "issues")
+    )
+
+
+def test_what_the_plugins_import_is_asked_for() -> None:
+    """By the collection alone, for an execution environment, and by the wheel."""
+    asked = {line for line in (TOP / ".collections" / OWN / "requirements.txt").read_text().split("\n") if line}
+    asked = {line for line in asked if not line.startswith("#")}
+    project = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]
+    assert asked <= set(project["dependencies"])
+    nodes_only = {"prometheus_client"}
+    text = "\n".join(path.read_text() for path in TOP.glob("plugins/**/*.py"))
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", text, re.MULTILINE))
+    distributions = importlib.metadata.packages_distributions()
+    known = {distributions.get(name, [""])[0] for name in imported - nodes_only}
+    of_ansible = {"", "ansible", "ansible-core", "Jinja2", "MarkupSafe", "PyYAML"}
+    assert known - of_ansible == {re.split(r"[<>=]", line)[0] for line in asked}
+
+
+def test_the_wheel_holds_the_collection_and_the_command(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+    own = {name.removeprefix(OWN) for name in names if name.startswith(OWN)}
+    assert own - {"galaxy.yml"} == tracked()
+    run = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", "scripts/busbar"]
+    listed = subprocess.run(run, check=True, capture_output=True, text=True, cwd=TOP).stdout.split("\0")
+    command = {name.removeprefix("scripts/") for name in listed if name and (TOP / name).exists()}
+    assert {name for name in names if name.startswith("busbar/")} == command
+
+
+def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: Built, tmp_path: Path) -> None:
+    """No variable of the checkout's inventory is there: what the site leaves out has its default in the collection."""
+    programs = Path(sys.executable).parent
+    install = [str(programs / "ansible-galaxy"), "collection", "install", str(built.collection)]
+    subprocess.run([*install, "-p", str(tmp_path / "own"), "--offline"], check=True, capture_output=True, cwd=tmp_path)
+    (tmp_path / "hosts.yml").write_text(INVENTORY)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [programs / "ansible-playbook", "-i", "hosts.yml", "busbar.cluster.site"],
+        env=environment | {"ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "own"), "ANSIBLE_NOCOLOR": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 2
+    assert "no node was contacted" in said
+    assert "munge_kee: is no option of any role (set for group slurm_compute in hosts.yml:8)" in said
+    assert "did you mean munge_key?" in said
+    assert "undefined" not in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts.yml", "own"]
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command `busbar` of an environment with the wheel, and with what else this one has."""
+    folder = tmp_path_factory.mktemp("venv")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for path in SITE_PACKAGES.iterdir():
+        if path.name != "ansible_collections" and not path.name.startswith(("busbar", "__editable__")):
+            (packages / path.name).symlink_to(path)
+    (packages / "ansible_collections").mkdir()
+    for path in (SITE_PACKAGES / "ansible_collections").iterdir():
+        (packages / "ansible_collections" / path.name).symlink_to(path)
+    with zipfile.ZipFile(built.wheel) as archive:
+        archive.extractall(packages)  # noqa: S202 - our own
+    command = folder / "bin" / "busbar"
+    command.write_text(f"#!{folder}/bin/python\nfrom busbar.cli import main\nraise SystemExit(main())\n")
+    command.chmod(0o755)
+    for name in ("ansible-playbook", "ansible-inventory"):
+        text = (Path(sys.executable).parent / name).read_text().split("\n", 1)[1]
+        (folder / "bin" / name).write_text(f"#!{folder}/bin/python\n{text}")
+        (folder / "bin" / name).chmod(0o755)
+    return command
+
+
+def test_the_wheel_judges_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    recorded = TOP / "tests" / "fixtures" / "nccl" / "all_reduce_2x8.txt"
+    run = [str(installed), "nccl", "judge", str(recorded), "--hardware", "dgx_h100", "--nodes", "2", "--format", "json"]
+    done = subprocess.run(run, check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode in {0, 1, 3}, done.stderr
+    assert json.loads(done.stdout)["verdict"] in {"PASS", "FAIL"}

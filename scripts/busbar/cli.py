@@ -10,7 +10,7 @@ from busbar.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = ("sandbox", "vm", "provision", "ssh", "nccl", "fabric", "gpu", "inventory", "report")
+COMMANDS = ("init", "sandbox", "vm", "provision", "ssh", "nccl", "fabric", "gpu", "inventory", "report")
 EXIT_CODES = "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE."
 USAGE = 2
 INTERRUPTED = 130
@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     top = argparse.ArgumentParser(
         prog="busbar",
-        description="Makes a GPU cluster of bare Linux machines and proves that it is as fast as it should be.",
+        description="Turns bare Linux machines into a GPU cluster and proves with numbers that it is fast.",
         epilog=EXIT_CODES,
     )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["checkout", "collection", "default_inventory"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["SITE_FILES", "ansible_config", "checkout", "collection", "collections_root", "default_inventory"]
+
+SITE_FILES = Path(__file__).resolve().with_name("site_files")
+"""What `busbar init` writes into the folder of a site."""
 
 
 def checkout() -> Path | None:
@@ -25,3 +32,16 @@ def default_inventory() -> Path:
     """The inventory where none is named: `inventory` in the present folder, else that of the checkout."""
     here, top = Path.cwd() / "inventory", checkout()
     return top / "inventory" if top is not None and not here.exists() else here
+
+
+def collections_root() -> Path:
+    """The folder whose ansible_collections/ has the collection that this command belongs to."""
+    top = checkout()
+    return top / ".collections" if top is not None else Path(__file__).resolve().parents[1]
+
+
+def ansible_config(sites: Iterable[Path]) -> Path:
+    """The ansible.cfg of a site's folder, else of the checkout, else the one that every new site gets."""
+    top = checkout()
+    folders = [*sites, *([top] if top is not None else [])]
+    return next((path for folder in folders if (path := folder / "ansible.cfg").is_file()), SITE_FILES / "ansible.cfg")

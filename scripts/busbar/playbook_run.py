@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import dataclasses
 import io
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 
 from busbar.errors import UsageError
-from busbar.paths import collection
+from busbar.paths import ansible_config, collections_root
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from busbar.run_events import Run
 
@@ -77,10 +79,19 @@ def open_log(folder: Path, command: str) -> Path:
     raise UsageError(message)
 
 
-def environment() -> dict[str, str]:
-    """Return what ansible-playbook needs in its environment, from whatever directory it is run."""
-    top = collection()
-    values = {
+def environment(inventory: Sequence[str]) -> dict[str, str]:
+    """Return what ansible-playbook needs in its environment, from whatever directory it is run.
+
+    Args:
+        inventory: its sources; the first one's site may have an ansible.cfg of its own.
+    """
+    folders = [site_folder(source) for source in inventory[:1] if "," not in source]
+    config = Path(os.environ.get("ANSIBLE_CONFIG") or ansible_config(folders))
+    return {**_environment(config), "ANSIBLE_CONFIG": str(config)}
+
+
+def _environment(config: Path) -> dict[str, str]:
+    return {
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_FORCE_COLOR": "0",
         "ANSIBLE_SHOW_CUSTOM_STATS": "0",
@@ -89,10 +100,21 @@ def environment() -> dict[str, str]:
         # Runner would switch it off.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        # The collection that this command belongs to, whatever else is installed.
+        "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_root()), *_collections_paths(config)]),
     }
-    if "ANSIBLE_CONFIG" not in os.environ and (top / "ansible.cfg").is_file():
-        values["ANSIBLE_CONFIG"] = str(top / "ansible.cfg")
-    return values
+
+
+def _collections_paths(config: Path) -> list[str]:
+    """Return where else collections are: as the user has it, else as Ansible does."""
+    if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
+        return given.split(os.pathsep)
+    parsed = configparser.ConfigParser(interpolation=None)
+    # What is wrong with it Ansible tells.
+    with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
+        parsed.read(config, encoding="utf-8")
+    named = parsed.get("defaults", "collections_path", fallback="~/.ansible/collections:/usr/share/ansible/collections")
+    return [str(config.parent / Path(each).expanduser()) for each in named.split(os.pathsep)]
 
 
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
@@ -114,7 +136,7 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
 
 def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no types
     """Return Ansible's inventory, limited as the run is."""
-    os.environ.update(environment())
+    os.environ.update(environment(playbook.inventory))
     from ansible.inventory.manager import InventoryManager  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
     from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
 
@@ -163,7 +185,8 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             playbook=str(playbook.path),
             cmdline=shlex.join([*sources, *playbook.options]),
             passwords={PROMPTS[key]: value for key, value in playbook.passwords.items()},
-            envvars=environment() | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
+            envvars=environment(playbook.inventory)
+            | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
             event_handler=take,
             cancel_callback=cancelled,
             fact_cache_type="memory",

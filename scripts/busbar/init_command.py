@@ -1,0 +1,76 @@
+"""`busbar init`: a site's own folder, outside of any checkout."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbar.errors import UsageError
+from busbar.paths import SITE_FILES
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["register", "site_files"]
+
+DESCRIPTION = """\
+Writes the folder of a site: inventory/hosts.yml and inventory/group_vars/all with examples to replace, ansible.cfg,
+requirements.yml, .gitignore and README.md. Put it under version control; secrets, reports and logs stay out of it.
+Nothing that is there is overwritten.
+"""
+# A file whose name begins with a dot would be lost when the command is packaged.
+_RENAMED = {"gitignore": ".gitignore"}
+_NAME = "CLUSTER"
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("init", help="make the folder of a site", description=DESCRIPTION)
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder, which is made when it is missing")
+    parser.set_defaults(run=_run)
+
+
+def site_files(name: str) -> dict[str, str]:
+    """Return the files of a site by their paths in its folder.
+
+    Args:
+        name: of the cluster.
+    """
+    paths = sorted(path for path in SITE_FILES.rglob("*") if path.is_file())
+    relative = [str(path.relative_to(SITE_FILES)) for path in paths]
+    texts = [path.read_text(encoding="utf-8").replace(_NAME, name) for path in paths]
+    return {_RENAMED.get(place, place): text for place, text in zip(relative, texts, strict=True)}
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Write the files; returns 0.
+
+    Raises:
+        UsageError: when one of them is there already, or the folder cannot be written.
+    """
+    folder: Path = args.folder
+    files = site_files(_cluster_name(folder))
+    present = [place for place in files if (folder / place).exists() or (folder / place).is_symlink()]
+    if present:
+        message = f"{folder} has {', '.join(present)} already, so nothing was written: name another folder"
+        raise UsageError(message)
+    try:
+        for place, text in files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Whatever came between is not overwritten, either.
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as exc:
+        message = f"{exc.filename or folder}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    print("\n".join(f"{folder / place}" for place in files))
+    print(f"next: edit them, then: cd {shlex.quote(str(folder))} && busbar provision preflight")
+    return 0
+
+
+def _cluster_name(folder: Path) -> str:
+    """Return a name for the cluster, of what Slurm takes: that of the folder as far as it serves."""
+    return re.sub(r"[^a-z0-9-]+", "-", folder.resolve().name.lower()).strip("-") or "busbar"

@@ -39,8 +39,12 @@ def read_report(folder: Path) -> ReadReport:
         OSError: it cannot be read.
         ValueError: it is no report.
     """
+    return _normalised(folder, (folder / _NAME).read_bytes())
+
+
+def _normalised(folder: Path, raw: bytes) -> ReadReport:
     try:
-        return normalised(raw_report(folder))
+        return normalised(_decoded(raw))
     except ValueError as exc:
         message = f"{folder / _NAME}: {exc}"
         raise ValueError(message) from exc
@@ -53,8 +57,12 @@ def raw_report(folder: Path) -> object:
         OSError: it cannot be read.
         ValueError: it is no JSON.
     """
+    return _decoded((folder / _NAME).read_bytes())
+
+
+def _decoded(raw: bytes) -> object:
     try:
-        return json.loads((folder / _NAME).read_bytes(), parse_constant=lambda _word: None)
+        return json.loads(raw, parse_constant=lambda _word: None)
     except (ValueError, RecursionError) as exc:
         message = f"no JSON: {exc}"
         raise ValueError(message) from exc
@@ -80,12 +88,13 @@ def history(folder: Path) -> list[ReadReport]:
     return found
 
 
-def write_pages(folder: Path, nodes: Collection[str] | None = None) -> list[Path]:
+def write_pages(folder: Path, nodes: Collection[str] | None = None, raw: bytes | None = None) -> list[Path]:
     """Write report.html, junit.xml and busbar.prom beside report.json, each whole or not at all.
 
     Args:
         folder: where report.json is.
         nodes: those that the cluster has, for the metrics; None takes all that the last reports know.
+        raw: what is in report.json, from who has just written it; None reads it.
 
     Returns:
         The paths written.
@@ -95,14 +104,15 @@ def write_pages(folder: Path, nodes: Collection[str] | None = None) -> list[Path
         ValueError: report.json is no report.
     """
     folder = folder.resolve()
-    report, earlier = read_report(folder), history(folder)
+    raw = (folder / _NAME).read_bytes() if raw is None else raw
+    report, earlier = _normalised(folder, raw), history(folder)
     _write(folder / "junit.xml", junit(report))
     _write(folder / METRICS, metrics(report, earlier, nodes))
-    _write(folder / "report.html", page(report, earlier, _parts(folder)))
+    _write(folder / "report.html", page(report, earlier, _parts(raw)))
     return [folder / name for name in FILES]
 
 
-def _parts(folder: Path) -> Parts:
+def _parts(raw: bytes) -> Parts:
     texts = {name: (_PAGE / name).read_text(encoding="utf-8") for name in ("page.html.j2", "page.css", "page.js")}
     try:
         version = metadata.version("busbar")
@@ -114,7 +124,7 @@ def _parts(folder: Path) -> Parts:
         script=texts["page.js"],
         plotly=get_plotlyjs(),
         version=version,
-        digest=hashlib.sha256((folder / _NAME).read_bytes()).hexdigest(),
+        digest=hashlib.sha256(raw).hexdigest(),
     )
 
 

@@ -36,7 +36,8 @@ PROMPTS = {
     "ask_become_pass": r"^BECOME password.*:\s*$",
     "ask_vault_pass": r"^Vault password.*:\s*$",
 }
-_PATIENCE_S = 10.0
+# A validation cancels its jobs and writes its report in that time.
+_PATIENCE_S = 45.0
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or 
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
 # How actions of the collection begin a line for which nobody should wait until the task ends.
-_AT_ONCE = "WAITING "
+_AT_ONCE = ("WAITING ", "VALIDATION ")
 _MOST_ERRORS = 20
 _MOST_DIFFS = 50
 

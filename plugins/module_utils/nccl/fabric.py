@@ -36,6 +36,13 @@ class FabricNotes:
         self._ways: set[str] = set()
         self._listed: dict[str, list[str]] = {}
         self._carrying: dict[str, set[int]] = {}
+        self._carried = 0
+
+    @property
+    def known(self) -> tuple[object, ...]:
+        """What changes when a line tells something new."""
+        lists = (self.networks, self.nics, self._ways, self._listed, self._carrying)
+        return (*map(len, lists), self._carried, self.gdrdma, self.nvls)
 
     def feed(self, line: str) -> None:
         """Take one line of the library."""
@@ -77,7 +84,10 @@ class FabricNotes:
         self.gdrdma = direct if self.gdrdma is None else self.gdrdma and direct
         host = _HOST.search(line)
         if host is not None and match[1] == "NET/IB" and len(self._carrying) < _MOST_HOSTS:
-            self._carrying.setdefault(host[1], set()).add(int(match[2]) if len(match[2]) < 4 else 0)  # noqa: PLR2004
+            places = self._carrying.setdefault(host[1], set())
+            before = len(places)
+            places.add(int(match[2]) if len(match[2]) < 4 else 0)  # noqa: PLR2004
+            self._carried += len(places) - before
 
     def _nvls(self, line: str) -> None:
         match = _NVLS_CHANNELS.search(line)

@@ -19,7 +19,7 @@ from .table import OpenRow, continues
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["MAX_LINE", "Run", "new_run", "parse_lines", "parse_text"]
+__all__ = ["MAX_LINE", "Parser", "Run", "new_run", "parse_lines", "parse_text"]
 
 Run = dict[str, Any]
 
@@ -69,16 +69,23 @@ def new_run() -> Run:
     }
 
 
-class _Parser:
+class Parser:
     """The state between two lines."""
 
     def __init__(self) -> None:
+        """Start before the first line."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: words.Layout | None = None
         self.row: OpenRow | None = None
         self.fabric = FabricNotes()
         self.program: str | None = None
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What lines of the library have told so far: one that leaves it as it is could as well be missing."""
+        seen, run = self.run["seen"], self.run
+        return (*self.fabric.known, seen["text"], run["nccl_version"], run["nccl_tests_version"])
 
     # -- the parts of a run -------------------------------------------------------------------------------------
 
@@ -349,7 +356,7 @@ def parse_lines(lines: Iterable[str]) -> dict[str, list[Run]]:
     Args:
         lines: the lines as they came; a line longer than MAX_LINE characters counts as several.
     """
-    parser = _Parser()
+    parser = Parser()
     for line in lines:
         if len(line) <= MAX_LINE:
             parser.feed(line)

@@ -7,6 +7,8 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "CUT",
+    "CUT_BY_LIMIT",
     "ENDED",
     "choose_nodes",
     "is_over",
@@ -18,6 +20,9 @@ __all__ = [
     "unusable_reason",
 ]
 
+# How the problem of a job begins that was ended for reasons which say nothing about its nodes.
+CUT = "cut off: "
+CUT_BY_LIMIT = f"{CUT}the time for all tests is over"
 ENDED = frozenset(
     {
         "BOOT_FAIL",

@@ -245,7 +245,6 @@ class State(TypedDict):
     """What is known after some steps.
 
     Attributes:
-        files: name and content of the outputs.
         left_out: nodes that were left out of a test, each with the reason.
         busy: nodes that the jobs of others had, each with these jobs.
         not_started: names of tests that others' jobs kept from beginning.
@@ -254,7 +253,6 @@ class State(TypedDict):
     """
 
     tests: list[Test]
-    files: list[dict[str, str]]
     left_out: dict[str, str]
     busy: dict[str, str]
     not_started: list[str]
@@ -266,7 +264,6 @@ class State(TypedDict):
 # What is known before the first test.
 FIRST: State = {
     "tests": [],
-    "files": [],
     "left_out": {},
     "busy": {},
     "not_started": [],

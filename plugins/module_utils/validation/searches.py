@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..search.locate import locate
+from ..slurm.jobs import CUT
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .tests import floor_for
 
@@ -176,6 +177,8 @@ def search_result(test: Test) -> dict[str, Any]:
         outcome = "wrong"
     elif test["verdict"] != INCONCLUSIVE or judged_by_peers:
         outcome = "ok"
+    elif job["problem"].startswith(CUT):
+        outcome = "inconclusive"
     elif started and ("did not end" in job["problem"] or "hung" in found):
         outcome = "hung"
     elif started and (found & _BROKEN or job["problem"] or job["state"] not in {"COMPLETED", "RUNNING"}):

@@ -89,9 +89,6 @@ def _bound(options: Options, state: State, step: Step, now: float) -> None:
         step["stopped"] = f"the time of {total} s for all tests is over"
     elif step["search"] and state["search_rounds"] >= rounds:
         step["stopped"] = f"{rounds} round(s) of the culprit search are over"
-    elif total:
-        step["time_limit"] = min(step["time_limit"], left)
-        step["wait"] = min(step["wait"], left)
     if step["stopped"]:
         step["tests"] = []
 
@@ -122,14 +119,8 @@ def with_results(
     for planned, entry, text in zip(step["tests"], entries, texts, strict=True):
         stage = registry.stage_of(planned)
         fresh += stage.judge(asked, planned, entry, text) if stage else []
-    files = [
-        {"name": f"{test['name']}.out", "content": text + "\n"}
-        for test, text in zip(step["tests"], texts, strict=True)
-        if text
-    ]
     return {
         "tests": state["tests"] + fresh,
-        "files": state["files"] + files,
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],

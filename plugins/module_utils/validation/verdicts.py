@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .model import Culprit, Drain, Options, Report, State, Test, Unresolved
 
-__all__ = ["SCHEMA", "culprits", "drain_plan", "report", "summary_lines"]
+__all__ = ["SCHEMA", "broken_report", "culprits", "drain_plan", "report", "summary_lines"]
 
 SCHEMA = 1
 _MOST_REASON = 200
@@ -156,12 +156,46 @@ def report(
         "drain": {**drain_plan(asked, blamed, state["node_reasons"]), "done": drained or []},
         "tests": tests,
         "node_reasons": state["node_reasons"],
-        "settings": {key: value for key, value in asked.items() if key in _SETTINGS},
+        "settings": _settings(asked),
     }
     # Without a search, readers of the report say themselves what the tests leave no doubt of.
     if blamed or state["search_rounds"]:
         found["culprits"] = blamed
     return found
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key in _SETTINGS}
+
+
+def broken_report(options: Options, state: State, why: str) -> Report:
+    """Return the report of a validation whose end could not be worked out: the tests so far, and no verdict on them.
+
+    Args:
+        options: as inputs.typed gives them.
+        state: what is known.
+        why: what kept it from a report of its own.
+    """
+    return {
+        "schema": SCHEMA,
+        "verdict": INCONCLUSIVE,
+        "reason": why,
+        "busy": state["busy"],
+        "busy_allowed": False,
+        "cluster": options["cluster"],
+        "started": options["started"],
+        "backend": options["backend"],
+        "nodes": options["nodes"],
+        "left_out": state["left_out"],
+        "unresolved": [],
+        "skipped": {},
+        "stopped": why,
+        "search_rounds": state["search_rounds"],
+        "drain": {"nodes": [], "refused": "", "done": []},
+        "tests": state["tests"],
+        "node_reasons": state["node_reasons"],
+        "settings": _settings(options),
+    }
 
 
 def _left_out_words(state: State, started: list[Test]) -> str:

@@ -182,11 +182,17 @@ def test_duration(seconds: float, expected: str) -> None:
     assert duration(seconds) == expected
 
 
-def test_a_wait_is_told_at_once_and_not_when_the_task_ends() -> None:
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WAITING gpu1: /var/lib/dpkg/lock-frontend is held by apt-get (pid 7: apt-get upgrade); 15 of 300 s",
+        "VALIDATION stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left",
+    ],
+)
+def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> None:
     stream = io.StringIO()
     run = Run(PlainDisplay(stream), lambda _: 3, Clock())
     run.handle(start())
-    waiting = "WAITING gpu1: /var/lib/dpkg/lock-frontend is held by apt-get (pid 7: apt-get upgrade); 15 of 300 s"
-    run.handle({"event": "verbose", "stdout": f"{waiting}\r\n", "event_data": {}})
-    assert stream.getvalue() == f"{waiting}\n"
+    run.handle({"event": "verbose", "stdout": f"{line}\r\n", "event_data": {}})
+    assert stream.getvalue() == f"{line}\n"
     assert run.prelude == []

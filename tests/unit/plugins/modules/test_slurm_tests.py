@@ -24,7 +24,7 @@ TEST: dict[str, Any] = {
     "arguments": [],
     "output": "/var/lib/busbar-validation/x-%j.out",
 }
-PARAMS: dict[str, Any] = {"tests": [TEST], "share": False, "time_limit": 60, "home": "/nonexistent"}
+PARAMS: dict[str, Any] = {"tests": [TEST], "share": False, "time_limit": 60, "left": None, "home": "/nonexistent"}
 
 
 class Module(SimpleNamespace):

@@ -26,7 +26,15 @@ class Clock:
         self.now += seconds
 
 
-def _waited(monkeypatch: pytest.MonkeyPatch, states: str, *, wait_for_jobs: bool) -> float:
+def _waited(  # noqa: PLR0913 - options of the module
+    monkeypatch: pytest.MonkeyPatch,
+    states: str,
+    *,
+    wait_for_jobs: bool,
+    waited: float = 0.0,
+    left: float | None = None,
+    patience: float = 1000.0,
+) -> tuple[float, dict[str, str]]:
     clock = Clock()
     monkeypatch.setattr(slurm_tests, "time", clock)
     params = {
@@ -36,11 +44,15 @@ def _waited(monkeypatch: pytest.MonkeyPatch, states: str, *, wait_for_jobs: bool
         "share": False,
         **ROOT,
         "poll": 0.5,
+        "waited": waited,
+        "left": left,
+        "patience": patience,
     }
     runner = slurm_tests.Runner(SimpleNamespace(params=params))
     monkeypatch.setattr(runner, "ask", lambda *_: (0, states, ""))
-    assert set(runner.wait_for_nodes()) == {"gpu1", "gpu2"}
-    return clock.now
+    nodes, waits_for = runner.wait_for_nodes()
+    assert set(nodes) == {"gpu1", "gpu2"}
+    return clock.now, waits_for
 
 
 @pytest.mark.parametrize(
@@ -63,7 +75,30 @@ def test_how_long_nodes_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str, seconds: float, *, wait_for_jobs: bool
 ) -> None:
     states = f"gpu1|{first}|none\ngpu2|{second}|none\n"
-    assert _waited(monkeypatch, states, wait_for_jobs=wait_for_jobs) == pytest.approx(seconds, abs=1)
+    took, waits_for = _waited(monkeypatch, states, wait_for_jobs=wait_for_jobs)
+    assert took == pytest.approx(seconds, abs=1)
+    assert waits_for == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "seconds", "waits_for"),
+    [
+        ({"patience": 5}, 5, {"gpu2": "not idle: mixed"}),
+        ({"patience": 5, "waited": 50}, 5, {"gpu2": "not idle: mixed"}),
+        ({"patience": 5, "waited": 58}, 2, {}),
+        ({"left": 20.0}, 20, {}),
+        ({"left": 20.0, "patience": 5}, 5, {"gpu2": "not idle: mixed"}),
+        ({"left": 20.0, "waited": 50}, 10, {}),
+        ({"left": 0.0}, 0, {}),
+    ],
+)
+def test_a_wait_comes_back_after_its_patience_and_ends_with_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, float], seconds: float, waits_for: dict[str, str]
+) -> None:
+    states = "gpu1|idle|none\ngpu2|mixed|none\n"
+    took, found = _waited(monkeypatch, states, wait_for_jobs=True, **options)
+    assert took == pytest.approx(seconds, abs=1)
+    assert found == waits_for
 
 
 @pytest.mark.parametrize(
@@ -78,7 +113,7 @@ def test_how_long_nodes_are_waited_for(
 def test_a_node_is_busy_only_with_a_job_that_runs(
     monkeypatch: pytest.MonkeyPatch, state: str, queue: str, busy: dict[str, str], left_out: str
 ) -> None:
-    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False, **ROOT}))
+    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False, "left": None, **ROOT}))
     monkeypatch.setattr(runner, "ask", lambda *_: (0, queue, ""))
     test = {"name": "node-gpu1", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
     entry = runner.submit(test, {"gpu1": (state, "")})

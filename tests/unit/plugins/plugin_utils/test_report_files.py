@@ -8,11 +8,6 @@ from html import unescape
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.action.validation_report import (
-    unwritable,
-    write_files,
-    write_pages_of,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils import report_files
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     FILES,
@@ -21,6 +16,11 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import
     history,
     read_report,
     write_pages,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_folder import (
+    point_to,
+    save_report,
+    unwritable,
 )
 from report_samples import small, validation
 
@@ -96,20 +96,29 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert "is no folder" in unwritable(tmp_path / "file" / "reports")
 
 
-def test_raw_outputs_are_written_as_they_came(tmp_path: Path) -> None:
+def test_a_report_is_kept_with_its_pages_and_what_is_no_text(tmp_path: Path) -> None:
     folder = tmp_path / "reports" / "20261121T000000Z"
-    told = {"report.json": "{}\n", "cluster.out": "caf\udce9 \u2713\r\n"}
-    assert write_files(folder, told) == [folder / name for name in told]
-    assert (folder / "cluster.out").read_bytes() == b"caf\xe9 \xe2\x9c\x93\r\n"
+    report = small() | {"reason": "caf\udce9 \u2713"}
+    done = save_report(folder, report, ["gpu1"])
+    assert (done["pages_problem"], done["incomplete"], done["metrics"]) == ("", False, str(folder / METRICS))
+    assert {path.name for path in folder.iterdir()} == {"report.json", *FILES}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o644}
-    assert write_files(folder, {}) == []
+    assert json.loads((folder / "report.json").read_bytes()) == report
+    before = {name: (folder / name).read_bytes() for name in FILES}
+    # Who reads it back from the disk sees the same.
+    write_pages(folder, ["gpu1"])
+    assert {name: (folder / name).read_bytes() for name in FILES} == before
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "", "/etc/x"])
-def test_a_name_that_leaves_the_folder_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is no name of a file"):
-        write_files(tmp_path / "r", {"good": "x", name: "y"})
-    assert not (tmp_path / "r").exists()
+def test_the_link_leads_to_the_last_report_and_replaces_no_folder(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).mkdir()
+        assert point_to(tmp_path / name) == ""
+        assert (tmp_path / "latest").readlink() == Path(name)
+    (tmp_path / "latest").unlink()
+    (tmp_path / "latest").mkdir()
+    assert "does not lead to this report" in point_to(tmp_path / "1")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "latest"]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +131,7 @@ def test_a_name_that_leaves_the_folder_is_refused_before_anything_is_written(tmp
 def test_a_full_disk_leaves_an_incomplete_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, words: str
 ) -> None:
-    folder = kept(tmp_path, "now", json.dumps(small()))
+    folder = tmp_path / "now"
     real = report_files._write  # noqa: SLF001 - what stands for the disk
 
     def write(path: Path, text: str) -> None:
@@ -131,10 +140,11 @@ def test_a_full_disk_leaves_an_incomplete_report(
         real(path, text)
 
     monkeypatch.setattr(report_files, "_write", write)
-    done = write_pages_of(folder, None)
+    done = save_report(folder, small(), [])
     assert done["pages_problem"].endswith(f"{folder}: {words}")
-    assert (done["incomplete"], done["paths"]) == (isinstance(problem, OSError), [])
+    assert done["incomplete"] is isinstance(problem, OSError)
+    assert not (folder / "report.html").exists()
     assert done["metrics"] == str(folder / METRICS)
     monkeypatch.undo()
-    done = write_pages_of(folder, None)
-    assert (done["incomplete"], done["pages_problem"], len(done["paths"])) == (False, "", len(FILES))
+    done = save_report(folder, small(), [])
+    assert (done["incomplete"], done["pages_problem"]) == (False, "")

@@ -1,0 +1,204 @@
+"""Action behind the module `busbar.cluster.validation`: runs a validation from the provisioning host.
+
+The task is delegated to the controller, on which the jobs are submitted and followed; the outputs come over connections
+of their own from the nodes on which they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ..module_utils.common.printable import printable
+from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
+from ..module_utils.validation.inputs import all_problems
+from ..module_utils.validation.loop import Loop
+from ..module_utils.validation.options import bytes_of
+from ..module_utils.validation.saved_output import saved_text
+from ..module_utils.validation.verdicts import broken_report, report, summary_lines
+from ..plugin_utils.interruption import Interruption
+from ..plugin_utils.node_connections import NodeConnections
+from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
+from ..plugin_utils.refused import REFUSED
+from ..plugin_utils.report_folder import point_to, save_report, unwritable
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from ..module_utils.validation.model import Blamed, Report
+
+SPEC = {
+    "options": {"type": "dict", "required": True},
+    "reports_dir": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["checked", "done"], "default": "done"},
+    "share": {"type": "bool", "default": False},
+    "home": {"type": "path", "default": "/nonexistent"},
+    "output_limit": {"type": "str", "default": "1G"},
+}
+# One line that begins so is shown at once by `busbar validate`, too.
+SAID = "VALIDATION"
+_LONGEST = 600
+
+
+def problems_of(arguments: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the arguments of a validation, each with its remedy; an empty list when nothing is."""
+    problems = all_problems(arguments["options"])
+    try:
+        bytes_of(arguments["output_limit"])
+    except ValueError as exc:
+        problems.append(f"validation_output_limit: {exc}")
+    unkept = unwritable(Path(arguments["reports_dir"]))
+    return [*problems, *([f"reports cannot be kept in {unkept}"] if unkept else [])]
+
+
+class _Hands:
+    """What the loop has done for it, by the connections of the action."""
+
+    def __init__(self, action: ActionModule, task_vars: dict[str, Any], folder: Path, limit: str) -> None:
+        self._action = action
+        self._task_vars = task_vars
+        self._folder = folder
+        self._limit = limit
+        self._nodes = NodeConnections(action._task, action._play_context, task_vars["hostvars"])  # noqa: SLF001 - ours
+        self._user = ""
+        self.interruption = Interruption()
+
+    def module(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run a module on the controller; a result with msg alone when that is not possible."""
+        given = {key: value for key, value in arguments.items() if value is not None}
+        try:
+            return dict(
+                self._action._execute_module(module_name=name, module_args=given, task_vars=self._task_vars)  # noqa: SLF001 - ours
+            )
+        except AnsibleError as exc:
+            return {"msg": " ".join(str(exc).split())}
+
+    def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run the module slurm_tests on the controller."""
+        if not self.interruption.why:
+            self.interruption.look()
+        self._user = str(arguments["user"])
+        return self.module("busbar.cluster.slurm_tests", arguments)
+
+    def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
+        """Save outputs as files and remove them on their nodes; returns why one could not be, by name."""
+        strange = next((output.name for output in outputs if Path(output.name).name != output.name), None)
+        if strange is not None:
+            message = f"{strange!r} is no name of a file"
+            raise ValueError(message)
+        try:
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        except OSError as exc:
+            return {output.name: f"{self._folder}: {exc.strerror or exc}" for output in outputs}
+        wanted = [Wanted(output.host, output.path, self._folder / output.name) for output in outputs]
+        bounds = Bounds(bytes_of(self._limit), seconds)
+        too_long = f"{TOO_LONG}{self._limit} (validation_output_limit)"
+        found = fetch(wanted, self._nodes.to, self._user, bounds, too_long)
+        return {path.name: problem for path, problem in found.items()}
+
+    def text(self, name: str) -> str:
+        """Return what a saved output tells."""
+        return saved_text(self._folder / name)
+
+    def say(self, line: str) -> None:
+        """Show a line, while there is somebody who reads what this process says."""
+        if not self.interruption.why:
+            Display().display(f"{SAID} {printable(' '.join(line.split()))[:_LONGEST]}")
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by."""
+        time.sleep(seconds)
+
+    def unbroken(self) -> AbstractContextManager[None]:
+        """Keep an interruption back until what is in it has been done."""
+        return self.interruption.unbroken()
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Runs a validation; whatever becomes of it, its outputs and a report remain."""
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the verdict and where the report is."""
+        result = dict(super().run(tmp, task_vars)) | {"changed": False}
+        _checked, arguments = self.validate_argument_spec(SPEC)
+        if arguments["state"] == "checked":
+            problems = problems_of(arguments)
+            return result | ({"failed": True, "msg": "\n".join(problems), REFUSED: True} if problems else {})
+        if self._task.check_mode:
+            return result | {"skipped": True, "msg": "check mode runs no test"}
+        return result | self._validated(arguments, task_vars or {})
+
+    def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        options = arguments["options"]
+        folder = Path(arguments["reports_dir"]) / options["started"].replace("-", "").replace(":", "")
+        hands = _Hands(self, task_vars, folder, arguments["output_limit"])
+        controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
+        loop = Loop(options, Asked(controller, arguments["share"], arguments["home"]), hands)
+        broken: BaseException | None = None
+        with hands.interruption:
+            try:
+                loop.run()
+            except BaseException as exc:  # noqa: BLE001 - a report always remains
+                broken = exc
+            # What is asked to end now has done so by then.
+            with contextlib.suppress(Interrupted), hands.unbroken():
+                done = self._reported(loop, hands, folder, broken)
+        if broken is not None and not isinstance(broken, Exception) and not hands.interruption.why:
+            raise broken
+        return done
+
+    def _reported(self, loop: Loop, hands: _Hands, folder: Path, broken: BaseException | None) -> dict[str, Any]:
+        """Write the report of what is known, and return what a caller wants to know of it."""
+        why = hands.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
+        data = _report(loop, why)
+        if why and data["drain"]["nodes"]:
+            data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
+        done = [{"node": item["node"], "problem": _drained(hands, item)} for item in data["drain"]["nodes"]]
+        data["drain"]["done"] = done
+        told = {
+            "changed": any(not item["problem"] for item in done),
+            "verdict": data["verdict"],
+            "reason": data["reason"],
+            "busy_allowed": data["busy_allowed"],
+            "lines": summary_lines(data),
+            "folder": "",
+        }
+        try:
+            pages = save_report(folder, data, loop.options["pool"])
+        except OSError as exc:
+            problem = f"the report could not be written: {exc}"
+            return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
+        return told | pages | {"folder": str(folder), "problem": "", "link_problem": point_to(folder)}
+
+
+def _report(loop: Loop, why: str) -> Report:
+    """Return the report, or at least one, whatever is wrong with what is known."""
+    state, stopped = loop.state, why or loop.stopped
+    if loop.unended:
+        left = f"could not be cancelled: scancel {' '.join(loop.unended)}"
+        stopped = f"{stopped}; {left}" if stopped else left
+    if why:
+        state = {**state, "problem": stopped}
+    try:
+        return report(loop.options, state, stopped)
+    except Exception as exc:  # noqa: BLE001 - see above
+        return broken_report(loop.options, state, why or f"{type(exc).__name__}: {exc}")
+
+
+def _drained(hands: _Hands, item: Blamed) -> str:
+    """Drain a node; returns why it could not be, empty when it was."""
+    words = ["scontrol", "update", f"nodename={item['node']}", "state=drain", f"reason={item['reason']}"]
+    result = hands.module("ansible.legacy.command", {"argv": words})
+    if result.get("rc") == 0:
+        return ""
+    return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()

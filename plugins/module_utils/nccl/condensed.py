@@ -1,0 +1,68 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Shortens an output of nccl-tests to the lines that a reader of it can learn something from.
+
+With NCCL_DEBUG the library prints a line per connection: of thousands of GPUs these are hundreds of megabytes in which
+the same few facts stand again and again. What is kept gives the same runs as the whole (see output.parse_lines).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .output import Parser
+from .text import is_library_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["MOST_WARNINGS", "condensed"]
+
+# For people: what the library warned of, and what came last.
+MOST_WARNINGS = 1000
+_LAST = 20
+_TELLING = ("Using network", "NET/", "NVLS", "nvls", "GPU Direct RDMA", "version")
+
+
+def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) -> str:
+    """Return the lines that tell something, in memory that does not grow with the others.
+
+    Args:
+        lines: with their line ends, as they came.
+        begins: whether a line begins a part of the output that is read by itself.
+        most: characters that may be kept.
+
+    Raises:
+        ValueError: more than that would have to be kept.
+    """
+    kept: list[str] = []
+    last: deque[tuple[str, bool]] = deque(maxlen=_LAST)
+    length, warnings = 0, 0
+    parser = Parser()
+    for line in lines:
+        if begins(line):
+            parser = Parser()
+        bare = line.rstrip("\n")
+        telling = not is_library_line(bare)
+        if telling:
+            parser.feed(bare)
+        elif " NCCL WARN" in line and warnings < MOST_WARNINGS:
+            warnings += 1
+            parser.feed(bare)
+            telling = True
+        elif not parser.run["seen"]["text"] or any(word in line for word in _TELLING):
+            before = parser.told
+            parser.feed(bare)
+            telling = parser.told != before
+        last.append((line, telling))
+        if telling:
+            kept.append(line)
+            length += len(line)
+            if length > most:
+                message = f"the output holds more than {most} characters besides what the library says again and again"
+                raise ValueError(message)
+    # The end is what people look at first.
+    known = sum(telling for _line, telling in last)
+    end = [line for line, _telling in last]
+    return "".join(kept[: len(kept) - known] + end)

@@ -1,0 +1,208 @@
+"""Fetches files from nodes, each by a process of its own: in pieces, never more than asked for, and not for ever.
+
+A node may be in somebody else's hands: it decides neither how much memory, disk nor time goes into it here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import shlex
+import signal
+import time
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection as Pipe
+    from multiprocessing.context import ForkProcess
+    from pathlib import Path
+
+__all__ = ["PIECE", "Bounds", "Node", "Wanted", "fetch", "fetch_piece"]
+
+PIECE = 4 << 20
+_HEAD = b"busbar-output "
+_LONGEST_HEAD = 1 << 16
+_PIECE_S = 120
+# What a piece takes here beside what is there already; more is sent by nobody who is honest.
+_MEMORY = 512 << 20
+_LONGEST_PROBLEM = 300
+_PAUSE_S = 0.05
+
+
+class Node(Protocol):
+    """A way to a node."""
+
+    def run(self, script: str) -> tuple[int, bytes, bytes]:
+        """Run a script of sh as root; returns exit code, output and errors."""
+
+
+class Wanted(NamedTuple):
+    """A file that is wanted: on a host, at a path there, and to what it becomes here."""
+
+    host: str
+    path: str
+    target: Path
+
+
+class Bounds(NamedTuple):
+    """How much a file may take.
+
+    Attributes:
+        size: bytes.
+        seconds: of all files together.
+        at_once: how many are fetched at the same time.
+    """
+
+    size: int
+    seconds: float
+    at_once: int = 16
+
+
+def fetch(
+    wanted: list[Wanted], node: Callable[[str], Node], user: str, bounds: Bounds, too_long: str
+) -> dict[Path, str]:
+    """Save files and remove them where they were; returns why one could not be, by its target, empty when it was.
+
+    A file that is there already is not fetched again: it is removed on its node as soon as it is whole here. What came
+    of one that is not whole stays beside it, as NAME.part.
+
+    Args:
+        wanted: the files.
+        node: gives the way to a host.
+        user: whose files they are. They are read as that user: root would follow what links the user likes.
+        bounds: what they may take.
+        too_long: said of a file that is longer than it may be.
+    """
+    context = multiprocessing.get_context("fork")
+    problems = {item.target: "" if item.target.exists() else "it took too long" for item in wanted}
+    until = time.monotonic() + bounds.seconds
+    waiting = [item for item in wanted if problems[item.target]]
+    running: dict[Pipe, tuple[ForkProcess, Wanted]] = {}
+    try:
+        while (waiting or running) and time.monotonic() < until:
+            while waiting and len(running) < bounds.at_once:
+                item = waiting.pop(0)
+                here, there = context.Pipe(duplex=False)
+                process = context.Process(target=_child, args=(there, item, node, user, bounds.size, too_long))
+                process.start()
+                there.close()
+                running[here] = (process, item)
+            told = wait(list(running), timeout=max(_PAUSE_S, until - time.monotonic()))
+            for pipe in [pipe for pipe in running if pipe in told]:
+                process, item = running.pop(pipe)
+                problems[item.target] = _said(pipe)
+                process.join()
+    finally:
+        for process, _item in running.values():
+            _kill(process)
+    for part in map(_part, problems):
+        if part.is_file() and not part.stat().st_size:
+            part.unlink()
+    return problems
+
+
+def _part(target: Path) -> Path:
+    return target.with_name(f"{target.name}.part")
+
+
+def _said(pipe: Pipe) -> str:
+    try:
+        return str(pipe.recv())
+    except (EOFError, OSError):
+        return "the process that fetched it broke off"
+    finally:
+        pipe.close()
+
+
+def _kill(process: ForkProcess) -> None:
+    """End a process with all that it started."""
+    if process.pid is not None:
+        for number in (process.pid, -process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+    process.join()
+
+
+def _child(  # noqa: PLR0913, PLR0917 - as a process takes them
+    pipe: Pipe, item: Wanted, node: Callable[[str], Node], user: str, most: int, too_long: str
+) -> None:
+    """Fetch one file, and tell what went wrong."""
+    os.setpgid(0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        with _little_memory():
+            problem = _fetched(item, node(item.host), user, most, too_long)
+    except MemoryError:
+        problem = "it sent more than it was asked for"
+    except BaseException as exc:  # noqa: BLE001 - whatever it is, it is told
+        problem = " ".join(str(exc).split())[:_LONGEST_PROBLEM] or type(exc).__name__
+    pipe.send(problem)
+    pipe.close()
+
+
+@contextlib.contextmanager
+def _little_memory() -> Iterator[None]:
+    """Give this process little more memory than it has."""
+    pages = int(open("/proc/self/statm", encoding="ascii").read().split()[0])  # noqa: PTH123, SIM115 - before the limit
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _MEMORY, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+def _fetched(item: Wanted, node: Node, user: str, most: int, too_long: str) -> str:
+    """Return why a file could not be fetched, empty when it was."""
+    at, problem, part = 0, "", _part(item.target)
+    with part.open("wb") as file:
+        part.chmod(0o644)
+        while True:
+            size, data = fetch_piece(node, user, item.path, at, min(PIECE, most - at))
+            file.write(data)
+            at += len(data)
+            if at >= size:
+                break
+            if at >= most:
+                problem = too_long
+                break
+            if not data:
+                return "it ended in the middle"
+    part.replace(item.target)
+    node.run(f"rm -f -- {shlex.quote(item.path)}\n")
+    return problem
+
+
+def fetch_piece(node: Node, user: str, path: str, at: int, count: int) -> tuple[int, bytes]:
+    """Return how long a file on a node is, and so many bytes of it from a place on.
+
+    Raises:
+        ValueError: the node does not give it.
+    """
+    inner = (
+        '[ -f "$0" ] && s=$(stat -Lc %s -- "$0") && printf "busbar-output %s\\n" "$s" && '
+        f'exec dd if="$0" bs=64K iflag=skip_bytes,count_bytes,fullblock skip={at} count={count} status=none'
+    )
+    name = shlex.quote(user)
+    become = f'setpriv --reuid={name} --regid="$(id -g -- {name})" --init-groups'
+    code, out, err = node.run(f"exec timeout {_PIECE_S} {become} sh -c {shlex.quote(inner)} {shlex.quote(path)}\n")
+    # In front of it may stand what a login shell says, or the one that became root.
+    start = out.find(_HEAD, 0, _LONGEST_HEAD)
+    end = out.find(b"\n", start)
+    if code or start < 0 or end < 0:
+        said = " ".join(err.decode(errors="replace").split())[-_LONGEST_PROBLEM:]
+        message = said or f"it could not be read (exit code {code})"
+        raise ValueError(message)
+    size, data = out[start + len(_HEAD) : end], out[end + 1 :]
+    if not size.isdigit() or len(data) > count:
+        message = "it sent what it was not asked for"
+        raise ValueError(message)
+    if len(data) < min(count, int(size) - at):
+        message = "it ended in the middle"
+        raise ValueError(message)
+    return int(size), data

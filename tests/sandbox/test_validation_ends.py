@@ -1,0 +1,142 @@
+"""Validations that do not come to their own end: what was gathered, a report and no job remain of each."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import QUICK, TOP, as_json, plain_environment
+from validations import validate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("validation")
+
+# Some 20 seconds for each job: long enough to do something to it.
+SLOW = (*QUICK, "-e", "validation_seconds_per_size=8", "-e", "validation_wait=20")
+INCONCLUSIVE, INTERRUPTED = 3, 130
+
+
+@contextlib.contextmanager
+def during_the_last_test(sandbox: Cluster, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A validation whose nodes have passed and whose test of them all runs."""
+    sandbox.wait_idle()
+    command = ["busbar", "validate", "--sandbox", "--name", sandbox.name, "-t", "validation_run", *SLOW, *arguments]
+    with subprocess.Popen(
+        command, cwd=TOP, env=plain_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        try:
+            running = "squeue -h -t R -n busbar-cluster -o %T"
+            sandbox.wait_until(lambda: "RUNNING" in sandbox.exec("ctl", running).stdout, "no test of all", 120)
+            yield run
+        finally:
+            run.kill()
+
+
+def report_of(sandbox: Cluster, before: Path) -> tuple[dict[str, Any], Path]:
+    """The report that was made since another one, and its folder."""
+    latest = (sandbox.state / "reports" / "latest").resolve()
+    assert latest != before
+    assert {"report.html", "junit.xml", "busbar.prom"} <= {path.name for path in latest.iterdir()}
+    return as_json((latest / "report.json").read_text(encoding="utf-8")), latest
+
+
+def gathered(sandbox: Cluster, report: dict[str, Any], folder: Path) -> None:
+    """See that the nodes alone were judged, and their outputs are there."""
+    verdicts = {test["name"]: test["verdict"] for test in report["tests"]}
+    assert verdicts == {**{f"node-{node}": "PASS" for node in sandbox.compute}, "cluster": "INCONCLUSIVE"}
+    for node in sandbox.compute:
+        assert "# Out of bounds values : 0 OK" in (folder / f"node-{node}.out").read_text(encoding="utf-8")
+
+
+def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
+    before = (sandbox.state / "reports" / "latest").resolve()
+    with during_the_last_test(sandbox) as run:
+        run.send_signal(signal.SIGINT)
+        said, _ = run.communicate(timeout=120)
+    assert run.returncode == INTERRUPTED, said
+    report, folder = report_of(sandbox, before)
+    assert (report["verdict"], report["reason"]) == ("INCONCLUSIVE", "interrupted by SIGINT")
+    assert f"report: {folder}" in said
+    gathered(sandbox, report, folder)
+    assert "# busbar: Slurm=" in (folder / "cluster.out").read_text(encoding="utf-8")
+    sandbox.wait_until(lambda: sandbox.exec("ctl", "squeue -h").stdout == "", "a job is left")
+    # Each step was told while it went on.
+    assert "VALIDATION stage node: " in said
+    assert said.index("VALIDATION PASS node-") < said.index("VALIDATION stage cluster: 1 test(s) on gpu[1-")
+
+
+def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, faults: Callable[..., None]) -> None:
+    before = (sandbox.state / "reports" / "latest").resolve()
+    with during_the_last_test(sandbox, "-e", "validation_seconds_per_size=60") as run:
+        faults("stop", "ctl", "slurmctld")
+        said, _ = run.communicate(timeout=240)
+    assert run.returncode == INCONCLUSIVE, said
+    report, folder = report_of(sandbox, before)
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert report["reason"].startswith("no word from ctl for ")
+    assert "could not be cancelled: scancel " in report["stopped"]
+    gathered(sandbox, report, folder)
+    faults("heal")
+    job = report["stopped"].split("scancel ")[1]
+    sandbox.exec("ctl", f"scancel {job}")
+
+
+def test_a_collective_that_hangs_is_cut_by_the_limit_of_all_tests(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    began = time.monotonic()
+    limit = ("-e", "validation_time_limit=30", "-e", '{"validation_stages": ["cluster"]}')
+    done, report = validate(sandbox, *QUICK, "-e", "validation_seconds_per_size=600", *limit)
+    # The start of the playbook and the report come on top.
+    assert time.monotonic() - began < 30 + 60
+    assert done.returncode != 0
+    (test,) = report["tests"]
+    assert (report["verdict"], test["reason"]) == ("INCONCLUSIVE", "cut off: the time for all tests is over")
+    assert test["job"]["seconds"] <= 30
+    assert report["stopped"] == "the time of 30 s for all tests was over in cluster"
+    assert report["search_rounds"] == 0
+    assert sandbox.exec("ctl", "squeue -h -t PD,R").stdout == ""
+    sandbox.wait_idle(120)
+
+
+# A check that says what NCCL says of each connection, some 40 MB of it.
+LOUD = """#!/bin/sh
+line='gpu1:100:200 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA'
+yes "$line" | head -n 500000
+"""
+
+
+@pytest.fixture
+def loud(sandbox: Cluster) -> Iterator[str]:
+    """A program on the nodes that prints much."""
+    path = "/usr/local/bin/loud"
+    for node in sandbox.compute:
+        sandbox.exec(node, f"cat >{path} <<'EOF'\n{LOUD}EOF\nchmod 755 {path}")
+    yield path
+    for node in sandbox.compute:
+        sandbox.exec(node, f"rm -f {path}")
+
+
+@pytest.mark.parametrize(("limit", "size"), [("1G", 43_000_000), ("8M", 8 << 20)])
+def test_outputs_come_from_the_nodes_as_far_as_the_limit_allows(
+    sandbox: Cluster, loud: str, limit: str, size: int
+) -> None:
+    sandbox.wait_idle()
+    options = {"validation_stages": ["node"], "validation_node_checks": ["p2p"], "validation_p2p_binary": loud}
+    _done, report = validate(sandbox, *QUICK, "-e", json.dumps(options | {"validation_output_limit": limit}))
+    folder = (sandbox.state / "reports" / "latest").resolve()
+    for node in sandbox.compute:
+        found = (folder / f"p2p-{node}.out").stat().st_size
+        assert found == size if limit == "8M" else found > size
+        (test,) = [test for test in report["tests"] if test["name"] == f"p2p-{node}"]
+        assert ("the output is longer than 8M (validation_output_limit)" in test["reason"]) is (limit == "8M")
+        assert sandbox.exec(node, "ls -A /var/lib/busbar-validation").stdout == ""

@@ -1,0 +1,410 @@
+"""The loop of a validation, on a cluster of words with a clock that stands still unless somebody waits."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import CUT
+from ansible_collections.busbar.cluster.plugins.module_utils.validation import round as rounds
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.hands import (
+    TOO_LONG,
+    Asked,
+    Interrupted,
+    Output,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.loop import Loop
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report
+from report_samples import nccl_text
+from validation_samples import validation_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report
+
+NODES = [f"gpu{number}" for number in range(1, 5)]
+BEGAN = 1000.0
+FAST = {1: 475.0}
+
+
+class Cluster:
+    """Hands that run every job in words.
+
+    Attributes:
+        seconds: how long a job runs, by the name of its test.
+        pending: how long it is in the queue, by the same.
+        at: what happens at the beginning of a call of the module, by the number of the call.
+    """
+
+    def __init__(self) -> None:
+        """Start with a healthy cluster."""
+        self.time = BEGAN
+        self.numbers = itertools.count(7)
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.seconds: dict[str, float] = {}
+        self.pending: dict[str, float] = {}
+        self.at: dict[int, Callable[[], None]] = {}
+        self.dead = False
+        self.calls: list[dict[str, Any]] = []
+        self.cancelled: list[str] = []
+        self.saved: dict[str, str] = {}
+        self.said: list[str] = []
+        self.busy: dict[str, str] = {}
+        self.slow: set[str] = set()
+        self.forged: dict[str, Any] = {}
+        self.unfetched: dict[str, str] = {}
+        self.place = ""
+
+    def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Do what the module slurm_tests does."""
+        self.calls.append(arguments)
+        self.at.get(len(self.calls), lambda: None)()
+        if self.dead:
+            self.time += 20
+            return {"msg": "Failed to connect to the host via ssh", "unreachable": True}
+        state = arguments.get("state", "submitted")
+        answer = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}[state](arguments)
+        return {"tests": [], "waits_for": {}, "answered": True, "node_reasons": [], **answer}
+
+    def _submit(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if self.busy and arguments["waited"] < arguments["wait"]:
+            self.time += arguments["patience"]
+            return {"waits_for": self.busy}
+        return {"tests": [self._job(test) for test in arguments["tests"]]}
+
+    def _job(self, test: dict[str, Any]) -> dict[str, Any]:
+        name, number = test["name"], str(next(self.numbers))
+        self.jobs[number] = {"name": name, "nodes": test["nodes"], "at": self.time, "end": ""}
+        entry = {"name": name, "nodes": test["nodes"], "partners": [], "left_out": {}, "busy": {}, "over": False}
+        blank = dict.fromkeys(("state", "reason", "exit_code", "batch_host", "problem"), "")
+        return {**entry, **blank, "job_id": number, "seconds": 0.0, "submitted_at": self.time, "started_at": 0.0}
+
+    def _follow(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        ends = {job["job_id"]: self._end(job["job_id"], arguments) for job in arguments["jobs"]}
+        until = min(self.time + arguments["patience"], max(at for at, _problem in ends.values()))
+        self.time = max(self.time, until)
+        return {"tests": [self._entry(job, *ends[job["job_id"]]) for job in arguments["jobs"]]}
+
+    def _end(self, number: str, arguments: dict[str, Any]) -> tuple[float, str]:
+        """When a job ends, and what it is then said to have been ended for."""
+        job = self.jobs[number]
+        starts = job["at"] + self.pending.get(job["name"], 0.0)
+        ends = [(starts + self.seconds.get(job["name"], 1.0), "")]
+        ends.append((starts + arguments["time_limit"], f"did not end within {arguments['time_limit']} s"))
+        if arguments["left"] is not None:
+            ends.append((self.time + arguments["left"], f"{CUT}the time for all tests is over"))
+        return min(ends)
+
+    def _entry(self, asked: dict[str, Any], end: float, problem: str) -> dict[str, Any]:
+        job = self.jobs[asked["job_id"]]
+        starts = job["at"] + self.pending.get(job["name"], 0.0)
+        begun, over = self.time >= starts, self.time >= end
+        if over:
+            job["end"] = problem or "COMPLETED"
+        entry = {
+            "name": job["name"],
+            "state": ("RUNNING" if begun else "PENDING") if problem or not over else "COMPLETED",
+            "batch_host": job["nodes"][0] if begun else "",
+            "seconds": max(0.0, self.time - starts),
+            "problem": problem if over else "",
+            "over": over,
+            "started_at": starts if begun else 0.0,
+        }
+        return entry | self.forged
+
+    def _cancel(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.cancelled += [job["job_id"] for job in arguments["jobs"]]
+        return {"tests": [{"name": job["name"], "batch_host": self.place} for job in arguments["jobs"]]}
+
+    def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
+        """Save outputs."""
+        assert seconds > 0
+        for output in outputs:
+            job = self.jobs[output.path.removeprefix("/var/log/x-").removesuffix(".out")]
+            assert output.host == job["nodes"][0]
+            peak = (365.0 if len(job["nodes"]) > 1 else 475.0) * (0.2 if self.slow & set(job["nodes"]) else 1)
+            text = nccl_text(job["nodes"], 8, peak, program="all_reduce")
+            whole = f"# busbar test: all_reduce 1\n{text}# busbar exit: all_reduce 1 0\n"
+            self.saved[output.name] = whole if job["end"] == "COMPLETED" else whole[: len(whole) // 2]
+        return {output.name: self.unfetched.get(output.name, "") for output in outputs}
+
+    def text(self, name: str) -> str:
+        """Return a saved output."""
+        return self.saved[name]
+
+    def say(self, line: str) -> None:
+        """Keep a line."""
+        self.said.append(line)
+
+    def now(self) -> float:
+        """Return the time."""
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        """Let time go by."""
+        self.time += seconds
+
+    @contextlib.contextmanager
+    def unbroken(self) -> Iterator[None]:
+        """Break nothing."""
+        yield
+
+
+def loop_of(cluster: Cluster, **changes: Any) -> Loop:  # noqa: ANN401 - any option
+    options = validation_options(NODES, **changes)
+    return Loop(options, Asked("ctl", share=False, home="/home/x"), cluster)
+
+
+def told(loop: Loop) -> Report:
+    return report(loop.options, loop.state, loop.stopped)
+
+
+def judged_of(loop: Loop) -> dict[str, dict[str, Any]]:
+    return {test["name"]: dict(test) for test in loop.state["tests"]}
+
+
+def interrupt() -> None:
+    why = "interrupted by SIGINT"
+    raise Interrupted(why)
+
+
+def test_a_healthy_cluster_passes_and_every_output_is_saved() -> None:
+    cluster = Cluster()
+    loop = loop_of(cluster)
+    loop.run()
+    assert told(loop)["verdict"] == "PASS", told(loop)["reason"]
+    assert sorted(cluster.saved) == ["cluster.out", *(f"node-{node}.out" for node in NODES)]
+    assert cluster.cancelled == []
+    assert cluster.said[0].startswith("validation of gpu[1-4]: node: 4 test(s)")
+    assert "stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left" in cluster.said
+    assert any(line.startswith("PASS  cluster: ") for line in cluster.said)
+
+
+def test_a_slow_node_is_found_by_the_search() -> None:
+    cluster = Cluster()
+    cluster.slow = {"gpu3"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert [item["nodes"] for item in told(loop)["culprits"]] == [["gpu3"]]
+
+
+def test_an_output_is_fetched_as_soon_as_its_job_has_ended() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    at: dict[str, float] = {}
+    fetch = cluster.fetch
+
+    def noted(outputs: list[Output], seconds: float) -> dict[str, str]:
+        at.update({output.name: cluster.time - BEGAN for output in outputs})
+        return fetch(outputs, seconds)
+
+    cluster.fetch = noted  # type: ignore[method-assign]
+    loop_of(cluster, stages=["node"]).run()
+    assert at["node-gpu1.out"] < 20
+    assert at["node-gpu4.out"] >= 300
+
+
+@pytest.mark.parametrize("pending", [0.0, 500.0])
+def test_nothing_runs_or_waits_beyond_the_limit_and_what_was_cut_is_named(pending: float) -> None:
+    cluster = Cluster()
+    cluster.seconds, cluster.pending = {"cluster": 1e6}, {"cluster": pending}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=1000)
+    loop.run()
+    assert cluster.time - BEGAN <= 100
+    assert all(call["left"] <= 100 for call in cluster.calls)
+    assert judged_of(loop)["cluster"]["reason"] == "cut off: the time for all tests is over"
+    found = told(loop)
+    assert (found["verdict"], found["stopped"]) == (
+        "INCONCLUSIVE",
+        "the time of 100 s for all tests was over in cluster",
+    )
+    assert "cut off" in found["reason"]
+
+
+def test_the_wait_for_nodes_counts_towards_the_limit() -> None:
+    cluster = Cluster()
+    cluster.busy = {"gpu1": "not idle: mixed"}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100, wait=90)
+    cluster.seconds = {"cluster": 1e6}
+    loop.run()
+    assert cluster.time - BEGAN <= 100
+    assert "waits for gpu1 (not idle: mixed)" in cluster.said
+
+
+def test_a_controller_that_does_not_keep_the_limit_is_overruled() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 1e6}
+    cluster.forged = {"over": False, "state": "RUNNING", "problem": ""}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100)
+    loop.run()
+    assert cluster.time - BEGAN <= 101
+    assert cluster.cancelled == ["7"]
+    assert "cut off: the time for all tests is over" in judged_of(loop)["cluster"]["reason"]
+
+
+def test_a_job_that_was_cut_blames_nobody() -> None:
+    cluster = Cluster()
+    cluster.slow = {"gpu3"}
+    # All together are slow; of the pairs one is cut, which is no proof that it hangs.
+    cluster.seconds = {"pair-gpu1-gpu2": 1e6}
+    loop = loop_of(cluster, stages=["cluster"], time_limit=60)
+    loop.run()
+    found = told(loop)
+    assert judged_of(loop)["pair-gpu1-gpu2"]["reason"].startswith("cut off: ")
+    assert not any({"gpu1", "gpu2"} & set(item["nodes"]) for item in found.get("culprits", []))
+    assert found["stopped"] == "the time of 60 s for all tests is over"
+
+
+def test_a_test_has_its_own_limit_whatever_is_left() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 1e6}
+    loop = loop_of(cluster, stages=["cluster"], test_time_limit=30, time_limit=0, locate_rounds=0)
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "did not end within 30 s"
+    assert {call["left"] for call in cluster.calls} == {None}
+
+
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_an_interruption_leaves_what_is_known_and_ends_the_jobs(number: int) -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    cluster.at = {number: interrupt}
+    loop = loop_of(cluster)
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert "10" in cluster.cancelled
+    tests = judged_of(loop)
+    assert tests["node-gpu4"]["reason"] == "cut off: interrupted by SIGINT"
+    passed = {name for name, test in tests.items() if test["verdict"] == "PASS"}
+    assert passed == (set() if number == 2 else {"node-gpu1", "node-gpu2", "node-gpu3"})
+    assert told(loop)["verdict"] == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize(("place", "fetched"), [("gpu1", True), ("localhost", False), ("", False)])
+def test_what_a_job_printed_before_it_was_cut_is_fetched_from_one_of_its_nodes(place: str, *, fetched: bool) -> None:
+    cluster = Cluster()
+    cluster.place = place
+    cluster.at = {2: interrupt}
+    loop = loop_of(cluster, stages=["cluster"])
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert ("cluster.out" in cluster.saved) is fetched
+    assert judged_of(loop)["cluster"]["reason"] == "cut off: interrupted by SIGINT"
+
+
+def test_an_interruption_while_jobs_are_submitted_leaves_no_job_behind() -> None:
+    cluster = Cluster()
+    held: list[bool] = []
+
+    @contextlib.contextmanager
+    def unbroken() -> Iterator[None]:
+        held.append(True)
+        yield
+        held.pop()
+        if cluster.jobs and len(cluster.calls) == 1:
+            interrupt()
+
+    cluster.unbroken = unbroken  # type: ignore[method-assign]
+    loop = loop_of(cluster)
+    with pytest.raises(Interrupted):
+        loop.run()
+    assert sorted(cluster.cancelled) == sorted(cluster.jobs)
+    assert {test["reason"] for test in loop.state["tests"]} == {"cut off: interrupted by SIGINT"}
+
+
+def test_a_fault_of_our_own_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    real = with_results
+
+    def broken(*arguments: Any) -> Any:  # noqa: ANN401 - as it is
+        if cluster.saved.keys() & {"cluster.out"}:
+            raise KeyError("busbw")  # noqa: EM101 - what a bug says
+        return real(*arguments)
+
+    monkeypatch.setattr(rounds, "with_results", broken)
+    loop = loop_of(cluster)
+    with pytest.raises(KeyError):
+        loop.run()
+    assert set(judged_of(loop)) == {f"node-{node}" for node in NODES}
+    assert "cluster.out" in cluster.saved
+
+
+def test_a_controller_that_dies_is_given_up_and_its_outputs_are_gathered() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"node-gpu4": 300.0}
+    cluster.at = {3: lambda: setattr(cluster, "dead", True)}
+    loop = loop_of(cluster)
+    loop.run()
+    assert cluster.time - BEGAN < 150
+    found = told(loop)
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert found["reason"].startswith("no word from ctl for ")
+    assert "Failed to connect to the host via ssh" in found["reason"]
+    assert judged_of(loop)["node-gpu1"]["verdict"] == "PASS"
+    assert judged_of(loop)["node-gpu4"]["reason"].startswith("cut off: no word from ctl for ")
+    assert loop.unended == ["10"]
+    assert "node-gpu4.out" in cluster.saved
+
+
+def test_a_controller_that_is_away_for_a_moment_costs_nothing() -> None:
+    cluster = Cluster()
+    cluster.seconds = {"cluster": 90.0}
+    cluster.at = {3: lambda: setattr(cluster, "dead", True), 4: lambda: setattr(cluster, "dead", False)}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert told(loop)["verdict"] == "PASS"
+
+
+def test_a_controller_that_cannot_be_reached_ends_it_at_once() -> None:
+    cluster = Cluster()
+    cluster.dead = True
+    loop = loop_of(cluster)
+    loop.run()
+    assert told(loop)["reason"] == "the tests could not be run: Failed to connect to the host via ssh"
+    assert len(cluster.calls) == 1
+
+
+def test_a_forged_answer_about_a_job_ends_it_and_fetches_nothing() -> None:
+    cluster = Cluster()
+    cluster.forged = {"batch_host": "localhost"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert "ctl gives batch_host 'localhost' for the test cluster, which is none of its nodes" in told(loop)["reason"]
+    assert cluster.saved == {}
+    assert cluster.cancelled == ["7"]
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"name": ["x"]}, {"job_id": "../../etc/shadow"}, {"output": "/etc/shadow"}, {"nodes": ["localhost"]}],
+)
+def test_an_answer_about_a_job_says_nothing_else(forged: dict[str, Any]) -> None:
+    cluster = Cluster()
+    cluster.forged = forged
+    # The names, numbers and nodes of jobs were told when they were submitted; who renames a job says nothing of it.
+    loop = loop_of(cluster, stages=["cluster"], time_limit=100)
+    loop.run()
+    assert cluster.saved.keys() <= {"cluster.out"}
+    assert judged_of(loop)["cluster"]["nodes"] == NODES
+
+
+def test_an_output_that_is_too_long_is_judged_by_nobody_and_said_so() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": f"{TOO_LONG}1G (validation_output_limit)"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    test = judged_of(loop)["cluster"]
+    assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", f"{TOO_LONG}1G (validation_output_limit)")
+
+
+def test_an_output_that_does_not_come_is_said_to_be_missing() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "Permission denied"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the output could not be fetched from gpu1"
+    assert "output of cluster from gpu1: Permission denied" in cluster.said

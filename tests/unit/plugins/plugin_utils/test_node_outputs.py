@@ -1,0 +1,162 @@
+"""Files of nodes: fetched whole, in pieces, and never more of anything than they may take."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils import node_outputs
+from ansible_collections.busbar.cluster.plugins.plugin_utils.node_outputs import Bounds, Wanted, fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+USER = "nobody"
+MIB = 1 << 20
+TOO_LONG = "too long"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another")
+
+
+class Here:
+    """This machine as a node."""
+
+    def run(self, script: str) -> tuple[int, bytes, bytes]:
+        """Run a script."""
+        done = subprocess.run(["/bin/sh"], input=script.encode(), capture_output=True, check=False)
+        return done.returncode, b"Welcome!\n" + done.stdout, done.stderr
+
+
+class Says:
+    """A node that answers as it likes."""
+
+    def __init__(self, answer: Callable[[], bytes]) -> None:
+        """Take what it says."""
+        self.answer = answer
+
+    def run(self, script: str) -> tuple[int, bytes, bytes]:
+        """Say it."""
+        assert script
+        return 0, self.answer(), b""
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    """A folder of the user's on a node."""
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    place = tmp_path / "there"
+    place.mkdir()
+    place.chmod(0o777)
+    return place
+
+
+def fetched(there: Path, name: str, node: object = None, most: int = 64 * MIB, seconds: float = 60) -> tuple[Path, str]:
+    target = there.parent / name
+    wanted = [Wanted("gpu1", f"{there}/{name}", target)]
+    found = fetch(wanted, lambda _host: node or Here(), USER, Bounds(most, seconds), TOO_LONG)  # type: ignore[arg-type, return-value]
+    return target, found[target]
+
+
+@pytest.mark.parametrize("size", [0, 1, node_outputs.PIECE - 1, node_outputs.PIECE, 2 * node_outputs.PIECE + 7])
+def test_a_file_comes_whole_and_is_gone_there(there: Path, size: int) -> None:
+    data = os.urandom(size)
+    (there / "x.out").write_bytes(data)
+    target, problem = fetched(there, "x.out")
+    assert problem == ""
+    assert target.read_bytes() == data
+    assert list(there.iterdir()) == []
+
+
+def test_a_file_that_is_too_long_is_kept_as_far_as_it_may_be(there: Path) -> None:
+    (there / "x.out").write_bytes(b"x" * (3 * MIB + 1))
+    target, problem = fetched(there, "x.out", most=3 * MIB)
+    assert (problem, target.stat().st_size) == (TOO_LONG, 3 * MIB)
+
+
+def test_what_the_user_may_not_read_is_not_fetched_and_leaves_no_file(there: Path) -> None:
+    secret = there.parent / "secret"
+    secret.write_text("secret", encoding="utf-8")
+    secret.chmod(0o600)
+    (there / "x.out").symlink_to(secret)
+    target, problem = fetched(there, "x.out")
+    assert problem != ""
+    assert not target.exists()
+    assert secret.read_text(encoding="utf-8") == "secret"
+
+
+@pytest.mark.parametrize("name", ["fifo", "zero", "none"])
+def test_what_is_no_file_is_not_waited_for(there: Path, name: str) -> None:
+    if name == "fifo":
+        os.mkfifo(there / name)
+    elif name == "zero":
+        (there / name).symlink_to("/dev/zero")
+    began = time.monotonic()
+    target, problem = fetched(there, name)
+    assert problem == "it could not be read (exit code 1)"
+    assert not target.exists()
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"", "it could not be read (exit code 0)"),
+        (b"busbar-output 12", "it could not be read (exit code 0)"),
+        (b"busbar-output -1\nx", "it sent what it was not asked for"),
+        (b"busbar-output 12\nabc", "it ended in the middle"),
+        (b"busbar-output 2\n" + b"x" * (node_outputs.PIECE + 1), "it sent what it was not asked for"),
+    ],
+)
+def test_a_node_that_does_not_keep_to_it_is_not_believed(there: Path, answer: bytes, words: str) -> None:
+    target, problem = fetched(there, "x.out", Says(lambda: answer))
+    assert problem == words
+    assert not target.exists()
+
+
+def test_what_came_of_a_file_stays_and_what_is_whole_is_not_fetched_again(there: Path) -> None:
+    answers = [b"busbar-output 9000000\n" + b"x" * node_outputs.PIECE, b"busbar-output 9000000\n"]
+    target, problem = fetched(there, "x.out", Says(iter(answers).__next__))
+    assert problem == "it ended in the middle"
+    assert not target.exists()
+    assert (there.parent / "x.out.part").stat().st_size == node_outputs.PIECE
+    (there / "x.out").write_bytes(b"y")
+    assert fetched(there, "x.out") == (target, "")
+    assert not (there.parent / "x.out.part").exists()
+    assert fetched(there, "x.out") == (target, "")
+    assert target.read_bytes() == b"y"
+
+
+def test_a_file_that_never_ends_is_bounded(there: Path) -> None:
+    piece = f"busbar-output {10**15}\n".encode() + b"x" * node_outputs.PIECE
+    target, problem = fetched(there, "x.out", Says(lambda: piece), most=3 * node_outputs.PIECE)
+    assert (problem, target.stat().st_size) == (TOO_LONG, 3 * node_outputs.PIECE)
+
+
+def test_a_node_that_sends_without_end_gets_no_memory(there: Path) -> None:
+    def flood() -> bytes:
+        parts = []
+        while True:
+            parts.append(b"x" * (16 * MIB))
+
+    _target, problem = fetched(there, "x.out", Says(flood))
+    assert problem == "it sent more than it was asked for"
+
+
+def test_a_node_that_says_nothing_is_waited_for_only_so_long(there: Path) -> None:
+    def silence() -> bytes:
+        time.sleep(100)
+        return b""
+
+    (there / "y.out").write_bytes(b"y")
+    targets = [there.parent / name for name in ("x.out", "y.out")]
+    wanted = [Wanted(host, f"{there}/{target.name}", target) for host, target in zip("ab", targets, strict=True)]
+    nodes = {"a": Says(silence), "b": Here()}
+    began = time.monotonic()
+    found = fetch(wanted, nodes.__getitem__, USER, Bounds(MIB, 3), TOO_LONG)  # type: ignore[arg-type]
+    assert time.monotonic() - began < 20
+    assert found == {targets[0]: "it took too long", targets[1]: ""}

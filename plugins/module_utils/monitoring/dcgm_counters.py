@@ -28,6 +28,9 @@ KINDS = ("gauge", "counter", "label")
 NO_PROFILING = ("maxwell", "pascal")
 # Cards without (all) counters of the profiler, by what their names begin with after the brand.
 _NO_DATA_CENTER = re.compile(r"geforce|\brtx\b|\bgtx\b|quadro|titan", re.IGNORECASE)
+# The file is read as CSV of exactly three fields, in which a quotation mark after a blank is an error (dcgm-exporter,
+# internal/pkg/counters/counter_config.go; Go, encoding/csv).
+_NOT_IN_HELP = (",", '"', "\n", "\r")
 _FIELD = re.compile(r"^DCGM_(FI|EXP)_[A-Z0-9_]+$")
 
 
@@ -64,7 +67,7 @@ DEVICE_COUNTERS = _table(
     DEV_SLOWDOWN_TEMP | gauge | Temperature at which the GPU slows down (C)
     DEV_SM_CLOCK | gauge | Clock of the multiprocessors (MHz)
     DEV_MEM_CLOCK | gauge | Clock of the memory (MHz)
-    DEV_CLOCKS_EVENT_REASONS | gauge | Why the clocks are as they are, a mask of bits as in nvml.h
+    DEV_CLOCKS_EVENT_REASONS | gauge | Why the clocks are as they are (mask of bits as in nvml.h)
     DEV_POWER_VIOLATION | counter | Time in which the power limit slowed the GPU down (ns)
     DEV_THERMAL_VIOLATION | counter | Time in which heat slowed the GPU down (ns)
     DEV_XID_ERRORS | gauge | Number of the last Xid
@@ -82,18 +85,18 @@ DEVICE_COUNTERS = _table(
     DEV_PCIE_REPLAY_COUNTER | counter | Replays on the PCIe link
     DEV_PCIE_LINK_GEN | gauge | Generation of PCIe of the link as it is now
     DEV_PCIE_LINK_WIDTH | gauge | Lanes of the PCIe link as it is now
-    DEV_NVLINK_BANDWIDTH_TOTAL | counter | Data over all NVLinks, as the driver counts it
-    DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL | counter | CRC errors of flow control, all NVLinks
-    DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL | counter | CRC errors of data, all NVLinks
-    DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL | counter | Replays, all NVLinks
-    DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL | counter | Recoveries, all NVLinks
+    DEV_NVLINK_BANDWIDTH_TOTAL | counter | Data over all NVLinks as the driver counts it
+    DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL | counter | CRC errors of flow control on all NVLinks
+    DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL | counter | CRC errors of data on all NVLinks
+    DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL | counter | Replays on all NVLinks
+    DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL | counter | Recoveries on all NVLinks
     """,
 )
 PROFILING_COUNTERS = _table(
     "DCGM_FI_PROF_",
     """
     GR_ENGINE_ACTIVE | gauge | Share of time in which the compute or graphics engine was active (ratio)
-    SM_ACTIVE | gauge | Share of cycles with a warp on a multiprocessor, mean of all (ratio)
+    SM_ACTIVE | gauge | Share of cycles with a warp on a multiprocessor (mean of all as a ratio)
     SM_OCCUPANCY | gauge | Warps on the multiprocessors of those that fit (ratio)
     PIPE_TENSOR_ACTIVE | gauge | Share of cycles in which the tensor cores were active (ratio)
     PIPE_FP64_ACTIVE | gauge | Share of cycles in which the FP64 pipe was active (ratio)
@@ -188,7 +191,8 @@ def counter_problems(items: Iterable[Mapping[str, Any]], key: str, host: str) ->
         if kind not in (*KINDS, "none"):
             wanted = f"use one of {', '.join((*KINDS, 'none'))}; none leaves a field out"
             problems.append(make_problem([host], place, f"type {kind!r} is unknown", wanted))
-        if any(mark in str(item.get("help") or "") for mark in ("\n", '"')):
-            remedy = "write it in one line, without quotation marks"
-            problems.append(make_problem([host], place, "help breaks the line of the counters file", remedy))
+        if any(mark in str(item.get("help") or "") for mark in _NOT_IN_HELP):
+            remedy = "write it in one line, without commas and quotation marks"
+            said = "help breaks the line of the counters file, so that dcgm-exporter would not start"
+            problems.append(make_problem([host], place, said, remedy))
     return problems

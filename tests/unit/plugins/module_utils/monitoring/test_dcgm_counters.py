@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -69,7 +70,9 @@ def test_a_site_adds_replaces_and_removes() -> None:
 
 
 def test_our_own_counters_are_sound() -> None:
-    assert counter_problems([counter._asdict() | {"type": counter.kind} for counter in DEVICE_COUNTERS], "k", "h") == []
+    own = [counter._asdict() | {"type": counter.kind} for counter in (*DEVICE_COUNTERS, *PROFILING_COUNTERS)]
+    assert counter_problems(own, "k", "h") == []
+    assert all(len(row) == 3 for row in csv.reader(counter_lines(counters_of(H100, "always", [], []))))
     assert {counter.kind for counter in (*DEVICE_COUNTERS, *PROFILING_COUNTERS)} <= set(KINDS)
     assert "DCGM_FI_DEV_NVLINK_BANDWIDTH_L17" in KNOWN
 
@@ -90,6 +93,8 @@ def test_an_unknown_field_is_named_with_what_was_meant() -> None:
         ({}, "is no field of DCGM"),
         ({**XID, "type": "number"}, "type 'number' is unknown"),
         ({**XID, "help": "a\nb"}, "help breaks the line"),
+        ({**XID, "help": "last Xid, of the driver"}, "help breaks the line"),
+        ({**XID, "help": 'the "last" Xid'}, "help breaks the line"),
     ],
 )
 def test_bad_counters(item: dict[str, Any], said: str) -> None:
@@ -103,18 +108,48 @@ def test_a_field_of_a_newer_dcgm_is_taken_on_demand() -> None:
     assert counter_problems([{**new, "unchecked": True}], "k", "h") == []
 
 
+# As Go's encoding/csv reads: the words are those of dcgm-exporter's own errors.
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("DCGM_FI_DEV_GPU_TEMP, gauge, a\nDCGM_FI_DEV_XID_ERRORS, gauge, b, c\n", "line 2: wrong number of fields"),
+        ("DCGM_FI_DEV_GPU_TEMP, gauge, a, b\n", "expected 3 fields"),
+        ('DCGM_FI_DEV_GPU_TEMP, gauge, "a, b"\n', 'bare " in non-quoted field'),
+        ('DCGM_FI_DEV_GPU_TEMP,gauge,"a" b\n', 'extraneous or missing " in quoted-field'),
+        ("DCGM_FI_DEV_GPU_TEMP, number, a\n", "could not find Prometheus metric type 'number'"),
+        ("DCGM_FI_PROF_NOTHING, gauge, a\n", "could not find DCGM field"),
+    ],
+)
+def test_the_replayed_exporter_refuses_what_the_real_one_refuses(tmp_path: Path, text: str, said: str) -> None:
+    done = asked(tmp_path, text)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+
+
+def test_the_replayed_exporter_takes_what_the_real_one_takes(tmp_path: Path) -> None:
+    text = '# a comment, with commas\n\nDCGM_FI_DEV_GPU_TEMP,gauge,"a, ""b"""\nDCGM_FI_DEV_XID_ERRORS , gauge , b'
+    done = asked(tmp_path, text)
+    assert done.returncode == 0, done.stderr
+    assert '# HELP DCGM_FI_DEV_GPU_TEMP a, "b"\n' in done.stdout
+
+
 def exposition(folder: Path, state: str = "{}") -> str:
     """What the replayed exporter of two GPUs says."""
-    lines = counter_lines([*DEVICE_COUNTERS, *PROFILING_COUNTERS])
-    (folder / "counters.csv").write_text("\n".join(lines), encoding="utf-8")
+    done = asked(folder, "\n".join(counter_lines([*DEVICE_COUNTERS, *PROFILING_COUNTERS])), state)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def asked(folder: Path, text: str, state: str = "{}") -> subprocess.CompletedProcess[str]:
+    """The replayed exporter of two GPUs, started with a counters file."""
+    (folder / "counters.csv").write_text(text, encoding="utf-8")
     (folder / "state.json").write_text(state, encoding="utf-8")
     ask = "import runpy, sys; found = runpy.run_path(sys.argv[1], run_name='program'); "
     ask += "print(found['Exposition'](found['arguments'](sys.argv[2:])).text())"
     words = ["-f", f"{folder}/counters.csv", "--gpus", "2", "--share", str(PROGRAM.parent)]
     words += ["--state", f"{folder}/state.json", "--hpc-job-mapping-dir", str(folder)]
     command = [sys.executable, "-B", "-c", ask, str(PROGRAM), *words]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ})
-    return done.stdout
+    return subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ})
 
 
 def test_the_replayed_exporter_has_a_value_for_every_counter(tmp_path: Path) -> None:

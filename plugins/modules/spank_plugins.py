@@ -10,8 +10,10 @@ description:
   - Installs a library first and the line that loads it last; removes the line first and the library last. So no job
     ever meets a line without its library.
   - A library for another release of Slurm is refused before anything changes.
-  - After a change srun is asked whether it loads the plugins and shows their options. When not, the old lines are put
-    back.
+  - After a change srun is asked whether it loads the plugins and shows their options, slurmd reads its plugins again,
+    and a job step runs on the node. When one of these fails, the old lines are put back, slurmd reads these, and the
+    node is given back to Slurm if the failed step drained it.
+  - slurmd reads them also where nothing else changes and the running one lacks a library.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -33,6 +35,10 @@ options:
     description: Version of Slurm on this host.
     type: str
     required: true
+  node:
+    description: Name of this host in Slurm; where no slurmd runs, or it is empty, no job step is run.
+    type: str
+    default: ""
   unload_only:
     description: Only take out what was installed for another release of Slurm than O(slurm).
     type: bool
@@ -60,6 +66,10 @@ changed_paths:
   returned: always
   type: list
   elements: str
+unproven:
+  description: Why no job step could be run with the changed plugins; empty when one ran, or nothing changed.
+  returned: always
+  type: str
 """
 
 import base64
@@ -72,6 +82,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.slurm import spank_proof
 from ..module_utils.slurm.shared_object import slurm_of_plugin
 from ..module_utils.slurm.spank_store import release_of
 
@@ -94,6 +105,7 @@ class Host:
         except (OSError, ValueError):
             self.installed = {}
         self.changed: list[str] = []
+        self.unproven = ""
         self.diff: list[dict[str, str]] = []
 
     def line_file(self, name: str) -> Path:
@@ -187,6 +199,7 @@ class Host:
                 self.write(self.line_file(name), texts[name].encode())
         if self.changed and not check:
             self.try_out(plugins, before)
+        self.have_slurmd_read(plugins, before)
         for item in plugins:
             self.replace_record(item)
 
@@ -217,17 +230,44 @@ class Host:
         missing = [option for item in plugins for option in item["provides"] if option not in out]
         if status == 0 and not missing:
             return
+        self.put_back(before)
+        said = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
+        fault = f"does not show {', '.join(missing)}" if missing and status == 0 else f"ends with {status}: {said}"
+        self.fail_with(plugins, f"`srun --help` {fault}")
+
+    def have_slurmd_read(self, plugins: list[Item], before: dict[str, str]) -> None:
+        """Have the running slurmd load what is installed, and prove it by a job step; else put the old lines back."""
+        run, node = self.module.run_command, self.module.params["node"]
+        libraries = [item["library"] for item in plugins]
+        pid = spank_proof.slurmd_pid(run) if node else 0
+        if not pid or not (self.changed or spank_proof.not_loaded(pid, libraries)):
+            return
+        if not self.changed:
+            self.changed.append("slurmd")
+        if self.module.check_mode:
+            return
+        state = spank_proof.state_of(run, node)
+        fault = spank_proof.reload_slurmd(run, libraries)
+        proof = spank_proof.Proof(fault=fault) if fault or not plugins else spank_proof.job_step(run, node)
+        self.unproven = proof.unproven
+        if proof.fault:
+            self.put_back(before)
+            spank_proof.reload_slurmd(run, [])
+            resumed = spank_proof.resume_after_failure(run, node, state)
+            self.fail_with(plugins, proof.fault + (f". {node}, which that drained, was resumed" if resumed else ""))
+
+    def put_back(self, before: dict[str, str]) -> None:
+        """Write the lines that were there, and remove those that were not."""
         for name, text in before.items():
             if text:
                 self.write(self.line_file(name), text.encode())
             else:
                 self.line_file(name).unlink(missing_ok=True)
-        said = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
-        fault = f"does not show {', '.join(missing)}" if missing and status == 0 else f"ends with {status}: {said}"
-        self.module.fail_json(
-            msg=f"with {', '.join(item['name'] for item in plugins)} `srun --help` {fault}. The lines that load them "
-            "were taken back, so that jobs go on"
-        )
+
+    def fail_with(self, plugins: list[Item], fault: str) -> None:
+        """Fail the module; the lines are those from before."""
+        names = ", ".join(item["name"] for item in plugins)
+        self.module.fail_json(msg=f"with {names} {fault}. The lines that load them were taken back, so that jobs go on")
 
 
 def main() -> None:
@@ -237,6 +277,7 @@ def main() -> None:
             "plugins": {"type": "list", "elements": "dict", "default": []},
             "contents": {"type": "dict", "default": {}},
             "slurm": {"type": "str", "required": True},
+            "node": {"type": "str", "default": ""},
             "unload_only": {"type": "bool", "default": False},
             "state": {"type": "path", "default": "/var/lib/busbar/spank"},
             "configuration": {"type": "path", "default": "/etc/slurm/plugstack.conf.d"},
@@ -254,7 +295,8 @@ def main() -> None:
         host.install(new)
     if not module.check_mode and json.dumps(host.installed) != former:
         host.save()
-    module.exit_json(changed=bool(host.changed), changed_paths=host.changed, diff=host.diff)
+    found = {"changed_paths": host.changed, "diff": host.diff, "unproven": host.unproven}
+    module.exit_json(changed=bool(host.changed), **found)
 
 
 if __name__ == "__main__":

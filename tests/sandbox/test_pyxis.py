@@ -63,7 +63,45 @@ def test_jobs_on_all_nodes_have_its_options(sandbox: Cluster, apply: Apply) -> N
         assert "runtime_path=/var/lib/pyxis execute_entrypoint=0" in sandbox.exec(node, f"cat {OURS}").stdout
     job = "srun --quiet -N2 --mem=100 --container-image=ubuntu:24.04 printenv STAND_IN_IMAGE"
     assert sandbox.exec("login", job, user="alice").stdout.split() == ["ubuntu:24.04"] * 2
+    for node in sandbox.compute:
+        assert "/busbar/spank/pyxis-" in sandbox.exec(node, "cat /proc/$(systemctl show -P MainPID slurmd)/maps").stdout
     assert {counts["changed"] for counts in recap(apply().stdout).values()} == {0}
+
+
+def test_a_truth_value_of_yaml_reaches_jobs_as_pyxis_reads_it(sandbox: Cluster, apply: Apply) -> None:
+    done = apply(pyxis_options={"use_enroot_load": True}, pyxis_container_scope="job")
+    assert done.returncode == 0, done.stdout
+    line = sandbox.exec("gpu1", f"cat {OURS}").stdout
+    assert "container_scope=job" in line
+    assert "use_enroot_load=1" in line
+    assert sandbox.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
+    for node in sandbox.compute:
+        sandbox.exec(node, "systemctl restart slurmd")
+        assert "/busbar/spank/pyxis-" in sandbox.exec(node, "cat /proc/$(systemctl show -P MainPID slurmd)/maps").stdout
+    sandbox.wait_idle()
+
+
+def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox: Cluster, apply: Apply) -> None:
+    before = sandbox.exec("gpu1", f"cat {OURS}").stdout
+    done = apply(pyxis_options={"use_squashfus": "1"})
+    assert done.returncode != 0
+    assert "pyxis_options.use_squashfus: is no argument of Pyxis" in " ".join(done.stdout.split())
+    good = json.loads(sandbox.exec("gpu1", f"cat {STATE}/installed.json").stdout)["pyxis"]
+    wrong = {
+        "name": "pyxis",
+        "version": good["version"],
+        "library": good["library"],
+        "arguments": ["use_enroot_load=True"],
+    }
+    done = apply(pyxis_enabled=False, slurm_spank_plugins=[wrong | {"provides": ["--container-image"]}])
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert "a job step on gpu1 ended with 1" in said or "slurmd could not be reloaded" in said or "not loaded" in said
+    assert "The lines that load them were taken back" in said
+    for node in sandbox.compute:
+        assert sandbox.exec(node, f"cat {OURS}").stdout == before
+    sandbox.wait_idle()
+    assert sandbox.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
 
 
 def test_an_archive_without_a_checksum_is_refused(sandbox: Cluster, apply: Apply) -> None:

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_proof
 from ansible_collections.busbar.cluster.plugins.modules import spank_info, spank_plugins
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class FakeModule:
         """Put the host's files below a folder."""
         self.params: dict[str, Any] = {
             "slurm": "24.11.5",
+            "node": "",
             "state": str(folder / "state"),
             "configuration": str(folder / "plugstack.conf.d"),
             "contents": {"greeting/1": base64.b64encode(DATA).decode()},
@@ -141,3 +143,113 @@ def test_a_damaged_library(tmp_path: Path, item: dict[str, Any]) -> None:
 )
 def test_system(text: str, system: str) -> None:
     assert spank_info.system_of(text) == system
+
+
+class Node(FakeModule):
+    """A host whose slurmd runs: answers systemctl, sinfo, srun and scontrol, and keeps what was asked."""
+
+    def __init__(self, folder: Path, *, step: tuple[int, str, str] = (0, "", ""), check: bool = False):
+        """Let slurmd have loaded what the lines say."""
+        super().__init__(folder, check=check)
+        self.params["node"] = "gpu1"
+        self.step, self.asked = step, list[str]()
+        self.loads, self.reason = True, ""
+        self.maps = folder / "proc" / "42" / "maps"
+        self.maps.parent.mkdir(parents=True, exist_ok=True)
+        self.load()
+
+    def load(self) -> None:
+        """Let slurmd have what the lines load."""
+        words = [path.read_text().split()[-1] for path in self.maps.parents[2].glob("plugstack.conf.d/*")]
+        lines = [f"7f00-7f01 r-xp 0000 08:01 42   {name}" for name in [*words, "/usr/sbin/slurmd"]]
+        self.maps.write_text("\n".join([*lines, "7f02-7f03 rw-p 0000 00:00 0"]))
+
+    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
+        """Answer as the programs."""
+        self.asked.append(" ".join(command))
+        if command[:2] == ["systemctl", "reload"] and self.loads:
+            self.load()
+        if command[0] == "timeout":
+            self.reason = self.reason or ("Epilog error" if self.step[0] else "")
+            return self.step
+        answers = {
+            "systemctl show": (0, "42\n", ""),
+            "sinfo --noheader": (0, "batch\nbatch\n", ""),
+            "scontrol --oneliner": (0, f"State=IDLE{'+DRAIN' if self.reason else ''} Reason={self.reason}\n", ""),
+            "srun --help": self.srun,
+        }
+        return answers.get(" ".join(command[:2]), (0, "", ""))
+
+
+@pytest.fixture
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of the host."""
+    monkeypatch.setattr(spank_proof, "PROC", tmp_path / "proc")
+
+
+@pytest.mark.usefixtures("proc")
+def test_slurmd_reads_a_new_line_and_a_job_step_proves_it(tmp_path: Path, item: dict[str, Any]) -> None:
+    node = Node(tmp_path)
+    assert keep(node, item).unproven == ""
+    assert "systemctl reload slurmd" in node.asked
+    (step,) = [words for words in node.asked if words.startswith("timeout")]
+    assert "--partition=batch --nodelist=gpu1" in step
+    again = Node(tmp_path)
+    assert keep(again, item).changed == []
+    assert not [words for words in again.asked if "reload" in words or "timeout" in words]
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_slurmd_that_lacks_what_is_installed_reads_it(tmp_path: Path, item: dict[str, Any]) -> None:
+    keep(Node(tmp_path), item)
+    old = Node(tmp_path)
+    old.maps.write_text("7f00-7f01 r-xp 0000 08:01 42   /usr/sbin/slurmd\n")
+    assert keep(old, item).changed == ["slurmd"]
+    assert "systemctl reload slurmd" in old.asked
+    foreseen = Node(tmp_path, check=True)
+    foreseen.maps.write_text("")
+    assert keep(foreseen, item).changed == ["slurmd"]
+    assert "systemctl reload slurmd" not in foreseen.asked
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: dict[str, Any]) -> None:
+    keep(Node(tmp_path), item)
+    line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
+    before = line.read_text()
+    node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
+    said = "a job step on gpu1 ended with 1: srun: error: Nodes gpu1 are still not ready. gpu1, which that drained, was"
+    with pytest.raises(Failed, match=said):
+        keep(node, {**item, "line": f"{item['line'].replace('required', 'optional')}"})
+    assert line.read_text() == before
+    assert node.asked.count("systemctl reload slurmd") == 2
+    assert node.asked[-1] == "scontrol update nodename=gpu1 state=resume"
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any]) -> None:
+    node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
+    node.reason = "memory is replaced"
+    with pytest.raises(Failed, match=r"still not ready\. The lines"):
+        keep(node, item)
+    assert not [words for words in node.asked if "resume" in words]
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_busy_node_is_told_and_not_waited_for(tmp_path: Path, item: dict[str, Any]) -> None:
+    said = "srun: error: Unable to allocate resources: Requested nodes are busy\n"
+    host = keep(Node(tmp_path, step=(1, "", said)), item)
+    assert host.unproven == "granted no job step: srun: error: Unable to allocate resources: Requested nodes are busy"
+    assert (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_slurmd_that_does_not_load_it_fails(
+    tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spank_proof, "RELOAD_S", 0)
+    node = Node(tmp_path)
+    node.loads = False
+    with pytest.raises(Failed, match=r"slurmd has not loaded .*greeting-1-slurm24.11.5.so within 0 s; see journalctl"):
+        keep(node, item)
+    assert not (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()

@@ -1,0 +1,108 @@
+"""Slurm's daemon of a node with its SPANK plugins: has it loaded them, and does a job step run with them?
+
+slurmd loads the plugins of plugstack.conf when it starts or is reconfigured (man 8 spank); srun loads them by itself,
+but most plugins read their arguments only in slurmstepd. So neither `srun --help` nor a running slurmd proves a line.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Run = Callable[[list[str]], tuple[int, str, str]]
+
+__all__ = [
+    "Proof",
+    "job_step",
+    "not_loaded",
+    "reload_slurmd",
+    "resume_after_failure",
+    "slurmd_pid",
+    "state_of",
+]
+
+PROC = Path("/proc")
+JOB_NAME = "busbar-spank"
+RELOAD_S = 60
+STEP_S = 60
+# How srun says that no node was granted, which is no fault of a plugin.
+_NOT_GRANTED = ("Unable to allocate resources", "Unable to create step", "allocation has been revoked")
+_LEFT_BY_FAILURE = ("Epilog error", "Prolog error")
+
+
+class Proof(NamedTuple):
+    """What a job step showed.
+
+    Attributes:
+        fault: why it failed; '' when it did not.
+        unproven: why it could not be run; '' when it was.
+    """
+
+    fault: str = ""
+    unproven: str = ""
+
+
+def slurmd_pid(run: Run) -> int:
+    """Return the process of the running slurmd, 0 where there is none."""
+    status, out, _ = run(["systemctl", "show", "--property=MainPID", "--value", "slurmd"])
+    return int(out) if status == 0 and out.strip().isdigit() else 0
+
+
+def not_loaded(pid: int, libraries: Sequence[str]) -> list[str]:
+    """Return the libraries that a process has not loaded; all of them when it is gone."""
+    try:
+        maps = (PROC / str(pid) / "maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return list(libraries)
+    loaded = {line.split(maxsplit=5)[5] for line in maps.splitlines() if len(line.split(maxsplit=5)) == 6}  # noqa: PLR2004
+    return [library for library in libraries if library not in loaded]
+
+
+def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
+    """Have slurmd read its plugins again; return what is wrong, '' when it has all of them."""
+    status, _, err = run(["systemctl", "reload", "slurmd"])
+    if status:
+        return f"slurmd could not be reloaded: {err.strip()[-300:]}"
+    end = time.monotonic() + RELOAD_S
+    while missing := not_loaded(slurmd_pid(run), libraries):
+        if time.monotonic() > end:
+            return f"slurmd has not loaded {', '.join(missing)} within {RELOAD_S} s; see journalctl -u slurmd"
+        time.sleep(0.5)
+    return ""
+
+
+def job_step(run: Run, node: str) -> Proof:
+    """Run a job step on a node that has a core to spare, as root, who is in no account's way."""
+    _, partitions, _ = run(["sinfo", "--noheader", f"--nodes={node}", "--format=%R"])
+    if not partitions.split():
+        return Proof(unproven="is in no partition")
+    words = ["srun", "--quiet", f"--job-name={JOB_NAME}", f"--partition={partitions.split()[0]}", f"--nodelist={node}"]
+    words += ["--nodes=1", "--ntasks=1", "--mem=16", "--time=1", "--immediate=20", "true"]
+    status, _, err = run(["timeout", str(STEP_S), *words])
+    if status == 0:
+        return Proof()
+    said = " | ".join(line.strip() for line in err.splitlines() if line.strip())[-500:]
+    if any(words in err for words in _NOT_GRANTED):
+        return Proof(unproven=f"granted no job step: {said}")
+    run(["scancel", f"--name={JOB_NAME}", f"--nodelist={node}"])
+    ended = f"did not end within {STEP_S} s" if status == 124 else f"ended with {status}"  # noqa: PLR2004 - of timeout
+    return Proof(fault=f"a job step on {node} {ended}: {said}")
+
+
+def state_of(run: Run, node: str) -> str:
+    """Return the line in which Slurm tells of a node; '' when it does not answer."""
+    status, out, _ = run(["scontrol", "--oneliner", "show", "node", node])
+    return out if status == 0 else ""
+
+
+def resume_after_failure(run: Run, node: str, before: str) -> bool:
+    """Give a node back that the failed job step drained, and nobody else; return whether that was so."""
+    now = state_of(run, node)
+    drained = any(f"Reason={words}" in now and f"Reason={words}" not in before for words in _LEFT_BY_FAILURE)
+    if not drained or "DRAIN" in before:
+        return False
+    return run(["scontrol", "update", f"nodename={node}", "state=resume"])[0] == 0

@@ -84,10 +84,11 @@ def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(m
 
 
 def test_a_reboot_of_the_client_brings_all_mounts_back(machines: Machines) -> None:
-    before = machines.output(CLIENT, "sha256sum /scratch/data")
+    machines.ssh(CLIENT, "head -c 1M /dev/urandom >/scratch/kept && sync")
+    before = machines.output(CLIENT, "sha256sum /scratch/kept")
     machines.reboot(CLIENT)
     machines.wait_for_boot(CLIENT)
     assert machines.mount_options("/shared")["vers"] == "4.2"
     assert machines.mount_options("/projects")["nconnect"] == "4"
     assert machines.mount_options("/scratch")["type"] == "xfs"
-    assert machines.output(CLIENT, "sha256sum /scratch/data") == before
+    assert machines.output(CLIENT, "sha256sum /scratch/kept") == before

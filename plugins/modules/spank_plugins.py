@@ -248,7 +248,7 @@ class Host:
             return
         state = spank_proof.state_of(run, node)
         fault = spank_proof.reload_slurmd(run, libraries)
-        proof = spank_proof.Proof(fault=fault) if fault or not plugins else spank_proof.job_step(run, node)
+        proof = spank_proof.Proof(fault=fault) if fault or not plugins else spank_proof.job_step(run, node, state)
         self.unproven = proof.unproven
         if proof.fault:
             self.put_back(before)

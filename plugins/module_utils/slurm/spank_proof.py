@@ -75,8 +75,14 @@ def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
     return ""
 
 
-def job_step(run: Run, node: str) -> Proof:
-    """Run a job step on a node that has a core to spare, as root, who is in no account's way."""
+def job_step(run: Run, node: str, before: str) -> Proof:
+    """Run a job step on a node that has a core to spare, as root, who is in no account's way, and see it cleaned up.
+
+    Args:
+        run: runs a command.
+        node: name of the node in Slurm.
+        before: what `state_of` gave before.
+    """
     _, partitions, _ = run(["sinfo", "--noheader", f"--nodes={node}", "--format=%R"])
     if not partitions.split():
         return Proof(unproven="is in no partition")
@@ -84,7 +90,10 @@ def job_step(run: Run, node: str) -> Proof:
     words += ["--nodes=1", "--ntasks=1", "--mem=16", "--time=1", "--immediate=20", "true"]
     status, _, err = run(["timeout", str(STEP_S), *words])
     if status == 0:
-        return Proof()
+        left = _left_by_step(run, node, before)
+        return Proof(
+            fault=f"a job step on {node} ran, but left {left!r}: see journalctl -u slurmd there" if left else ""
+        )
     said = " | ".join(line.strip() for line in err.splitlines() if line.strip())[-500:]
     if any(words in err for words in _NOT_GRANTED):
         return Proof(unproven=f"granted no job step: {said}")
@@ -97,6 +106,14 @@ def state_of(run: Run, node: str) -> str:
     """Return the line in which Slurm tells of a node; '' when it does not answer."""
     status, out, _ = run(["scontrol", "--oneliner", "show", "node", node])
     return out if status == 0 else ""
+
+
+def _left_by_step(run: Run, node: str, before: str) -> str:
+    """Wait until a job is cleaned up, in which plugins take part; return why the node was drained then, or ''."""
+    end = time.monotonic() + STEP_S
+    while "COMPLETING" in (now := state_of(run, node)) and time.monotonic() < end:
+        time.sleep(0.5)
+    return next((words for words in _LEFT_BY_FAILURE if f"Reason={words}" in now and words not in before), "")
 
 
 def resume_after_failure(run: Run, node: str, before: str) -> bool:

@@ -153,7 +153,7 @@ class Node(FakeModule):
         super().__init__(folder, check=check)
         self.params["node"] = "gpu1"
         self.step, self.asked = step, list[str]()
-        self.loads, self.reason = True, ""
+        self.loads, self.reason, self.epilog = True, "", ""
         self.maps = folder / "proc" / "42" / "maps"
         self.maps.parent.mkdir(parents=True, exist_ok=True)
         self.load()
@@ -170,7 +170,7 @@ class Node(FakeModule):
         if command[:2] == ["systemctl", "reload"] and self.loads:
             self.load()
         if command[0] == "timeout":
-            self.reason = self.reason or ("Epilog error" if self.step[0] else "")
+            self.reason = self.reason or ("Epilog error" if self.step[0] else self.epilog)
             return self.step
         answers = {
             "systemctl show": (0, "42\n", ""),
@@ -224,6 +224,17 @@ def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: 
     assert line.read_text() == before
     assert node.asked.count("systemctl reload slurmd") == 2
     assert node.asked[-1] == "scontrol update nodename=gpu1 state=resume"
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_line_with_which_a_step_runs_and_its_epilog_fails_is_taken_back(tmp_path: Path, item: dict[str, Any]) -> None:
+    node = Node(tmp_path)
+    node.epilog = "Epilog error"
+    with pytest.raises(
+        Failed, match=r"a job step on gpu1 ran, but left 'Epilog error'.*which that drained, was resumed"
+    ):
+        keep(node, item)
+    assert not (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()
 
 
 @pytest.mark.usefixtures("proc")

@@ -19,7 +19,6 @@ __all__ = ["pyxis_arguments", "pyxis_problems"]
 
 SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
 PATHS = ("importer", "runtime_path")
-SCOPES = ("job", "global")
 # Those that are options of the role.
 OWN = ("container_scope", "execute_entrypoint", "runtime_path", "sbatch_support")
 _TRUE = ("1", "true", "yes", "y", "on")

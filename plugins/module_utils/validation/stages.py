@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..common.hostlist import fold_hosts as fold
+from ..common.hostlist import fold_hosts
 from . import registry
 from .inputs import typed
 from .model import FIRST
@@ -147,4 +147,4 @@ def budget(options: Mapping[str, Any]) -> str:
     parts = [words for stage in registry.STAGES if stage.asked(asked) for words in stage.budget(asked)]
     total = asked["time_limit"]
     end = f"; never more than {total} s in all" if total else ""
-    return f"validation of {fold(asked['nodes'])}: {'; '.join(parts)}{end}"
+    return f"validation of {fold_hosts(asked['nodes'])}: {'; '.join(parts)}{end}"

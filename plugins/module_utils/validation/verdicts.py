@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..common.hostlist import fold_hosts as fold
+from ..common.hostlist import fold_hosts
 from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
@@ -91,7 +91,7 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], node_reasons: list[s
     out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
     if out * 100 > limit * whole:
         answer["refused"] = (
-            f"{fold(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
+            f"{fold_hosts(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
             f"validation_drain_limit allows {limit} %"
         )
     else:
@@ -203,9 +203,9 @@ def _left_out_words(state: State, started: list[Test]) -> str:
     nodes_of: dict[str, list[str]] = {}
     for node, jobs in sorted(state["busy"].items()):
         nodes_of.setdefault(jobs, []).append(node)
-    shown = [f"{fold(nodes)} ({jobs})" for jobs, nodes in list(nodes_of.items())[:_MOST_EVIDENCE]]
+    shown = [f"{fold_hosts(nodes)} ({jobs})" for jobs, nodes in list(nodes_of.items())[:_MOST_EVIDENCE]]
     more = " and more" if len(nodes_of) > _MOST_EVIDENCE else ""
-    tested = fold(list(dict.fromkeys(node for test in started for node in test["nodes"])))
+    tested = fold_hosts(list(dict.fromkeys(node for test in started for node in test["nodes"])))
     rest = f"all tests that ran on {tested} passed" if tested else "no node was tested"
     return f"left out {', '.join(shown)}{more}; {rest}"
 
@@ -273,13 +273,13 @@ def _reason(
     if state["left_out"]:
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
     if unresolved:
-        return f"{fold(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
+        return f"{fold_hosts(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
     searched = f"{state['search_rounds']} round(s) of the culprit search found nothing wrong" if verdict == PASS else ""
     return unrun or searched or "no test ran"
 
 
 def _who(culprit: Culprit) -> str:
-    return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold(culprit["nodes"])
+    return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold_hosts(culprit["nodes"])
 
 
 def summary_lines(data: Report) -> list[str]:
@@ -290,7 +290,7 @@ def summary_lines(data: Report) -> list[str]:
     for test in data["tests"]:
         if allowed and test["verdict"] != PASS:
             continue  # what was left out stands below
-        who = fold(test["nodes"] + test["partners"]) or "no node"
+        who = fold_hosts(test["nodes"] + test["partners"]) or "no node"
         ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
         lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")
         lines += [f"      {finding}" for finding in test["findings"]]
@@ -300,12 +300,12 @@ def summary_lines(data: Report) -> list[str]:
         lines.append(f"stopped  {data['stopped']}")
     guilty = [item["nodes"][0] for item in blamed if item["kind"] == "node"]
     if guilty:
-        lines.append(f"FAIL  culprit nodes: {fold(guilty)}")
+        lines.append(f"FAIL  culprit nodes: {fold_hosts(guilty)}")
     for item in blamed:
         shown = ", ".join(item["tests"][:_MOST_EVIDENCE]) + (", …" if len(item["tests"]) > _MOST_EVIDENCE else "")
         who = "" if item["kind"] == "rail" else f"{item['kind']} {_who(item)}: "
         lines.append(f"FAIL  {who}{item['reason']} ({shown})")
-    lines += [f"INCONCLUSIVE  {fold(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
+    lines += [f"INCONCLUSIVE  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
     lines += [
         f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
         for item in data["drain"].get("done", [])

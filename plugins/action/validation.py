@@ -140,7 +140,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         options = arguments["options"]
-        folder = Path(arguments["reports_dir"]) / options["started"].replace("-", "").replace(":", "")
+        folder = _free(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
         hands = _Hands(self, task_vars, folder, arguments["output_limit"])
         controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
         loop = Loop(options, Asked(controller, arguments["share"], arguments["home"]), hands)
@@ -179,6 +179,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             problem = f"the report could not be written: {exc}"
             return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
         return told | pages | {"folder": str(folder), "problem": "", "link_problem": point_to(folder)}
+
+
+def _free(place: Path, name: str) -> Path:
+    """Return a folder of that name that is not there yet: nothing in it is of another validation."""
+    names = (name, *(f"{name}-{number}" for number in range(2, 100)))
+    return place / next((name for name in names if not (place / name).exists()), name)
 
 
 def _report(loop: Loop, why: str) -> Report:

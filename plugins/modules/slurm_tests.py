@@ -359,25 +359,12 @@ class Runner:
         open_jobs = {entry["job_id"]: entry for entry in entries}
         begun = time.monotonic()
         while open_jobs:
-            code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(open_jobs), "-o", "%i|%T|%B|%r")
-            # Of a job that ended long ago it says that there is none such, and is alive all the same.
-            self.answered = self.answered or code == 0 or "nvalid job id" in err
-            now = time.monotonic()
-            queue = parse_queue(out)
-            late = []
-            for job, entry in list(open_jobs.items()):
-                entry.update(queue.get(job, {}))
-                if entry["state"] not in {"", "PENDING"}:
-                    entry["started_at"] = entry["started_at"] or now
-                    entry["seconds"] = round(now - entry["started_at"], 1)
-                entry["over"] = is_over(entry["state"])
-                if not entry["over"] and (why := self.too_late(entry, now)):
-                    entry |= {"problem": why, "over": True}
-                    late.append(job)
-                if entry["over"]:
-                    del open_jobs[job]
-            self.cancel(late)
-            if now - begun >= self.params["patience"]:
+            late = self.look(open_jobs)
+            # A job that nobody could end is not over: that is for the caller to tell.
+            for job, why in late.items() if self.cancel(list(late)) else ():
+                open_jobs[job].update(problem=why, over=True)
+            open_jobs = {job: entry for job, entry in open_jobs.items() if not entry["over"]}
+            if time.monotonic() - begun >= self.params["patience"]:
                 break
             if open_jobs:
                 time.sleep(self.params["poll"])
@@ -386,13 +373,30 @@ class Runner:
                 self.close(entry)
         return entries
 
-    def too_late(self, entry: dict[str, Any], now: float) -> str:
-        """Return why a job may not go on, an empty text when it may."""
+    def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
+        """Enter how jobs are, by their numbers; returns which may not go on, each with the reason."""
+        code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
+        # Of a job that ended long ago it says that there is none such, and is alive all the same.
+        heard = code == 0 or "nvalid job id" in err
+        self.answered = self.answered or heard
+        now, queue, late = time.monotonic(), parse_queue(out), {}
+        for job, entry in jobs.items():
+            entry.update(queue.get(job, {}))
+            if entry["state"] not in {"", "PENDING"}:
+                entry["started_at"] = entry["started_at"] or now
+                entry["seconds"] = round(now - entry["started_at"], 1)
+            entry["over"] = is_over(entry["state"])
+            if not entry["over"] and (why := self.too_late(entry, now, heard=heard)):
+                late[job] = why
+        return late
+
+    def too_late(self, entry: dict[str, Any], now: float, *, heard: bool) -> str:
+        """Return why a job may not go on, an empty text when it may; of what was not heard of nothing is known."""
         waited = now - entry["submitted_at"]
         if self.left() == 0:
             began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"
             return f"{CUT_BY_LIMIT}{began}"
-        if not entry["started_at"] and waited > self.params["wait"]:
+        if heard and not entry["started_at"] and waited > self.params["wait"]:
             why = entry["reason"] or "no answer of slurmctld"
             taken = {node: jobs for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))}
             entry["busy"] |= taken
@@ -402,11 +406,13 @@ class Runner:
             return f"did not end within {self.params['time_limit']} s and was cancelled"
         return ""
 
-    def cancel(self, jobs: list[str]) -> None:
-        """End jobs."""
-        if jobs:
-            code, _out, _err = self.ask("scancel", *jobs)
-            self.answered = self.answered or code == 0
+    def cancel(self, jobs: list[str]) -> bool:
+        """End jobs; returns whether that was possible."""
+        if not jobs:
+            return False
+        code, _out, _err = self.ask("scancel", *jobs)
+        self.answered = self.answered or code == 0
+        return code == 0
 
     def close(self, entry: dict[str, Any]) -> None:
         """Ask once more how a job ended and which node has its output."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..search.locate import locate
 from ..slurm.jobs import CUT
+from .hands import TOO_LONG
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .tests import floor_for
 
@@ -177,7 +178,7 @@ def search_result(test: Test) -> dict[str, Any]:
         outcome = "wrong"
     elif test["verdict"] != INCONCLUSIVE or judged_by_peers:
         outcome = "ok"
-    elif job["problem"].startswith(CUT):
+    elif job["problem"].startswith((CUT, TOO_LONG)):
         outcome = "inconclusive"
     elif started and ("did not end" in job["problem"] or "hung" in found):
         outcome = "hung"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,6 +109,9 @@ class Site:
         for run in self.runs:
             run.terminate()
             run.wait(60)
+        # pytest keeps the last folders of its tests, and these are large.
+        for place in ("reports", "out", "slurm", "texts"):
+            shutil.rmtree(self.folder / place, ignore_errors=True)
 
     def validate(self, **changes: Any) -> str:  # noqa: ANN401 - any option
         """Run a validation; returns what was printed."""
@@ -193,19 +197,18 @@ def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
 
 
 SIZE = 300_000_000
-# What the library says of each connection, again and again.
-HUGE = f"""python3 - <<'END'
-line = "gpu1:100:2{{0:05d}} [{{1}}] NCCL INFO Channel {{2:02d}}/0 : {{3}}[0] -> {{4}}[0] [send] via NET/IB/{{1}}/GDRDMA"
-part = "".join(line.format(n, n % 8, n % 32, n, n + 1) + "\\n" for n in range(20000))
-for _ in range({SIZE} // len(part) + 1):
-    print(part, end="")
-END
-"""
+
+
+def loud(size: int) -> str:
+    """A script that prints so many bytes of what the library says of each connection, again and again."""
+    line = "gpu1:100:2{0:05d} [{1}] NCCL INFO Channel {2:02d}/0 : {3}[0] -> {4}[0] [send] via NET/IB/{1}/GDRDMA"
+    part = "\\n".join(line.format(n, n % 8, n % 32, n, n + 1) for n in range(1000))
+    return f"python3 - <<'END'\nfor _ in range({size // len(part) + 1}):\n    print('{part}')\nEND"
 
 
 def test_an_output_of_any_size_takes_no_memory(site: Site) -> None:
     most = []
-    for script in ("", HUGE):
+    for script in ("", loud(SIZE * 102 // 100)):
         site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), script)
         _pid, status, used = os.wait4(site.start(stages=["cluster"]).pid, 0)
         assert status == 0, site.said
@@ -213,11 +216,17 @@ def test_an_output_of_any_size_takes_no_memory(site: Site) -> None:
         # Of ansible-playbook and all that it started, in kB.
         most.append(used.ru_maxrss)
     assert (site.latest / "cluster.out").stat().st_size > SIZE
+    # A second one of the same second has a folder of its own.
+    assert sorted(path.name for path in site.latest.parent.iterdir()) == [
+        "20261120T000000Z",
+        "20261120T000000Z-2",
+        "latest",
+    ]
     assert most[1] - most[0] < 64 << 10, most
 
 
 def test_an_output_without_end_is_cut_and_judged_by_nobody(site: Site) -> None:
-    site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), HUGE)
+    site.prints("cluster", nccl_text(NODES, 8, 365.0, program="all_reduce"), loud(30_000_000))
     site.validate(stages=["cluster"], output_limit="20M")
     (test,) = site.report["tests"]
     assert (test["verdict"], test["reason"]) == (

@@ -15,11 +15,12 @@ LATE = 1e9
 class Slurm:
     """Jobs of so many seconds in the queue and on nodes, and a clock that goes when somebody sleeps."""
 
-    def __init__(self, jobs: dict[str, tuple[float, float]], *, silent: bool = False) -> None:
+    def __init__(self, jobs: dict[str, tuple[float, float]], *, silent: bool = False, down: bool = False) -> None:
         """Take the jobs."""
         self.now = 5000.0
         self.jobs = jobs
         self.silent = silent
+        self.down = down
         self.asked: list[tuple[str, ...]] = []
         self.cancelled: dict[str, float] = {}
 
@@ -38,6 +39,8 @@ class Slurm:
         if self.silent:
             self.now += 20
             return 124, "", ""
+        if self.down:
+            return 1, "", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
         if words[0] == "scancel":
             self.cancelled |= dict.fromkeys(words[1:], self.now - 5000)
         if words[0] == "squeue" and "-j" in words:
@@ -113,9 +116,16 @@ def test_of_a_daemon_that_leaves_a_question_open_no_other_is_asked(monkeypatch: 
     found = followed(monkeypatch, slurm, patience=5, left=10.0)
     assert len(slurm.asked) == 1
     assert slurm.now - 5000 <= 21
-    assert {entry["problem"] for entry in found.values()} == {
-        "cut off: the time for all tests is over, and the job had not begun"
-    }
+    # Nothing is known of the jobs, and nobody has ended them.
+    assert {(entry["problem"], entry["over"]) for entry in found.values()} == {("", False)}
+
+
+@pytest.mark.parametrize("asked", [{"wait": 3}, {"left": 5.0}, {"time_limit": 2}])
+def test_a_daemon_that_is_down_ends_no_job_and_blames_none(
+    monkeypatch: pytest.MonkeyPatch, asked: dict[str, float]
+) -> None:
+    found = followed(monkeypatch, Slurm({"1": (0, LATE)}, down=True), patience=20, **asked)
+    assert (found["1"]["problem"], found["1"]["over"]) == ("", False)
 
 
 @pytest.mark.parametrize(("left", "minutes"), [(None, 11), (100.0, 2), (60.0, 1), (1.5, 1), (0.0, None), (1e6, 11)])

@@ -399,6 +399,8 @@ def test_an_output_that_is_too_long_is_judged_by_nobody_and_said_so() -> None:
     loop.run()
     test = judged_of(loop)["cluster"]
     assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", f"{TOO_LONG}1G (validation_output_limit)")
+    # That is no fault of a node that could be searched for.
+    assert list(judged_of(loop)) == ["cluster"]
 
 
 def test_an_output_that_does_not_come_is_said_to_be_missing() -> None:

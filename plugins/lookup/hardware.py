@@ -9,7 +9,7 @@ name: hardware
 author: busbar contributors
 short_description: The hardware profile of a host
 description:
-  - Returns the profile of a name, of those that come with the collection (C(hardware/profiles)) and of the site's
+  - Returns the profile of a name, of those that come with the collection and of the site's
     C(hardware_profiles_extra), which are merged over them.
   - An empty name is a host that is no compute node; it gives an empty dictionary.
   - An unknown name is an error, as is an entry of the site that is no valid profile.
@@ -24,7 +24,7 @@ options:
     description: Profiles by name to look in, instead of those of collection and site.
     type: dict
 notes:
-  - C(hardware/profile.schema.json) describes the keys of a profile.
+  - C(plugins/module_utils/catalogue/profile.schema.json) describes the keys of a profile.
 seealso:
   - plugin: busbar.cluster.hardware_catalogue
     plugin_type: lookup

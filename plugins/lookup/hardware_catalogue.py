@@ -9,7 +9,7 @@ name: hardware_catalogue
 author: busbar contributors
 short_description: All hardware profiles by name
 description:
-  - Returns the profiles that come with the collection (C(hardware/profiles)), with the site's
+  - Returns the profiles that come with the collection, with the site's
     C(hardware_profiles_extra) merged over them.
   - For what looks at the hosts of the whole cluster at once. For one host there is P(busbar.cluster.hardware#lookup),
     which reads one profile.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["hardware_warnings", "profile_problems"]
 
-_REMEDY = "correct the profile; hardware/profile.schema.json of the collection describes its keys"
+_REMEDY = "correct the profile; profile.schema.json of the collection describes its keys"
 
 # A limit may be a published figure just above the model.
 _TOLERANCE = 1.05

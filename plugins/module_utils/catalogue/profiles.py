@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "merged", "profile_names", "shipped_profile", "site_catalogue", "site_profile"]
 
-PROFILES = Path(__file__).resolve().parents[3] / "hardware" / "profiles"
+PROFILES = Path(__file__).resolve().parent / "hardware"
 
 
 @cache

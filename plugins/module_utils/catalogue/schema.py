@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The form of a hardware profile, as hardware/profile.schema.json has it; each fault is one sentence."""
+"""The form of a hardware profile, as profile.schema.json has it; each fault is one sentence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SCHEMA", "form_problems", "validator"]
 
-SCHEMA = Path(__file__).resolve().parents[3] / "hardware" / "profile.schema.json"
+SCHEMA = Path(__file__).resolve().with_name("profile.schema.json")
 _TYPES = {
     "array": "a list",
     "boolean": "true or false",

@@ -90,7 +90,7 @@ def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any])
     for name, profile in catalogue.items():
         users = [host["name"] for host in hosts if host["hardware"] == name]
         shipped = name in profile_names() and profile == shipped_profile(name)
-        key = f"hardware/profiles/{name}.yml" if shipped else f"hardware_profiles_extra.{name}"
+        key = f"plugins/module_utils/catalogue/hardware/{name}.yml" if shipped else f"hardware_profiles_extra.{name}"
         problems += profile_problems(name, profile, users, key)
     return problems
 

@@ -52,7 +52,7 @@ def test_a_task_finds_filters_and_profiles_and_no_garbage_collector(tmp_path: Pa
     )
     assert done.returncode == 2, done.stdout + done.stderr
     filters = [path for path in (TOP / "plugins/filter").glob("*.py") if path.name != "__init__.py"]
-    profiles = list((TOP / "hardware/profiles").glob("*.yml"))
+    profiles = list((TOP / "plugins/module_utils/catalogue/hardware").glob("*.yml"))
     expected = f"found [False, {len(filters)}, {len(profiles)}, True]" if enabled else "found [True, 0, 0, False]"
     assert expected in done.stdout, done.stdout
     assert "WARNING" not in done.stderr, done.stderr

@@ -109,4 +109,4 @@ def test_each_fault_of_a_profile_names_its_hosts_and_its_key() -> None:
 def test_a_wrong_profile_of_the_collection_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shipped_profile("l40s"), "sockets", 0)
     (problem,) = catalogue_problems([], site_catalogue({}))
-    assert problem["key"] == "hardware/profiles/l40s.yml"
+    assert problem["key"] == "plugins/module_utils/catalogue/hardware/l40s.yml"

@@ -22,8 +22,10 @@ def collections(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("released")
     subprocess.run([TOP / "scripts" / "build", folder], check=True, capture_output=True)
     (built,) = folder.glob("busbar-cluster-*.tar.gz")
-    install = ["ansible-galaxy", "collection", "install", str(built), "-p", str(folder / "own"), "--offline"]
-    subprocess.run(install, check=True, capture_output=True)
+    install = ["ansible-galaxy", "collection", "install", str(built), "-p", str(folder / "own"), "--offline", "--force"]
+    # Whatever the environment of the checkout has already.
+    subprocess.run(install, check=True, capture_output=True, cwd=folder)
+    assert (folder / "own" / "ansible_collections" / "busbar" / "cluster" / "MANIFEST.json").is_file()
     return folder / "own"
 
 

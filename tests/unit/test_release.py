@@ -122,7 +122,10 @@ def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: 
     """No variable of the checkout's inventory is there: what the site leaves out has its default in the collection."""
     programs = Path(sys.executable).parent
     install = [str(programs / "ansible-galaxy"), "collection", "install", str(built.collection)]
-    subprocess.run([*install, "-p", str(tmp_path / "own"), "--offline"], check=True, capture_output=True, cwd=tmp_path)
+    subprocess.run(
+        [*install, "-p", str(tmp_path / "own"), "--offline", "--force"], check=True, capture_output=True, cwd=tmp_path
+    )
+    assert (tmp_path / "own" / OWN / "MANIFEST.json").is_file()
     (tmp_path / "hosts.yml").write_text(INVENTORY)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     done = subprocess.run(

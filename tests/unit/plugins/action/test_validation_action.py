@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,9 +109,6 @@ class Site:
         for run in self.runs:
             run.terminate()
             run.wait(60)
-        # pytest keeps the last folders of its tests, and these are large.
-        for place in ("reports", "out", "slurm", "texts"):
-            shutil.rmtree(self.folder / place, ignore_errors=True)
 
     def validate(self, **changes: Any) -> str:  # noqa: ANN401 - any option
         """Run a validation; returns what was printed."""
@@ -139,12 +136,13 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
-    found = Site(tmp_path / "site")
-    yield found
-    found.end()
+def site() -> Iterator[Site]:
+    # Not below pytest's own folder: each other pytest that starts closes that for the user of the jobs.
+    with tempfile.TemporaryDirectory(prefix="busbar-test-") as place:
+        Path(place).chmod(0o755)
+        found = Site(Path(place) / "site")
+        yield found
+        found.end()
 
 
 def wait_until(site: Site, true: Callable[[], bool], seconds: float = 60) -> None:

@@ -6,6 +6,7 @@ DOCUMENTATION = r"""
 name: pyxis_problems
 author: busbar contributors
 short_description: What is wrong with a site's own arguments of Pyxis
+description: Names arguments that Pyxis does not know and values that it cannot read; either would fail every job.
 options:
   _input:
     description: C(pyxis_options).

@@ -56,6 +56,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_conflicts
 from ..module_utils.hardware.gpu_claims import claim_problems
+from ..module_utils.hardware.nvlink_domains import domain_claims
 from ..module_utils.preflight.nodes import node_problems
 from ..plugin_utils.border import Filters, border
 
@@ -87,7 +88,8 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
                 wrong += claim_problems(host, hardware, gpus, limits)
-    return wrong
+    read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
+    return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 
 
 class FilterModule:

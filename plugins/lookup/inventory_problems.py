@@ -129,6 +129,7 @@ from ..module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
     catalogue_problems,
+    domain_problems,
     hardware_choice_problems,
     host_problems,
 )
@@ -248,7 +249,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         return problems + worked_out("slurm_*", judged, "correct the variable; every entry needs a name")
 
     def _gpus(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
-        """Return the problems of MIG layouts, settings of GPUs, and how Slurm learns of them."""
+        """Return the problems of NVLink racks, MIG layouts, settings of GPUs, and how Slurm learns of them."""
         catalogue = self.get_option("catalogue")
 
         def judged() -> list[Problem]:
@@ -259,9 +260,12 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 remedy = "correct gpu.settings of the hardware, or gpu_settings_values of the host"
                 wrong = settings_form(merge_settings(gpu.get("settings"), values))
                 problems += [make_problem([name], "gpu_settings_values", each, remedy) for each in wrong]
+            domains = {name: hostvars[name].get("nvlink_domain") for name in compute}
+            hardware = {name: str(hostvars[name].get(VARIABLE) or "") for name in compute}
+            problems += domain_problems(domains, hardware, catalogue)
             return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
 
-        return worked_out("gpu_settings_values, mig_layout, slurm_gres_mode", judged)
+        return worked_out("gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain", judged)
 
     def _roles(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
         """Return the problems of what is declared for storage, drivers, containers, IP over InfiniBand, monitoring."""

@@ -152,6 +152,7 @@ def _judge(args: argparse.Namespace) -> int:
         collective=args.collective,
         allow_unchecked=args.allow_unchecked,
         allow_missing_ranks=args.allow_missing_ranks,
+        domains=None if args.domains is None else _domains(args.domains),
     )
     answer = judge(read_runs(args.file)["runs"], profile, asked)
     answer["findings"] += unknown
@@ -187,6 +188,11 @@ def _positive(option: str, text: str) -> int:
         message = f"{option}: {text!r} is not a whole number above 0"
         raise UsageError(message)
     return number
+
+
+def _domains(text: str) -> tuple[int, ...]:
+    """How many nodes of each NVLink domain took part, the most first."""
+    return tuple(sorted((_positive("--domains", part.strip()) for part in text.split(",")), reverse=True))
 
 
 def _bandwidth(option: str, text: str) -> float:
@@ -228,6 +234,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
     judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
+    judged.add_argument(
+        "--domains", metavar="N,N", help="nodes of each NVLink domain that took part, in hardware of NVLink racks"
+    )
     judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
     judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
     judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")

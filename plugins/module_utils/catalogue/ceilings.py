@@ -8,7 +8,10 @@ NVLink rate of one GPU, W the sum of the NIC rates of one node. A node here is o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "alltoall",
@@ -109,7 +112,11 @@ def alltoall(outside: float, nodes: int, gpus: int) -> float:
 
 
 def ceilings(
-    profile: dict[str, Any], nodes: int, gpus: int | None = None, collective: str = "all_reduce"
+    profile: dict[str, Any],
+    nodes: int,
+    gpus: int | None = None,
+    collective: str = "all_reduce",
+    sizes: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """Return the ceilings of a collective on nodes of one kind.
 
@@ -118,6 +125,8 @@ def ceilings(
         nodes: how many nodes take part.
         gpus: how many GPUs of each node take part; all of them by default.
         collective: the program, without "_perf".
+        sizes: how many of the nodes each NVLink domain has; by default as few domains as can hold them, which gives
+            the highest ceilings. The domain with the fewest is the narrowest way.
 
     Returns:
         ``wire`` (what a flat ring can reach, GB/s), ``limit`` (what any algorithm can reach), ``algorithm`` (which),
@@ -127,14 +136,15 @@ def ceilings(
     gpus = gpus or int(gpu.get("count") or 1)
     domain = int(profile.get("nvlink_domain_nodes") or 1)
     line = float(gpu.get("nvlink_gbs") or 0)
-    inner_ranks = gpus * min(nodes, domain)
+    blocks = len(sizes) if sizes and domain > 1 else -(-nodes // domain)
+    members = min(sizes) if sizes and domain > 1 else min(nodes, domain)
+    inner_ranks = gpus * members
     inside = _inside(profile, line, inner_ranks)
     summed = nvls(line, inner_ranks) if collective == "all_reduce" else None
-    if nodes <= domain:
+    if blocks == 1:
         limit = max(inside, summed or 0.0) if inside is not None else None
         return _answer(inside, limit, "NVLS" if summed and limit == summed else "ring", inside)
-    blocks = -(-nodes // domain)
-    outside = nic_rate(profile.get("nics") or []) * domain
+    outside = nic_rate(profile.get("nics") or []) * members
     if inner_ranks == 1:
         inside = None
     wire = ring(outside if inside is None else inside, outside)

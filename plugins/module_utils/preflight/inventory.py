@@ -8,6 +8,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..catalogue.check import profile_problems
+from ..catalogue.domains import UNKNOWN_DOMAIN, domain_nodes
 from ..catalogue.profiles import profile_names, shipped_profile
 from ..common.problems import Problem, make_problem
 from ..common.unknown_hardware import unknown_hardware
@@ -20,11 +21,14 @@ __all__ = [
     "HostEntry",
     "catalogue_problems",
     "competing_groups",
+    "domain_problems",
     "hardware_choice_problems",
     "host_problems",
 ]
 
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_SPLIT = "give the trays of each rack an nvlink_domain of their own"
 _RESERVED = frozenset({"all", "default", "localhost"})
 
 
@@ -129,6 +133,43 @@ def hardware_choice_problems(
         elif hardware is not None and hardware not in catalogue:
             problems.append(make_problem([name], "hardware", *unknown_hardware(hardware, catalogue)))
     return problems
+
+
+def domain_problems(
+    domains: Mapping[str, object], hardware: Mapping[str, str], catalogue: Mapping[str, Any]
+) -> list[Problem]:
+    """Return what is wrong with `nvlink_domain` of the compute nodes.
+
+    Args:
+        domains: compute node to its `nvlink_domain`, None where it has none.
+        hardware: compute node to name of its profile.
+        catalogue: the known hardware by name; nodes of none of it are left alone.
+    """
+    problems, members = [], defaultdict(list)
+    for name, domain in domains.items():
+        most = domain_nodes(catalogue.get(hardware.get(name) or ""))
+        if domain is not None and (not isinstance(domain, str) or not _DOMAIN.fullmatch(domain)):
+            remedy = "give it the name of the node's rack, such as rack1"
+            problems.append(make_problem([name], "nvlink_domain", f"{domain!r} is no name", remedy))
+        elif most == 1 and domain is not None:
+            problem = f"{hardware.get(name) or 'no hardware'} is no part of an NVLink rack (nvlink_domain_nodes)"
+            problems.append(make_problem([name], "nvlink_domain", problem, "leave it out, or correct the hardware"))
+        elif most > 1 and domain is None:
+            problem = f"{UNKNOWN_DOMAIN}, and which trays share an NVLink rack decides on floors and on IMEX"
+            remedy = (
+                "set nvlink_domain of each rack's group of hosts, such as rack1; trays of one rack show the same "
+                "ClusterUUID and CliqueId in `nvidia-smi -q`"
+            )
+            problems.append(make_problem([name], "nvlink_domain", problem, remedy))
+        elif most > 1:
+            members[str(domain), most].append(name)
+    return problems + [
+        make_problem(
+            names, "nvlink_domain", f"{domain} has {len(names)} nodes, and an NVLink rack of theirs {most}", _SPLIT
+        )
+        for (domain, most), names in members.items()
+        if len(names) > most
+    ]
 
 
 def _normal_address(address: str) -> str:

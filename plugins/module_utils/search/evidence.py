@@ -29,6 +29,8 @@ _MOST_WEIGHED = 6
 # A healthy test fails by chance once in 700 (3 sigma) or 40 (2 sigma): the nearer, the more failures are asked for.
 _CLEAR, _NEAR = 3.0, 2.0
 _MARGIN = 0.9
+# Only tests of as many nodes with the same way between them, NVLink or network, are peers.
+_Kind = tuple[int, str]
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Context:
     nodes: list[str]
     switch_of: dict[str, str]
     relative: float = RELATIVE
-    peers: dict[int, list[float]] = field(default_factory=dict)
+    peers: dict[_Kind, list[float]] = field(default_factory=dict)
     out: set[str] = field(default_factory=set)
     bad: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
     fine: list[tuple[str, ...]] = field(default_factory=list)
@@ -143,9 +145,13 @@ class Context:
         results = sorted({outcome.result for outcome in outcomes})
         self.found[what].append({**entry, "verdict": verdict, "kinds": sorted(kinds), "results": results})
 
+    def _pairs(self) -> list[float]:
+        """Return the scores of the pairs of that scope of which most are known."""
+        return max((scores for (size, _), scores in self.peers.items() if size == _PAIR), key=len, default=[])
+
     def noise(self) -> float:
         """Return the spread of the pairs as a share of their median: 1.48 MAD, or 5 % while few are known."""
-        scores = self.peers.get(_PAIR, [])
+        scores = self._pairs()
         if len(scores) < _PEERS:
             return _NOISE
         middle = median(scores)
@@ -153,7 +159,7 @@ class Context:
 
     def needed(self) -> int:
         """Return with how many known-good partners a node must fail before it is blamed: two, more amid noise."""
-        scores = self.peers.get(_PAIR, [])
+        scores = self._pairs()
         if not scores:
             return 2
         middle = median(scores)
@@ -168,13 +174,13 @@ class Context:
             results: one result per test, as locate takes them.
             first: position of each result among those given.
         """
-        sizes: dict[int, list[float]] = {}
+        kinds: dict[_Kind, list[float]] = {}
         for test, result in zip(tests, results, strict=True):
             if result.get("outcome", "ok") == "ok" and result.get("busbw") is not None:
-                sizes.setdefault(len(test), []).append(_score(result))
-        for size, scores in sizes.items():
-            if size not in self.peers and (len(scores) >= _PEERS or size == _PAIR):
-                self.peers[size] = scores
+                kinds.setdefault(_kind(test, result), []).append(_score(result))
+        for kind, scores in kinds.items():
+            if kind not in self.peers and (len(scores) >= _PEERS or kind[0] == _PAIR):
+                self.peers[kind] = scores
         outcomes = [self._read(*item) for item in zip(tests, results, first, strict=True)]
         self.fine += [outcome.nodes for outcome in outcomes if outcome.passed]
         return outcomes
@@ -185,13 +191,17 @@ class Context:
         if kind != "ok" or busbw is None:
             return Outcome(test, NONE if kind == "ok" else str(kind), index)
         score = _score(result)
-        peers = self.peers.get(len(test), [])
+        peers = self.peers.get(_kind(test, result), [])
         least = self.relative * median(peers) if len(peers) >= _PEERS else 0.0
         floor = result.get("floor")
         if floor is None and not least:
             return Outcome(test, NONE, index, score)
         least = max(least, 1.0 if floor is not None else 0.0)
         return Outcome(test, SLOW if score < least else PASSED, index, score, _MARGIN * least < score < least)
+
+
+def _kind(test: tuple[str, ...], result: dict[str, Any]) -> _Kind:
+    return len(test), str(result.get("scope") or "")
 
 
 def _score(result: dict[str, Any]) -> float:

@@ -128,7 +128,8 @@ def locate(
     Args:
         nodes: names of the nodes.
         results: tests that ran, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
-            (sums), crashed, hung, or inconclusive (no evidence against anybody).
+            (sums), crashed, hung, or inconclusive (no evidence against anybody). Where it has a scope, only tests of
+            the same are its peers.
         topology: nodes of each switch.
         relative: what share of its peers' median busbw a test must reach, besides its floor.
 

@@ -25,7 +25,13 @@ BACKENDS = ("mpi", "nccl")
 _PREFIX = "validation_"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # What may be missing, and counts as not asked for.
-_EMPTY: dict[str, Any] = {"node_checks": [], "check_jobs": {}, "p2p_floor_gbs": 0.0, "allow_busy": False}
+_EMPTY: dict[str, Any] = {
+    "nvlink_domains": {},
+    "node_checks": [],
+    "check_jobs": {},
+    "p2p_floor_gbs": 0.0,
+    "allow_busy": False,
+}
 
 
 def typed(given: Mapping[str, Any]) -> Options:

@@ -12,10 +12,10 @@ from statistics import median
 from typing import Any, TypedDict
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
-from ..catalogue.collectives import known_floor
+from ..catalogue.domains import domain_problem, placed_floor, scope_of
 from ..nccl.outcome import ranks_from_ratio
 
-__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "Judged", "judge", "scope_of", "worst"]
+__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "Judged", "judge", "worst"]
 
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
@@ -52,6 +52,7 @@ class Asked:
         hosts: names of the hosts that had to take part; empty when any will do.
         steady: how far repeats may lie apart, as a share of the best.
         repeats: how many runs of each collective there have to be; None when any number will do.
+        domains: how many of the nodes each NVLink domain has, the most first; None when that is not known.
     """
 
     nodes: int
@@ -64,6 +65,7 @@ class Asked:
     hosts: tuple[str, ...] = ()
     steady: float = STEADY
     repeats: int | None = None
+    domains: tuple[int, ...] | None = None
 
 
 class Judged(TypedDict):
@@ -110,14 +112,6 @@ def worst(verdicts: list[str]) -> str:
         if verdict in verdicts:
             return verdict
     return PASS if verdicts else INCONCLUSIVE
-
-
-def scope_of(profile: dict[str, Any], nodes: int) -> str:
-    """Return which scope of a profile speaks about so many nodes."""
-    if nodes <= 1:
-        return "intra_node"
-    domain = int(profile.get("nvlink_domain_nodes") or 1)
-    return "inter_domain" if domain > 1 and nodes > domain else "inter_node"
 
 
 def _did_not_run(runs: list[dict[str, Any]]) -> str | None:
@@ -174,7 +168,7 @@ def _floor(profile: dict[str, Any] | None, asked: Asked, collective: str) -> tup
     """Return the floor in GB/s and its source."""
     if asked.floor is not None:
         return asked.floor, "the operator"
-    return known_floor(profile, scope_of(profile, asked.nodes), collective) if profile is not None else (None, None)
+    return placed_floor(profile, asked.nodes, asked.domains, collective)
 
 
 def _wrong_number(runs: list[dict[str, Any]], collective: str, asked: Asked) -> str | None:
@@ -237,6 +231,8 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
     if reason is None and not wrong:
         reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
         reason = reason or _wrong_number(runs, collective, asked)
+        if reason is None and answer.floor is None:
+            reason = domain_problem(profile, asked.nodes, asked.domains) or None
     if wrong:
         answer.verdict, answer.reason = FAIL, _wrong_words(wrong[0])
     elif reason is not None:
@@ -263,14 +259,14 @@ def _wrong_words(run: dict[str, Any]) -> str:
 def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, collective: str) -> dict[str, Any]:
     if profile is None or ranks is None:
         return {}
-    scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes)) or {}
+    scope = (profile.get("busbw") or {}).get(scope_of(profile, asked.nodes, asked.domains)) or {}
     entry = (scope.get("collectives") or {}).get(collective) or scope
     given = entry.get("limit_gbs") or scope.get("limit_gbs")
     given = None if given is None else float(given)
     if profile.get("validation_backend") == "mpi":
         return {"wire": None, "limit": given, "algorithm": "ring"}
     gpus = max(1, ranks // asked.nodes)
-    limits = ceilings(profile, asked.nodes, gpus, collective)
+    limits = ceilings(profile, asked.nodes, gpus, collective, asked.domains)
     if not (profile.get("gpu") or {}).get("nvlink_gbs") and given is not None:
         limits["limit"] = max(given, limits["limit"] or 0.0)
     return limits

@@ -44,6 +44,7 @@ class Options(TypedDict):
         nodes: to be tested.
         pool: all nodes that may take part.
         hardware: node to name of its profile in the catalogue.
+        nvlink_domains: node to name of its NVLink domain, empty or missing where it is not known.
         stages: names of those that are asked for.
         check_jobs: kind of check to its job.
         floor_gbs: a number, or collective to number; as catalogue.collectives reads it.
@@ -65,6 +66,7 @@ class Options(TypedDict):
     partners: Annotated[int, Span(0)]
     pool: list[str]
     hardware: dict[str, str]
+    nvlink_domains: dict[str, str]
     catalogue: dict[str, Any]
     stages: list[str]
     node_checks: NotRequired[list[str]]

@@ -15,7 +15,7 @@ from ..search.locate import locate
 from ..slurm.jobs import CUT
 from .hands import TOO_LONG
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
-from .tests import floor_for
+from .tests import floor_for, scope_for
 
 if TYPE_CHECKING:
     from .model import Options, State, Test
@@ -147,7 +147,10 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
     for node in nodes if switch_of else []:
         topology.setdefault(switch_of.get(node, ""), []).append(node)
     places = [place for place, test in enumerate(state["tests"]) if _is_of(test, collective, rail)]
-    answer = locate(nodes, [search_result(state["tests"][place]) for place in places], topology)
+    results = [search_result(state["tests"][place]) for place in places]
+    for result in results:
+        result["scope"] = scope_for(options, result["nodes"], collective)
+    answer = locate(nodes, results, topology)
     for kind in _BLAMED:
         for item in answer[kind]:
             item["results"] = [places[place] for place in item["results"]]

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..catalogue.collectives import floor_of, known_floor, sections
+from ..catalogue.collectives import floor_of, sections
+from ..catalogue.domains import domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
 from .environment import environment_of
-from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge, scope_of
+from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
 from .rails import of_one_rail, rail_share
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ __all__ = [
     "judged",
     "planned_test",
     "profile_names",
+    "scope_for",
     "unknown_profiles",
 ]
 
@@ -139,7 +141,7 @@ def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, 
         profile = options["catalogue"][name]
         if options["backend"] == "mpi" and gpu_count(profile) and profile.get("validation_backend") != "mpi":
             return name, {**profile, "busbw": {}}
-        floor, _source = known_floor(profile, scope_of(profile, len(nodes)), collective)
+        floor, _source = placed_floor(profile, len(nodes), _domains(options, nodes), collective)
         found.append((0.0 if floor is None else floor, name, profile))
     _floor, name, profile = min(found, key=lambda item: item[:2])
     return name, profile
@@ -151,7 +153,18 @@ def floor_for(options: Options, nodes: list[str], collective: str) -> float | No
     _name, profile = _profile(options, nodes, collective)
     if given is not None or profile is None:
         return given
-    return known_floor(profile, scope_of(profile, len(nodes)), collective)[0]
+    return placed_floor(profile, len(nodes), _domains(options, nodes), collective)[0]
+
+
+def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
+    """Return how many of some nodes each NVLink domain has; None when one's domain is not known."""
+    return domain_sizes(nodes, options["nvlink_domains"])
+
+
+def scope_for(options: Options, nodes: list[str], collective: str) -> str:
+    """Return which scope of their hardware speaks about some nodes; empty when that is not known."""
+    _name, profile = _profile(options, nodes, collective)
+    return scope_of(profile, len(nodes), _domains(options, nodes)) if profile is not None else ""
 
 
 def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
@@ -243,6 +256,7 @@ def _answer(
         hosts=tuple(nodes),
         steady=options["spread_limit"] / 100,
         repeats=options["repeats"],
+        domains=_domains(options, nodes),
     )
     answer = judge(runs, profile, asked)
     reason = _job_first(answer, entry, text, profile, name)

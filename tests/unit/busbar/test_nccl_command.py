@@ -48,6 +48,9 @@ def test_encodings(tmp_path: Path, encoding: str, capsys: pytest.CaptureFixture[
         ("dgx_h100", "2", ["--floor", "360"], 1, "FAIL"),
         ("dgx_h100", "4", [], 3, "INCONCLUSIVE"),
         ("abacus", "2", [], 3, "INCONCLUSIVE"),
+        ("gb200_nvl72", "2", ["--ranks", "16"], 3, "INCONCLUSIVE"),
+        ("gb200_nvl72", "2", ["--ranks", "16", "--domains", "2"], 1, "FAIL"),
+        ("gb200_nvl72", "2", ["--ranks", "16", "--domains", "1,1"], 0, "PASS"),
     ],
 )
 def test_judge(  # noqa: PLR0913, PLR0917 - a table

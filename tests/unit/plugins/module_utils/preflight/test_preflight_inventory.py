@@ -11,6 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.preflight.inventory
     HostEntry,
     catalogue_problems,
     competing_groups,
+    domain_problems,
     hardware_choice_problems,
     host_problems,
 )
@@ -110,3 +111,23 @@ def test_a_wrong_profile_of_the_collection_is_named_by_its_file(monkeypatch: pyt
     monkeypatch.setitem(shipped_profile("l40s"), "sockets", 0)
     (problem,) = catalogue_problems([], site_catalogue({}))
     assert problem["key"] == "plugins/module_utils/catalogue/hardware/l40s.yml"
+
+
+@pytest.mark.parametrize(
+    ("domains", "hardware", "expected"),
+    [
+        ({"t1": "rack1", "t2": "rack1"}, "rack", []),
+        ({"t1": "rack1", "t2": None}, "rack", [(["t2"], "nvlink_domain")]),
+        ({"t1": 1}, "rack", [(["t1"], "nvlink_domain")]),
+        ({"t1": "rack 1"}, "rack", [(["t1"], "nvlink_domain")]),
+        ({"t1": "r", "t2": "r", "t3": "r"}, "rack", [(["t1", "t2", "t3"], "nvlink_domain")]),
+        ({"t1": None}, "small", []),
+        ({"t1": "rack1"}, "small", [(["t1"], "nvlink_domain")]),
+        ({"t1": None}, "nobody knows", []),
+    ],
+)
+def test_nvlink_domains(domains: dict[str, Any], hardware: str, expected: list[tuple[list[str], str]]) -> None:
+    known = {**CATALOGUE, "rack": {"nvlink_domain_nodes": 2}}
+    found = domain_problems(domains, dict.fromkeys(domains, hardware), known)
+    assert briefly(found) == expected
+    assert all(problem["remedy"] for problem in found)

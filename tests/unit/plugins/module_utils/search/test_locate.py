@@ -193,3 +193,21 @@ def test_answers_do_not_depend_on_how_results_arrive(count: int, size: int, data
     for one, other in pairwise(range(0, len(results), 7)):
         half = locate(nodes, results[:one] + results[one:other], topology)
         assert not half["done"]
+
+
+def test_pairs_within_a_rack_are_no_peers_of_pairs_between_racks() -> None:
+    """Over its NICs alone a pair may reach twice its floor, a pair on NVLink a quarter more: none of them is slow."""
+    nodes = [f"{rack}{number}" for rack in "abcd" for number in (1, 2)]
+    results: list[dict[str, Any]] = []
+    for _ in range(40):
+        answer = locate(nodes, results)
+        if answer["done"]:
+            break
+        for test in answer["tests"]:
+            inside = len({node[0] for node in test}) == 1
+            results.append(
+                {"nodes": test, "outcome": "ok", "scope": "inter_node" if inside else "inter_domain"}
+                | ({"busbw": 840.0, "floor": 670.0} if inside else {"busbw": 340.0, "floor": 150.0})
+            )
+    assert answer["done"]
+    assert (answer["nodes"], answer["links"], answer["boundaries"], answer["unresolved"]) == ([], [], [], [])

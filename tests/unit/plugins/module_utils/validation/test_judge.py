@@ -221,3 +221,22 @@ def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
         Asked(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
     )
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)
+
+
+@pytest.mark.parametrize(
+    ("domains", "given", "wanted", "words"),
+    [
+        # Two trays of one rack speak over NVLink, two of different racks over their NICs.
+        ((2,), None, FAIL, "too slow: 175 GB/s at 8 GiB, floor 670"),
+        ((1, 1), None, PASS, "175 GB/s at 8 GiB, floor 150"),
+        (None, None, INCONCLUSIVE, "it is not known which of the 2 nodes share an NVLink domain: nvlink_domain"),
+        ((3,), None, INCONCLUSIVE, "2 nodes took part, and the NVLink domains hold 3"),
+        (None, 100.0, PASS, "floor 100"),
+    ],
+)
+def test_trays_of_a_rack_are_judged_by_what_joins_them(
+    domains: tuple[int, ...] | None, given: float | None, wanted: str, words: str
+) -> None:
+    rack = {"hardware": "gb200_nvl72", "ranks": 16, "floor": given, "domains": domains}
+    found = verdict(scaled(0.5), CATALOGUE["gb200_nvl72"], **rack)
+    assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]

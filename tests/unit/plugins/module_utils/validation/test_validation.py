@@ -12,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages i
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import (
     floor_for,
     planned_test,
+    scope_for,
     unknown_profiles,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
@@ -58,6 +59,7 @@ def judged(text: str | None = MPI, entry: dict[str, Any] | None = None, **option
         ({"locate_rounds": -1}, "validation_locate_rounds: -1 is not a whole number, 0 or more"),
         ({"time_limit": -5}, "validation_time_limit"),
         ({"drain_limit": 101}, "validation_drain_limit: 101 is not a whole number, 0 to 100"),
+        ({"nvlink_domains": ["rack1"]}, "validation_nvlink_domains"),
         ({"rails": 5}, "validation_rails: 5 is not a list"),
         ({"rails": ["a b"]}, "validation_rails: must be a list of names of NICs"),
         ({"rails": ["a", "a"]}, "validation_rails: names a rail twice"),
@@ -236,3 +238,15 @@ def test_tests_that_could_not_be_run_are_inconclusive() -> None:
 def test_only_a_user_without_privileges_runs_tests(user: str, words: str) -> None:
     (problem,) = input_problems(validation_options(["gpu1", "gpu2"], user=user))
     assert words in problem
+
+
+def test_floor_of_trays_follows_their_racks() -> None:
+    racks = {"gpu1": "rack1", "gpu2": "rack1", "gpu3": "rack2", "gpu4": ""}
+    trays = {**OPTIONS, "backend": "nccl", "image": "x", "pool": list(racks), "hardware": dict.fromkeys(racks, "gb300")}
+    options = typed({**trays, "nvlink_domains": racks})
+    assert floor_for(options, ["gpu1", "gpu2"], "all_reduce") == 800
+    assert floor_for(options, ["gpu1", "gpu3"], "all_reduce") == 180
+    assert floor_for(options, ["gpu1", "gpu4"], "all_reduce") is None
+    assert floor_for(typed(trays), ["gpu1", "gpu2"], "all_reduce") is None
+    scopes = [scope_for(options, ["gpu1", other], "all_reduce") for other in ("gpu2", "gpu3", "gpu4")]
+    assert scopes == ["inter_node", "inter_domain", ""]

@@ -1,0 +1,98 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Which of a profile's figures speaks about some nodes: what lies between them is NVLink, or the network.
+
+The trays of an NVLink rack are one NVLink domain. How many nodes take part says nothing about it: two trays may stand
+in one rack or in two. So each node's domain is declared (``nvlink_domain``), and what is not declared is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from .ceilings import ceilings
+from .collectives import known_floor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["UNKNOWN_DOMAIN", "domain_nodes", "domain_problem", "domain_sizes", "placed_floor", "scope_of"]
+
+# The share of the NICs' rate that a few trays of a rack must reach between racks, where the published figures are those
+# of whole racks: 0.75 is the floor of DGX H100, see its profile.
+_SHARE = 0.75
+UNKNOWN_DOMAIN = "nvlink_domain is not set"
+
+
+def domain_nodes(profile: Mapping[str, Any] | None) -> int:
+    """Return how many nodes one NVLink domain of this hardware holds; 1 where NVLink ends at the node."""
+    return int((profile or {}).get("nvlink_domain_nodes") or 1)
+
+
+def domain_sizes(nodes: Sequence[str], domains: Mapping[str, str]) -> tuple[int, ...] | None:
+    """Return how many of some nodes each NVLink domain has, the most first; None when one's domain is not known.
+
+    Args:
+        nodes: their names.
+        domains: node to name of its domain; a node that is missing or has an empty name is not known.
+    """
+    names = [domains.get(node) or "" for node in nodes]
+    return tuple(sorted(Counter(names).values(), reverse=True)) if names and all(names) else None
+
+
+def domain_problem(profile: Mapping[str, Any] | None, nodes: int, sizes: Sequence[int] | None) -> str:
+    """Return why no figure of a profile speaks about some nodes, with the remedy; empty when one does."""
+    if nodes <= 1 or domain_nodes(profile) == 1:
+        return ""
+    if sizes is None:
+        return f"it is not known which of the {nodes} nodes share an NVLink domain: {UNKNOWN_DOMAIN} for each of them"
+    if sum(sizes) != nodes:
+        return f"{nodes} nodes took part, and the NVLink domains hold {sum(sizes)}"
+    if max(sizes) > domain_nodes(profile):
+        return (
+            f"nvlink_domain: {max(sizes)} nodes are said to share an NVLink domain, which joins {domain_nodes(profile)}"
+        )
+    return ""
+
+
+def scope_of(profile: Mapping[str, Any], nodes: int, sizes: Sequence[int] | None = None) -> str:
+    """Return which scope of a profile speaks about some nodes; empty when that is not known.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        nodes: how many take part.
+        sizes: how many of them each NVLink domain has, as domain_sizes gives it.
+    """
+    if nodes <= 1:
+        return "intra_node"
+    if domain_nodes(profile) == 1:
+        return "inter_node"
+    if domain_problem(profile, nodes, sizes):
+        return ""
+    return "inter_node" if len(sizes or ()) == 1 else "inter_domain"
+
+
+def placed_floor(
+    profile: dict[str, Any] | None, nodes: int, sizes: Sequence[int] | None, collective: str
+) -> tuple[float | None, str | None]:
+    """Return a profile's floor for a collective among some nodes in GB/s, and its source; None where it has none.
+
+    Between domains it is never more than a share of what the NICs of the domain with the fewest trays carry: a profile
+    has the figure of whole racks, and one tray has the NICs of one tray.
+
+    Args:
+        profile: an entry of the hardware catalogue, None when it is not known.
+        nodes: how many take part.
+        sizes: as for scope_of.
+        collective: the program, without "_perf".
+    """
+    scope = scope_of(profile, nodes, sizes) if profile is not None else ""
+    floor, source = known_floor(profile, scope, collective)
+    if floor is None or profile is None or scope != "inter_domain" or sizes is None:
+        return floor, source
+    wire = ceilings(profile, nodes, collective=collective, sizes=sizes)["wire"]
+    if wire is None or floor <= _SHARE * wire:
+        return floor, source
+    trays = f"{min(sizes)} tray{'s' if min(sizes) > 1 else ''}"
+    return round(_SHARE * wire, 4), f"computed: {_SHARE:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"

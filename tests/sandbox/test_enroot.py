@@ -131,7 +131,11 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Site(sandbox, play, options)
     for node in NODES:
         ours = "/etc/enroot /var/lib/enroot /etc/tmpfiles.d/busbar-enroot.conf /usr/local/lib/busbar/enroot_path"
-        sandbox.exec(node, f"dpkg --purge enroot+caps enroot; rm -rf {ours}", check=False)
+        ours += " /etc/systemd/system/busbar-enroot*"
+        stop = "systemctl disable --now busbar-enroot.socket"
+        sandbox.exec(
+            node, f"{stop}; dpkg --purge enroot+caps enroot; rm -rf {ours}; systemctl daemon-reload", check=False
+        )
 
 
 def test_a_wrong_checksum_installs_nothing(site: Site) -> None:
@@ -213,14 +217,67 @@ def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
     assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/shared/home/bob/.config/enroot"
 
 
-def test_a_directory_that_somebody_put_there_is_refused(site: Site) -> None:
+# What an attacker tries where the directories of all users lie, and how the node refuses it.
+PLANTED = {
+    "a directory": "mkdir -m 777 {place}",
+    "a link": "ln -s /home {place}",
+    "a file": "touch {place}",
+    "another name for it": "mv {parent} {parent}.gone",
+}
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_nobody_makes_the_directory_of_another_user(site: Site, node: str) -> None:
+    alice = site.cluster.exec(node, "id -u alice").stdout.strip()
+    for kind in ("runtime", "cache", "data", "tmp"):
+        parent = f"/var/lib/enroot/{kind}"
+        assert site.cluster.exec(node, f"stat -c '%U %a' {parent}").stdout == "root 755\n"
+        site.cluster.exec(node, f"rm -rf {parent}/user-{alice}")
+        for name, command in PLANTED.items():
+            tried = command.format(place=f"{parent}/user-{alice}", parent=parent)
+            done = site.cluster.exec(node, tried, user="bob", check=False)
+            assert (done.returncode, "Permission denied" in done.stderr) == (1, True), name
+    site.cluster.exec(node, "enroot", user="alice")
+    assert site.cluster.exec(node, f"stat -c '%U %a' /var/lib/enroot/data/user-{alice}").stdout == "alice 700\n"
+
+
+def test_what_was_planted_before_is_set_aside_for_the_job_that_comes(site: Site) -> None:
     alice = site.cluster.exec("gpu1", "id -u alice").stdout.strip()
     theirs = f"/var/lib/enroot/data/user-{alice}"
-    site.cluster.exec("gpu1", f"rm -rf {theirs} && runuser -u bob -- mkdir -m 777 {theirs}")
+    site.cluster.exec("gpu1", f"rm -rf {theirs}; mkdir -m 777 {theirs}; chown bob {theirs}")
+    site.cluster.exec("gpu1", f"SLURM_JOB_UID={alice} /usr/local/lib/busbar/enroot_prolog")
     shown = site.cluster.exec("gpu1", "enroot", user="alice")
-    site.cluster.exec("gpu1", f"rm -rf {theirs}")
-    assert f"enroot on gpu1: {theirs} is not yours" in shown.stderr
-    assert "ENROOT_DATA_PATH=/dev/null/data" in shown.stdout
+    assert f"ENROOT_DATA_PATH={theirs}" in shown.stdout
+    assert shown.stderr == ""
+    assert site.cluster.exec("gpu1", "find /var/lib/enroot/data/.set-aside-*/ -user bob").stdout.strip()
+
+
+def test_a_user_who_asks_without_end_takes_nothing_from_the_others(site: Site) -> None:
+    flood = "import socket\nfor _ in range(400): socket.socket(socket.AF_UNIX).connect('/run/busbar-enroot.sock')"
+    site.cluster.exec("login", f'python3 -c "{flood}"', user="bob", check=False)
+    site.cluster.exec("login", "rm -rf /var/lib/enroot/*/user-*")
+    shown = site.cluster.exec("login", "enroot", user="alice")
+    assert "/dev/null" not in shown.stdout
+    assert site.cluster.exec("login", "systemctl is-active busbar-enroot.socket").stdout == "active\n"
+
+
+def test_a_boot_leaves_the_directories_for_root_to_make_again(site: Site) -> None:
+    boot = "systemd-tmpfiles --create --remove --boot /etc/tmpfiles.d/busbar-enroot.conf"
+    site.cluster.exec("gpu1", "mkdir -p /var/lib/enroot/cache/.set-aside-x")
+    site.cluster.exec("gpu1", boot)
+    assert (
+        site.cluster.exec(
+            "gpu1", "ls -A /var/lib/enroot/data /var/lib/enroot/cache | grep set-aside", check=False
+        ).stdout
+        == ""
+    )
+    alice = site.cluster.exec("gpu1", "id -u alice").stdout.strip()
+    site.cluster.exec("gpu1", f"SLURM_JOB_UID={alice} /usr/local/lib/busbar/enroot_prolog")
+    for kind in ("runtime", "cache", "data", "tmp"):
+        place = f"/var/lib/enroot/{kind}"
+        assert (
+            site.cluster.exec("gpu1", f"stat -c '%U %a' {place} {place}/user-{alice}").stdout == "root 755\nalice 700\n"
+        )
 
 
 def test_hooks_are_those_that_were_chosen(site: Site) -> None:

@@ -162,6 +162,7 @@ def test_a_node_is_complete_before_it_is_named_and_named_before_it_takes_jobs(in
         (SECRETS, NEW),
         ("munge/main", NEW),
         ("slurm/job_scripts", NEW),
+        ("enroot/job_scripts", NEW),
         ("slurm/main slurm_components=['controller']", "ctl"),
         ("slurm/main slurm_components=['login']", "login"),
         ("slurm/main slurm_components=['compute']", NEW),

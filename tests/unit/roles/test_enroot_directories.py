@@ -1,0 +1,243 @@
+"""Who makes a user's directories of Enroot: what slurmd and systemd call as root, among what others planted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from busbar.paths import collection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROLE = collection() / "roles/enroot"
+KINDS = ("runtime", "cache", "data", "tmp")
+ME = os.getuid()
+OTHER = 54321
+as_root = pytest.mark.skipif(ME != 0, reason="only root makes directories of others")
+
+
+class Node:
+    """A node with the program under its names."""
+
+    def __init__(self, folder: Path, *, mode: int = 0o755) -> None:
+        """Lay it into a folder."""
+        self.scripts, self.path = folder / "scripts", folder / "enroot"
+        self.scripts.mkdir()
+        for name in ("enroot_prolog", "enroot_directories"):
+            shutil.copy(ROLE / "files/enroot_directories", self.scripts / name)
+            (self.scripts / name).chmod(0o755)
+        (self.scripts / "enroot_directories.conf").write_text(f"path='{self.path}'\n", encoding="utf-8")
+        for kind in KINDS:
+            (self.path / kind).mkdir(parents=True)
+            (self.path / kind).chmod(mode)
+
+    def prolog(self, user: object = ME) -> str:
+        """Run it as slurmd would; what it said. It never fails."""
+        return self.run("enroot_prolog", SLURM_JOB_UID=str(user))
+
+    def run(self, name: str, *arguments: str, **environment: str) -> str:
+        """Run it; what it said."""
+        command = ["bash", str(self.scripts / name), *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=30)
+        assert done.returncode == 0
+        return done.stderr
+
+    def directory(self, kind: str = "data", user: int = ME) -> Path:
+        """A user's directory."""
+        return self.path / kind / f"user-{user}"
+
+    def owned(self, user: int = ME) -> bool:
+        """Whether all directories of a user are directories, the user's, and for the user alone."""
+        found = [self.directory(kind, user).lstat() for kind in KINDS]
+        return all((each.st_mode, each.st_uid) == (0o40700, user) for each in found)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_prolog_makes_what_the_user_lacks_and_keeps_what_is_there(node: Node) -> None:
+    assert node.prolog() == ""
+    assert node.owned()
+    kept = node.directory("cache") / "layer"
+    kept.touch()
+    assert node.prolog() == ""
+    assert kept.exists()
+    assert not list(node.path.glob("*/.*"))
+
+
+@pytest.mark.parametrize("planted", ["file", "link", "dangling", "fifo"])
+def test_what_somebody_planted_is_moved_away_and_never_followed(node: Node, tmp_path: Path, planted: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o755)
+    place = node.directory()
+    if planted == "file":
+        place.write_text("mine")
+    elif planted == "fifo":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(victim if planted == "link" else tmp_path / "nowhere")
+    assert f"{place} was not of user {ME}: moved to" in node.prolog()
+    assert node.owned()
+    assert victim.stat().st_mode == 0o40755
+    assert not list(victim.iterdir())
+    assert not (tmp_path / "nowhere").exists()
+    assert len(list(node.path.glob("data/.set-aside-*/user-*"))) == 1
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_a_directory_of_another_user_is_moved_away_also_where_the_parent_was_open_to_all(
+    tmp_path: Path, mode: int
+) -> None:
+    node = Node(tmp_path, mode=mode)
+    place = node.directory(user=OTHER)
+    place.mkdir(mode=0o777)
+    (place / "trap").touch()
+    os.chown(place, OTHER + 1, OTHER + 1)
+    assert f"{place} was not of user {OTHER}" in node.prolog(OTHER)
+    assert node.owned(OTHER)
+    assert not list(place.iterdir())
+
+
+@as_root
+def test_two_jobs_of_one_user_at_once_end_with_the_same_directories(node: Node) -> None:
+    threads = [threading.Thread(target=node.prolog, args=(OTHER,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert node.owned(OTHER)
+    assert not list(node.path.glob("*/.*"))
+
+
+@pytest.mark.parametrize("user", ["", "../../etc", "01", "-1", "1 2", "a"])
+def test_no_number_of_a_user_makes_nothing(node: Node, user: str) -> None:
+    assert node.prolog(user) == ""
+    assert not list(node.path.glob("*/*"))
+
+
+def test_a_node_without_enroot_runs_the_prolog_all_the_same(node: Node) -> None:
+    shutil.rmtree(node.path)
+    assert node.prolog() == ""
+    assert not node.path.exists()
+
+
+# What systemd calls the connection of a user, systemd 252 and 257 (socket.c, instance_from_socket).
+@pytest.mark.parametrize("instance", ["7-4711-{me}", "7-4711_9223-{me}"])
+def test_systemd_tells_who_connected(node: Node, instance: str) -> None:
+    assert node.run("enroot_directories", instance.format(me=ME)) == ""
+    assert node.owned()
+
+
+def test_a_peer_that_nobody_knows_gets_nothing(node: Node) -> None:
+    assert node.run("enroot_directories", "7-unknown") == ""
+    assert not list(node.path.glob("*/*"))
+
+
+class Asked:
+    """The program that Enroot asks for a user's paths, as the role writes it, and the socket that it asks in turn."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write it; the socket answers as systemd's does, with the program of root for whoever connects."""
+        self.node, self.socket, self.file = Node(folder), folder / "asked.sock", folder / "enroot_path"
+        values = {"enroot_path": str(self.node.path), "__enroot_scripts": str(self.node.scripts), "enroot_free_mb": 0}
+        values |= {"__enroot_socket": str(self.socket), "__enroot_users": "/none", "ansible_managed": "ours"}
+        text = (ROLE / "templates/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
+        templar = Templar(loader=DataLoader(), variables=values)
+        self.file.write_text(templar.template(trust_as_template(text)), encoding="utf-8")
+
+    def run(self, kind: str = "data", user: int = OTHER) -> subprocess.CompletedProcess[str]:
+        """Ask it as a user."""
+        command = ["sh", str(self.file), kind]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, user=user, cwd="/")
+
+    @contextlib.contextmanager
+    def answered(self) -> Iterator[None]:
+        """Listen meanwhile."""
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(self.socket))
+            self.socket.chmod(0o666)
+            listening.listen()
+            thread = threading.Thread(target=self._answer, args=(listening,), daemon=True)
+            thread.start()
+            yield
+            thread.join(timeout=30)
+
+    def _answer(self, listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection:
+            peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            process, user, _ = struct.unpack("3i", peer)
+            self.node.run("enroot_directories", f"0-{process}-{user}")
+
+
+@pytest.fixture
+def asked() -> Iterator[Asked]:
+    """In a folder that every user may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Asked(Path(folder))
+
+
+@as_root
+def test_enroot_gets_the_directory_that_the_prolog_made(asked: Asked) -> None:
+    asked.node.prolog(OTHER)
+    asked.node.directory(user=OTHER).chmod(0o755)
+    done = asked.run()
+    assert (done.stdout, done.stderr) == (f"{asked.node.directory(user=OTHER)}\n", "")
+    assert asked.node.owned(OTHER)
+
+
+@as_root
+def test_a_user_without_a_job_is_given_directories_and_nobody_elses(asked: Asked) -> None:
+    trap = asked.node.directory(user=OTHER)
+    trap.mkdir(mode=0o777)
+    os.chown(trap, OTHER + 1, OTHER + 1)
+    with asked.answered():
+        done = asked.run()
+    assert (done.stdout, done.stderr) == (f"{trap}\n", "")
+    assert asked.node.owned(OTHER)
+    assert not asked.node.directory(user=OTHER + 1).exists()
+
+
+@as_root
+def test_root_makes_its_own(asked: Asked) -> None:
+    assert asked.run(user=0).stdout == f"{asked.node.directory(user=0)}\n"
+    assert asked.node.owned(0)
+
+
+@as_root
+@pytest.mark.parametrize("planted", ["", "link", "foreign"])
+def test_where_nobody_answers_enroot_is_stopped_with_the_reason(asked: Asked, planted: str) -> None:
+    place = asked.node.directory(user=OTHER)
+    if planted == "link":
+        own = asked.node.path / "elsewhere"
+        own.mkdir()
+        os.chown(own, OTHER, OTHER)
+        place.symlink_to(own)
+    elif planted:
+        place.mkdir()
+    done = asked.run()
+    assert done.stdout == "/dev/null/data\n"
+    assert f"{place} is missing or not yours: tell the administrator" in done.stderr
+
+
+def test_only_root_may_write_where_the_directories_lie() -> None:
+    lines = (ROLE / "templates/tmpfiles.conf.j2").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if "enroot_path" in line and not line.startswith(("X ", "R! "))]
+    assert len(kept) == 5
+    assert all(" 0755 root root " in line for line in kept)

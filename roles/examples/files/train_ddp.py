@@ -41,6 +41,10 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
 
 MARK = "busbar-training "
 WRONG_INPUT, NO_TORCH, AGAIN = 2, 3, 75
@@ -74,6 +78,22 @@ def find_ranks(environment: dict[str, str]) -> Ranks:
         return Ranks(0, 1, 0)
     rank, world, local = (int(environment.get(name, "0")) for name in names)
     return Ranks(rank, world, local)
+
+
+def tell_ranks(environment: MutableMapping[str, str], ranks: Ranks, device: int | None) -> None:
+    """Set the variables that torchrun would set, for libraries that know no other launcher.
+
+    srun sets SLURM_* alone, and DeepSpeed refuses to begin without LOCAL_RANK even where torch.distributed is
+    initialised (deepspeed/runtime/engine.py, _do_args_sanity_check). It then takes the GPU of that number, which is not
+    this rank's where Slurm shows each rank its own GPU alone.
+
+    Args:
+        environment: changed in place.
+        ranks: this rank.
+        device: number of its GPU among those that it sees; None on CPUs.
+    """
+    local = ranks.local if device is None else device
+    environment.update(RANK=str(ranks.rank), WORLD_SIZE=str(ranks.world), LOCAL_RANK=str(local))
 
 
 def interface_towards(address: str, port: int) -> str:
@@ -260,6 +280,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
 
     stop = Stop()
     device = start_group(torch, asked, ranks)
+    tell_ranks(os.environ, ranks, device.index if device.type == "cuda" else None)
     hidden = asked.hidden or (4096 if device.type == "cuda" else 256)
     asked.learning_rate = asked.learning_rate or 1e-3 * min(1.0, 256 / hidden)
     torch.manual_seed(asked.seed)

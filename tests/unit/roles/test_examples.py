@@ -15,7 +15,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import yaml
@@ -29,6 +31,7 @@ OPTIONS: dict[str, Any] = {
     "examples_path": "/shared/examples",
     "examples_nodes": 2,
     "examples_gpus_per_node": 8,
+    "examples_cpus_per_rank": 14,
     "examples_image": "",
     "examples_setup": [],
     "examples_python": "python3",
@@ -85,6 +88,7 @@ class Job:
             "SLURM_JOB_ID": "30007",
             "SLURM_JOB_NAME": "ddp",
             "SLURM_JOB_NODELIST": "gpu[1-2]",
+            "SLURM_NTASKS": "2",
             "SLURM_SUBMIT_DIR": str(folder),
             "SLURMD_NODENAME": "gpu1",
         }
@@ -308,6 +312,78 @@ def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> 
     folder.chmod(mode)
     assert found.private_file(str(folder / "store")) == f"{folder} must be a folder of yours with mode 0700"
     assert "No such file" in found.private_file(str(folder / "no" / "store"))
+
+
+def test_the_ranks_have_the_cpus_that_were_asked_for(job: Job, tmp_path: Path) -> None:
+    """A step has one CPU per task unless srun is told otherwise (since Slurm 22.05, srun(1), --cpus-per-task)."""
+    assert sbatch_options(rendered("ddp"))["cpus-per-task"] == "14"
+    assert sbatch_options(rendered("ddp_torchrun"))["cpus-per-task"] == str(8 * 14)
+    assert "cpus-per-task" not in sbatch_options(rendered("fsdp", examples_cpus_per_rank=0))
+    _code, threads, notes = job.run('echo "$OMP_NUM_THREADS"', SLURM_CPUS_PER_TASK="14")
+    assert "--cpus-per-task=14 " in notes
+    assert threads == "14\n"
+    assert "--cpus-per-task" not in job.run("true")[2].splitlines()[-1]
+    (tmp_path / "x").mkdir()
+    torchrun = Job(tmp_path / "x", rendered("ddp_torchrun"))
+    assert torchrun.run('echo "$OMP_NUM_THREADS"', SLURM_CPUS_PER_TASK="112")[1] == "14\n"
+
+
+# As nccl-tests print it; a program without MPI is rank 0 of a world of its own in each task.
+TABLE = """echo '# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor) warmup iters: 1 iters: 20'
+echo '# Using devices'
+for rank in {ranks}; do echo "#  Rank  $rank Group  0 Pid   6899 on gpu1 device  0 [0000:04:00] NVIDIA H100"; done
+echo '  8388608  2097152  float  sum  -1  52.1  161.01  140.88      0    51.8  161.94  141.70      0'
+"""
+
+
+def test_an_all_reduce_without_mpi_is_no_result(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("all_reduce"))
+    code, output, _notes = job.run(TABLE.format(ranks="0 1"), SLURM_NTASKS="2")
+    assert code == 0, output
+    assert output.count("161.01") == 1
+    code, output, _notes = job.run(2 * TABLE.format(ranks="0"), SLURM_NTASKS="2")
+    assert code == 1
+    assert "all_reduce: 2 tables of 2 ranks, one of 2 was asked for: the ranks are not connected" in output
+    assert "all_reduce_perf is built without MPI" in output
+    assert job.run(TABLE.format(ranks="0"), SLURM_NTASKS="2")[0] == 1
+    # What fails by itself, or prints no such table, ends as it ends.
+    assert job.run("exit 7", SLURM_NTASKS="2")[0] == 7
+    assert job.run("echo sum", SLURM_NTASKS="2")[0] == 0
+
+
+class Engine:
+    """What DeepSpeed's engine asks of the environment before it does anything.
+
+    In the words of DeepSpeedEngine._do_args_sanity_check, deepspeed/runtime/engine.py of 0.19.8; it asserts them even
+    where torch.distributed is initialised already, for deepspeed.init_distributed then returns at once.
+    """
+
+    def __init__(self, *_given: object) -> None:
+        """Refuse, or tell which GPU it would take."""
+        needed = "LOCAL_RANK" in os.environ or "OMPI_COMM_WORLD_LOCAL_RANK" in os.environ
+        assert needed, "DeepSpeed requires the LOCAL_RANK environment variable"
+        raise ValueError(" ".join(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [(SimpleNamespace(type="cpu", index=None), "9 16 1"), (SimpleNamespace(type="cuda", index=0), "9 16 0")],
+)
+def test_deepspeed_learns_from_srun_which_rank_it_is(
+    device: SimpleNamespace, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started by srun there is no LOCAL_RANK, and a GPU that Slurm shows to one rank alone is number 0 of all ranks."""
+    found = program()
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    strategies = SimpleNamespace(Saved=MagicMock(), build_model=MagicMock(), strategy_named=lambda _name: Engine)
+    monkeypatch.setitem(sys.modules, "train_strategies", strategies)
+    monkeypatch.setattr(found, "start_group", lambda *_given: device)
+    ranks = found.find_ranks({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1"})
+    asked = found.arguments(["--strategy=deepspeed", "--probe=0"])
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        found.train(MagicMock(), asked, ranks)
 
 
 def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:

@@ -182,6 +182,36 @@ def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
     assert "--container-image" not in job.noted()
 
 
+# What a script exports for its ranks, and what its user gives it for them.
+EXPORTED = {
+    **{key: {"MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "RENDEZVOUS", "RENDEZVOUS_SECRET"} for key in TRAININGS},
+    "all_reduce": {"NCCL_DEBUG"},
+    "jupyter": {"JUPYTER_TOKEN"},
+    "hello_gpu": set(),
+    "mpi": set(),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_no_variable_of_an_image_beats_that_of_the_job(name: str, tmp_path: Path) -> None:
+    """Pyxis 0.24 (README, --container-env) gives a task the image's value, but for variables that are named to it."""
+    exported = {
+        word
+        for line in re.findall(r"^ *(?:if .*then )?export (.*?)(?:; fi)?$", rendered(name), re.MULTILINE)
+        for word in re.findall(r"\b([A-Z_]+)(?:=\S*)?(?=\s|$)", line)
+    }
+    assert exported == EXPORTED[name]
+    job = Job(tmp_path, rendered(name))
+    code, output, notes = job.run("true", IMAGE="a", NCCL_IB_HCA="mlx5_0", NCCL_ALGO="Ring", UNRELATED="1")
+    assert code == 0, output
+    given = re.search(r"--container-env=(\S+)", notes)
+    assert given is not None
+    assert set(given[1].split(",")) == {*EXPORTED[name], "CUDA_VISIBLE_DEVICES", "NCCL_IB_HCA", "NCCL_ALGO"}
+    job.notes.unlink()
+    job.run("true", IMAGE="a")
+    assert "--container-env=CUDA_VISIBLE_DEVICES" in job.noted()
+
+
 @pytest.mark.parametrize(
     ("behaviour", "code", "requeued"),
     [("exit 75", 75, True), ("exit 137", 137, True), ("exit 1", 1, False), ("exit 2", 2, False), ("true", 0, False)],

@@ -83,6 +83,33 @@ key_enrolled:
   description: Whether the firmware trusts that key.
   returned: always
   type: bool
+kernels:
+  description: Installed packages of kernels, on Debian and Ubuntu.
+  returned: always
+  type: list
+  elements: str
+headers:
+  description: Whether the headers of the running kernel are there, which DKMS needs.
+  returned: always
+  type: bool
+built:
+  description: Versions of the driver for which the running kernel has a module.
+  returned: always
+  type: list
+  elements: str
+dkms:
+  description: What C(dkms status) says of the driver, each with C(module), C(version), C(kernel), C(state).
+  returned: always
+  type: list
+  elements: dict
+make_log:
+  description: The C(path) of the newest log that a build of DKMS has left because it failed, and its last C(lines).
+  returned: always
+  type: dict
+modules:
+  description: Which of the modules that CUDA and the fabric manager need are loaded, by name.
+  returned: always
+  type: dict
 initramfs:
   description: The program that makes initial file systems, V(update-initramfs), V(dracut) or empty.
   returned: always
@@ -97,17 +124,28 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.package_changes import parse_madison
 from ..module_utils.hardware.gpu_sources import proc_version
 from ..module_utils.hardware.pci_devices import classify
+from ..module_utils.nvidia.kernel_headers import EL_HEADERS, header_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 UNITS = ["nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex"]
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 SIGNING_KEYS = ("var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub", "var/lib/dkms/mok.der")
+# In the order in which they are loaded.
+MODULES = ("nvidia", "nvidia-uvm", "ib_umad")
+# The files of the module: NVIDIA's own, and those of the packages that Debian makes.
+MODULE_FILE = re.compile(r"nvidia(-current(-open)?|-tesla(-\d+)?(-open)?|-open)?\.ko(\.(gz|xz|zst))?")
+# dkms 2.8 to 3.2: "nvidia/580.95.05, 6.8.0-136-generic, x86_64: installed", "nvidia/580.95.05: added".
+DKMS_LINE = re.compile(r"(?P<module>[^/,:]+)/(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>\w+)")
+LOG_LINES = 15
 SMI_VERSION = re.compile(r"<driver_version>([^<]+)</driver_version>")
 
 
@@ -125,20 +163,67 @@ def pairs(text: str) -> dict[str, str]:
     return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - three words
 
 
-def packages(module: AnsibleModule) -> dict[str, Any]:
-    """Return what is installed and what is to be had."""
+def packages(module: AnsibleModule, release: str) -> dict[str, Any]:
+    """Return what is installed and what is to be had, the headers of the running kernel among it."""
     names, family = module.params["names"], module.params["family"]
+    kernels: list[str] = []
     if module.get_bin_path("dpkg-query"):
         shape = "${Package} ${Version} ${db:Status-Abbrev}\n"
-        installed = pairs(module.run_command(["dpkg-query", "-W", "-f", shape, *family, *names])[1])
-        available = parse_madison(module.run_command(["apt-cache", "madison", *names])[1])
+        patterns = [*family, *names, "linux-image-*", "linux-headers-*"]
+        installed = pairs(module.run_command(["dpkg-query", "-W", "-f", shape, *patterns])[1])
+        kernels = sorted(name for name in installed if name.startswith("linux-image-"))
+        asked = [*names, *header_names(release, kernels)]
+        available = parse_madison(module.run_command(["apt-cache", "madison", *asked])[1])
         index = not module.check_mode or bool(available)
     else:
         shape = "%{NAME} %{VERSION}-%{RELEASE} ii\n"
-        installed = pairs(module.run_command(["rpm", "-qa", "--qf", shape, *family, *names, "kmod-nvidia*"])[1])
+        patterns = [*family, *names, "kmod-nvidia*", EL_HEADERS]
+        installed = pairs(module.run_command(["rpm", "-qa", "--qf", shape, *patterns])[1])
         # A stream that is not enabled yet hides its packages, so that nothing is known before.
         available, index = {}, False
-    return {"installed": installed, "available": available, "index": index}
+    return {"installed": installed, "available": available, "index": index, "kernels": kernels}
+
+
+def module_files(root: Path, release: str) -> Iterator[Path]:
+    """Yield the files of the driver's module for a kernel; the links to its source are not followed."""
+    for folder, _, files in os.walk(root / "lib/modules" / release):
+        yield from (Path(folder) / name for name in sorted(files) if MODULE_FILE.fullmatch(name))
+
+
+def built(module: AnsibleModule, root: Path, release: str) -> list[str]:
+    """Return the versions of the driver for which the running kernel has a module."""
+    program = module.get_bin_path("modinfo")
+    if not program:
+        return []
+    asked = (module.run_command([program, "-F", "version", str(path)]) for path in module_files(root, release))
+    return sorted({out.strip() for status, out, _ in asked if status == 0 and out.strip()})
+
+
+def dkms_status(text: str) -> list[dict[str, str]]:
+    """Return the lines of ``dkms status`` that are of a driver; nvidia-fs is another program with other versions."""
+    matches = (DKMS_LINE.match(line) for line in text.splitlines())
+    found = [{key: value or "" for key, value in match.groupdict().items()} for match in matches if match]
+    return [item for item in found if item["module"].startswith("nvidia") and item["module"] != "nvidia-fs"]
+
+
+def make_log(root: Path) -> dict[str, Any]:
+    """Return the newest log of a build that failed; that of one that went well is moved elsewhere."""
+    logs = sorted((root / "var/lib/dkms").glob("nvidia*/*/build/make.log"), key=lambda path: path.stat().st_mtime)
+    if not logs:
+        return {"path": "", "lines": []}
+    return {"path": f"/{logs[-1].relative_to(root)}", "lines": read(logs[-1]).splitlines()[-LOG_LINES:]}
+
+
+def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, Any]:
+    """Return what the running kernel has of the driver, and what DKMS makes of it."""
+    dkms = module.get_bin_path("dkms")
+    return {
+        "headers": (root / "lib/modules" / release / "build/include").exists(),
+        "built": built(module, root, release),
+        "dkms": dkms_status(module.run_command([dkms, "status"])[1]) if dkms else [],
+        "make_log": make_log(root),
+        "modules": {name: (root / "sys/module" / name.replace("-", "_")).exists() for name in MODULES},
+    }
 
 
 def loaded_version(module: AnsibleModule, root: Path) -> str:
@@ -210,14 +295,15 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    root = Path("/")
+    root, release = Path("/"), os.uname().release
     show = ["systemctl", "show", "-p", "Id,UnitFileState,ActiveState", *UNITS]
     module.exit_json(
         changed=False,
-        **packages(module),
+        **packages(module, release),
+        **kernel_side(module, root, release),
         loaded=loaded_version(module, root),
         parameters=parameters(read(root / "proc/driver/nvidia/params")),
-        kernel_release=os.uname().release,
+        kernel_release=release,
         gpus=gpus_on_bus(root),
         nouveau=(root / "sys/module/nouveau").exists(),
         initramfs=next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),

@@ -36,6 +36,14 @@ HARDWARE = {
 UNIT = "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"
 # What apt knows when nobody pins: the newest version wins.
 SHOWN = "dpkg-query -W -f '${Package} ${Version} ${Status}\\n' 'nvidia-*' 'libnvidia-*' libcuda1 2>/dev/null"
+# What the packages of the modules stand for here: a module with a version in it, which the stand-in reads.
+MODINFO = """cat >/usr/local/sbin/modinfo <<'END'
+#!/bin/sh
+[ "$1 $2" = "-F version" ] && exec sed -n 's/^version=//p' "$3"
+exit 1
+END
+chmod +x /usr/local/sbin/modinfo"""
+JOINED = "<state>Completed</state><status>Success</status>"
 # Puts the node's packages, repositories, settings and services back.
 CLEAN = f"""
 systemctl disable --now nvidia-persistenced nvidia-fabricmanager 2>/dev/null
@@ -47,8 +55,9 @@ systemctl daemon-reload
 """
 
 
-def driver(version: str) -> list[Package]:
-    """The packages of one version, as NVIDIA's repository for Debian has them."""
+def driver(version: str, kernel: str = "none") -> list[Package]:
+    """The packages of one version, as NVIDIA's repository for Debian has them, with a module for a kernel."""
+    module = {f"/lib/modules/{kernel}/updates/dkms/nvidia.ko": f"version={version}\n"}
     old = version == OLD
     fabric, nscq = (
         ("nvidia-fabricmanager-570", "libnvidia-nscq-570") if old else ("nvidia-fabricmanager", "libnvidia-nscq")
@@ -58,7 +67,7 @@ def driver(version: str) -> list[Package]:
         Package("nvidia-driver-cuda", exact, (f"libcuda1 (= {exact})", f"nvidia-persistenced (= {exact})")),
         Package("libcuda1", exact),
         Package("nvidia-persistenced", exact, files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
-        Package("nvidia-kernel-open-dkms", exact),
+        Package("nvidia-kernel-open-dkms", exact, files=module),
         Package(fabric, exact, files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
         Package(nscq, exact),
     ]
@@ -68,11 +77,16 @@ def driver(version: str) -> list[Package]:
 def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A repository with two branches, served from ctl; the node is as before when the tests are over."""
     made = Repository(tmp_path_factory.mktemp("cuda"))
-    made.add(*driver(OLD), *driver(NEW)).publish()
-    sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound")
+    kernel = sandbox.exec(NODE, "uname -r").stdout.strip()
+    include = {f"/lib/modules/{kernel}/build/include/config": ""}
+    made.add(*driver(OLD, kernel), *driver(NEW, kernel))
+    made.add(Package(f"linux-headers-{kernel}", "1", files=include)).publish()
+    sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound; {MODINFO}")
+    fabric(sandbox, JOINED)
     with served(sandbox, made) as url:
         yield {"url": url, "made": made, "other": Repository(tmp_path_factory.mktemp("other"))}
-    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f {REBOOT} {BOOTS}")
+    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f {REBOOT} {BOOTS} /usr/local/sbin/modinfo")
+    sandbox.exec(NODE, f"apt-get purge -y linux-headers-{kernel}", check=False)
     sandbox.exec(NODE, CLEAN)
     assert installed(sandbox) == {}
     sandbox.exec("ctl", f"scontrol update nodename={NODE} state=resume", check=False)
@@ -112,6 +126,11 @@ def load(sandbox: Cluster, version: str) -> None:
     sandbox.exec(NODE, f"sed -i 's|<driver_version>.*</|<driver_version>{version}</|' {RECORDING}")
 
 
+def fabric(sandbox: Cluster, words: str) -> None:
+    """Let the simulated GPUs say how they have joined their fabric."""
+    sandbox.exec(NODE, f"sed -i 's|<fabric>.*</fabric>|<fabric>{words}</fabric>|' {RECORDING}")
+
+
 def test_another_signature_is_refused_and_nothing_changes(sandbox: Cluster, repository: dict[str, Any]) -> None:
     before = sandbox.exec(NODE, "find /etc/apt -type f | sort").stdout
     repository["made"].resign(repository["other"])
@@ -136,9 +155,11 @@ def test_check_mode_tells_what_a_container_would_get(sandbox: Cluster, repositor
 @pytest.mark.core
 def test_the_declared_version_is_installed_and_held(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=OLD, module_parameters={"nvidia": {"NVreg_Test": True}})
-    assert code == 0, output
+    assert code == 2, output
     assert installed(sandbox) == expected(OLD)
-    assert f"{NODE}: reboot needed: the driver 0.0-simulated is loaded, {OLD} is installed" in output
+    assert f"{NODE}: NVIDIA driver: reboot needed: the driver 0.0-simulated is loaded, {OLD} is installed" in output
+    assert "remedy: say -e nvidia_driver_reboot=true" in output
+    assert "TASK [busbar.cluster.cuda" not in output, "the node went on"
     options = sandbox.exec(NODE, "cat /etc/modprobe.d/busbar-nvidia.conf").stdout
     assert "\nblacklist nouveau\n" in options
     assert "\noptions nvidia NVreg_Test=1\n" in options
@@ -164,14 +185,34 @@ def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, re
     assert "reboot needed" not in output
 
 
+def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    fabric(sandbox, "<state>In Progress</state><status>N/A</status>")
+    code, output, _ = run(sandbox, repository, version=OLD, fabric_timeout=5)
+    fabric(sandbox, JOINED)
+    assert code == 2, output
+    assert f"{NODE}: GPU 0: the state of its fabric is In Progress, not Completed; GPU 1: the state" in output
+
+
+def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    module, log = "/lib/modules/$(uname -r)/updates/dkms/nvidia.ko", f"/var/lib/dkms/nvidia/{OLD}/build"
+    sandbox.exec(NODE, f"mv {module} {module}.gone; mkdir -p {log}; echo 'make: *** Error 2' >{log}/make.log")
+    try:
+        code, output, _ = run(sandbox, repository, version=OLD)
+    finally:
+        sandbox.exec(NODE, f"mv {module}.gone {module}; rm -rf /var/lib/dkms/nvidia")
+    assert code == 2, output
+    assert f"{NODE}: DKMS: there is no kernel module {OLD} for the running kernel" in output
+    assert f"{log}/make.log: make: *** Error 2" in output
+
+
 def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, changed = run(sandbox, repository, "--check", branch="580", version="")
     assert (code, changed > 0) == (0, True), output
     assert installed(sandbox) == expected(OLD)
     code, output, _ = run(sandbox, repository, branch="580")
-    assert code == 0, output
+    assert code == 2, output
     assert installed(sandbox) == expected(NEW)
-    assert f"{NODE}: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
+    assert f"{NODE}: NVIDIA driver: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
     code, output, _ = run(sandbox, repository, version=OLD)
     assert code == 0, output
     assert installed(sandbox) == expected(OLD)

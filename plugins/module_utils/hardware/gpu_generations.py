@@ -48,6 +48,8 @@ class Generation(NamedTuple):
     modules: Modules
     # Whether NVSwitches of a box with these GPUs (NVLink 5 and newer) have their subnet manager, NVLSM, on the host.
     subnet_manager: bool = False
+    # Whether nvidia-smi tells how a GPU has joined the fabric of its NVSwitches.
+    fabric_state: bool = False
 
 
 GENERATIONS: dict[str, Generation] = {
@@ -57,10 +59,10 @@ GENERATIONS: dict[str, Generation] = {
     "turing": Generation("Turing", 410, None, "either"),
     "ampere": Generation("Ampere", 450, None, "either"),
     "ada": Generation("Ada Lovelace", 525, None, "either"),
-    "hopper": Generation("Hopper", 515, None, "either"),
-    "grace_hopper": Generation("Grace Hopper", 535, None, "open"),
-    "blackwell": Generation("Blackwell", 570, None, "open", subnet_manager=True),
-    "blackwell_ultra": Generation("Blackwell Ultra", 580, None, "open", subnet_manager=True),
+    "hopper": Generation("Hopper", 515, None, "either", fabric_state=True),
+    "grace_hopper": Generation("Grace Hopper", 535, None, "open", fabric_state=True),
+    "blackwell": Generation("Blackwell", 570, None, "open", subnet_manager=True, fabric_state=True),
+    "blackwell_ultra": Generation("Blackwell Ultra", 580, None, "open", subnet_manager=True, fabric_state=True),
 }
 
 # Searched in this order in the model without its brand, lower case: an RTX 6000 alone is Turing's or, with more words,

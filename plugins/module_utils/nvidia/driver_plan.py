@@ -9,6 +9,8 @@ from ..common.problems import Problem, make_problem
 from ..hardware.gpu_generations import DEFAULT_BRANCH
 from .driver_choice import driver_branch, driver_choice
 from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
+from .driver_state import blocking_reasons, build_problems, is_build_due
+from .kernel_headers import lacking_headers, wanted_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -52,10 +54,12 @@ def driver_plan(
     Returns:
         `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
         `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and
-        `stream` (as the module `packages` takes them), `files` (for the module `files`), `kernel` (whether kernel
-        parts are cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `load`
-        (whether the modules can be loaded now), `initramfs` (command that brings settings into it, or ''), `reboot`
-        (why one is due, a list), `notes` (lines for the admin).
+        `stream` (as the module `packages` takes them), `headers` (packages that DKMS needs, in any version), `files`
+        (for the module `files`), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
+        `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
+        `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list),
+        `notes` (lines for the admin). To be looked at when the packages are there: `build` (whether DKMS is to be asked
+        again), `build_problems`, `load` (modules to load now, in order).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -79,22 +83,53 @@ def driver_plan(
     parameters = _parameters(settings, choice)
     loaded = str(found.get("loaded") or "")
     there = "declared" if settings.get("reboot") else "installed"
-    reboot = [*_reboot_reasons(version, there, found, parameters)] if kernel else []
+    blocked = blocking_reasons(version, found, there) if kernel else []
     matches = bool(version) and loaded == version
+    reboot = [*blocked, *(_parameter_reasons(found, parameters) if kernel and matches else [])]
+    dkms = kernel and choice.build == "dkms"
+    el = is_el(choice.distribution)
     return plan | {
-        "problems": problems,
+        "problems": [*problems, *(_header_problems(host, found, is_el=el) if dkms else [])],
         "version": version,
         "packages": _wanted(names, version, found),
         "absent": replaced_packages(names, found["installed"]),
         "stream": names.stream,
+        "headers": wanted_headers(found, is_el=el) if dkms else [],
         "kernel": kernel,
         "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
         "services": _services(choice, found.get("units") or {}, started=matches) if kernel else [],
-        "load": kernel and not loaded and not found.get("nouveau"),
+        "build": dkms and is_build_due(version, found),
+        "build_problems": build_problems(host, version, found, dkms=choice.build == "dkms") if kernel else [],
+        "load": _modules_to_load(choice, version, found) if kernel else [],
         "initramfs": _INITRAMFS.get(str(found.get("initramfs") or ""), "") if kernel else "",
         "reboot": reboot,
+        "blocked": [_reboot_problem(host, blocked)] if blocked else [],
         "notes": [f"{host}: {note}" for note in _notes(settings, skipped, reboot, found)],
     }
+
+
+def _reboot_problem(host: str, reasons: Sequence[str]) -> Problem:
+    return make_problem([host], "NVIDIA driver", f"reboot needed: {'; '.join(reasons)}", _REBOOT_BY_HAND)
+
+
+def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> list[Problem]:
+    lacking = lacking_headers(found, is_el=is_el)
+    if not lacking:
+        return []
+    problem = f"the repositories do not have it: they have left the running kernel {found['kernel_release']} behind"
+    remedy = "install the current kernel and reboot the host, or add a repository with these headers; run again"
+    return [make_problem([host], lacking, problem, remedy)]
+
+
+def _modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> list[str]:
+    """Return the modules that are to be loaded now: none where the GPUs are held by another driver, or missing.
+
+    CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM talks through ib_umad.
+    """
+    if found["nouveau"] or not found["gpus"] or found["loaded"] not in {"", version}:
+        return []
+    wanted = ["nvidia", "nvidia-uvm", *(["ib_umad"] if choice.nvlsm else [])]
+    return [name for name in wanted if not found["modules"][name]]
 
 
 def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -216,15 +251,7 @@ def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 -
     return enabled and (not started or unit.get("active") == "active")
 
 
-def _reboot_reasons(
-    version: str, there: str, found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]
-) -> Iterator[str]:
-    loaded = str(found.get("loaded") or "")
-    if found.get("nouveau"):
-        yield "nouveau is loaded and holds the GPUs"
-    if loaded and version and loaded != version:
-        yield f"the driver {loaded} is loaded, {version} is {there}"
-        return
+def _parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     running = found.get("parameters") or {}
     for key, value in parameters.get("nvidia", {}).items():
         now = running.get(key.removeprefix("NVreg_"))

@@ -85,3 +85,62 @@ def test_the_bus_and_the_kernel_are_read(tmp_path: Path) -> None:
     version.parent.mkdir(parents=True)
     version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n")
     assert nvidia_driver_info.loaded_version(FakeModule({}, ()), tmp_path) == "580.95.05"
+
+
+RELEASE = "6.8.0-136-generic"
+
+
+def test_lines_of_dkms_status_are_understood() -> None:
+    """The form of dkms 2.8 to 3.2: do_status() and module_status_built_extra() of github.com/dell/dkms."""
+    text = (
+        f"nvidia/580.95.05, {RELEASE}, x86_64: installed\n"
+        "nvidia-current/535.261.03, 6.1.0-28-amd64, x86_64: installed (WARNING! Diff between built and installed!)\n"
+        f"nvidia-srv/580.95.05, {RELEASE}, x86_64: built\n"
+        "nvidia/570.133.20: added\n"
+        f"nvidia-fs/2.26.6, {RELEASE}, x86_64: installed\n"
+        f"zfs/2.2.2, {RELEASE}, x86_64: installed\n"
+        "Error! Could not locate dkms.conf file.\n"
+    )
+    found = [tuple(item.values()) for item in nvidia_driver_info.dkms_status(text)]
+    assert found == [
+        ("nvidia", "580.95.05", RELEASE, "installed"),
+        ("nvidia-current", "535.261.03", "6.1.0-28-amd64", "installed"),
+        ("nvidia-srv", "580.95.05", RELEASE, "built"),
+        ("nvidia", "570.133.20", "", "added"),
+    ]
+
+
+def test_the_modules_of_the_running_kernel_are_asked_for_their_version(tmp_path: Path) -> None:
+    for name in ("updates/dkms/nvidia.ko.zst", "updates/dkms/nvidia-uvm.ko.zst", "kernel/drivers/net/nvidiafb.ko"):
+        path = tmp_path / "lib/modules" / RELEASE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    module = FakeModule({"-F version": "580.95.05\n"}, ("modinfo", "dkms"))
+    assert nvidia_driver_info.built(module, tmp_path, RELEASE) == ["580.95.05"]
+    assert [line.rpartition("/")[2] for line in module.commands] == ["nvidia.ko.zst"]
+    assert nvidia_driver_info.built(module, tmp_path, "6.8.0-1-generic") == []
+    assert nvidia_driver_info.built(FakeModule({}, ()), tmp_path, RELEASE) == []
+
+
+def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
+    empty = nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
+    assert empty == {
+        "headers": False,
+        "built": [],
+        "dkms": [],
+        "make_log": {"path": "", "lines": []},
+        "modules": {"nvidia": False, "nvidia-uvm": False, "ib_umad": False},
+    }
+    # A link into a folder that is gone is what a removed package leaves.
+    (tmp_path / "lib/modules" / RELEASE).mkdir(parents=True)
+    build = tmp_path / "lib/modules" / RELEASE / "build"
+    build.symlink_to(tmp_path / "headers")
+    assert not nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)["headers"]
+    for folder in ("headers/include", "sys/module/nvidia_uvm", "var/lib/dkms/nvidia/580.95.05/build"):
+        (tmp_path / folder).mkdir(parents=True)
+    log = tmp_path / "var/lib/dkms/nvidia/580.95.05/build/make.log"
+    log.write_text("".join(f"line {number}\n" for number in range(100)))
+    found = nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
+    assert (found["headers"], found["modules"]["nvidia-uvm"]) == (True, True)
+    assert found["make_log"]["path"] == "/var/lib/dkms/nvidia/580.95.05/build/make.log"
+    assert found["make_log"]["lines"] == [f"line {number}" for number in range(85, 100)]

@@ -26,6 +26,12 @@ FOUND: dict[str, Any] = {
     "key_enrolled": False,
     "initramfs": "update-initramfs",
     "units": {},
+    "kernels": ["linux-image-6.8.0-136-generic", "linux-image-generic"],
+    "headers": True,
+    "built": ["580.95.05"],
+    "dkms": [],
+    "make_log": {"path": "", "lines": []},
+    "modules": {"nvidia": False, "nvidia-uvm": False, "ib_umad": False},
 }
 DEBIAN_OPEN = "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-open-dkms"
 UBUNTU_OWN = "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server nvidia-dkms-580-server-open"
@@ -214,7 +220,8 @@ def test_kernel_parts_are_left_alone_and_that_is_said(
     assert made["notes"] == [f"gpu1: kernel modules, their settings and the driver's services are left alone: {why}"]
     assert "nvidia-kernel-open-dkms" not in versions(made)
     assert "nvidia-fabricmanager" in versions(made)
-    assert (made["services"], made["reboot"], made["load"], made["initramfs"]) == ([], [], False, "")
+    assert (made["services"], made["reboot"], made["load"], made["initramfs"]) == ([], [], [], "")
+    assert (made["headers"], made["build"], made["build_problems"], made["blocked"]) == ([], False, [], [])
     assert [item["path"] for item in made["files"] if item["state"] == "present"] == [
         "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
     ]

@@ -1,0 +1,125 @@
+"""Is the driver that was installed the one that runs: its kernel module, all GPUs, their fabric? And what waits?"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from .driver_choice import known_generation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["blocking_reasons", "build_problems", "is_build_due", "is_built", "unready_reasons"]
+
+_INSTALLED = "installed"
+
+
+def _order(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))
+
+
+def is_built(version: str, found: Mapping[str, Any]) -> bool:
+    """Return whether the running kernel has a module of the version; DKMS may skip a build and say nothing of it."""
+    return version in found["built"]
+
+
+def is_build_due(version: str, found: Mapping[str, Any]) -> bool:
+    """Return whether DKMS could still build the module for the running kernel, as when headers came after it."""
+    return bool(version) and not is_built(version, found) and bool(found["headers"])
+
+
+def _next_kernel(version: str, found: Mapping[str, Any]) -> str:
+    """Return a newer kernel than the running one for which DKMS has built the version, '' without one."""
+    kernels = [
+        str(item["kernel"])
+        for item in found["dkms"]
+        if item["version"] == version and item["state"] == _INSTALLED and item["kernel"]
+    ]
+    newer = [kernel for kernel in kernels if _order(kernel) > _order(str(found["kernel_release"]))]
+    return max(newer, key=_order, default="")
+
+
+def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "installed") -> list[str]:
+    """Return why GPU programs fail on a host until it is rebooted; its driver's packages are installed.
+
+    Args:
+        version: of the driver, '' when nobody knows.
+        found: what nvidia_driver_info returned.
+        there: whether that version is `installed` by now or only `declared`.
+    """
+    loaded = str(found["loaded"] or "")
+    reasons = ["nouveau is loaded and holds the GPUs"] if found["nouveau"] else []
+    if loaded and version and loaded != version:
+        reasons.append(f"the driver {loaded} is loaded, {version} is {there}")
+    elif version and not is_built(version, found) and (kernel := _next_kernel(version, found)):
+        reasons.append(f"the driver is built for kernel {kernel}, and {found['kernel_release']} runs")
+    return reasons
+
+
+def build_problems(host: str, version: str, found: Mapping[str, Any], *, dkms: bool) -> list[Problem]:
+    """Return why the running kernel has no module of the installed driver, with the last lines of DKMS's log."""
+    if not version or is_built(version, found) or _next_kernel(version, found):
+        return []
+    release = str(found["kernel_release"])
+    problem = f"there is no kernel module {version} for the running kernel {release}"
+    if not dkms:
+        return [
+            make_problem([host], "nvidia_driver_build", problem, "boot the kernel that the precompiled modules are for")
+        ]
+    log, states = found["make_log"], [item for item in found["dkms"] if item["version"] == version]
+    if not found["headers"]:
+        why = f"its headers are not in /lib/modules/{release}/build, and DKMS skips what it cannot build"
+        remedy = f"install the headers of {release}, or boot a kernel whose headers the repositories have; run again"
+    elif f"/{version}/" in log["path"]:
+        why = "its build failed; the end of " + "\n        ".join([f"{log['path']}:", *log["lines"]])
+        remedy = "choose a nvidia_driver_version that builds with this kernel, or boot another kernel; run again"
+    else:
+        said = ", ".join(f"{item['module']}: {item['state']}" for item in states) or "nothing"
+        why = f"DKMS says of it: {said}"
+        remedy = f"see `dkms autoinstall -k {release}` on the host; run again"
+    return [make_problem([host], "DKMS", f"{problem}: {why}", remedy)]
+
+
+def unready_reasons(
+    hardware: Mapping[str, Any],
+    version: str,
+    found: Mapping[str, Any],
+    gpus: Mapping[str, Any],
+    *,
+    fabric_manager: bool,
+) -> list[str]:
+    """Return why a host's driver cannot be used yet; a fabric takes its time.
+
+    Args:
+        hardware: its entry of the catalogue.
+        version: the driver that it should run.
+        found: what nvidia_driver_info returned.
+        gpus: what nvidia_gpu_info returned.
+        fabric_manager: whether the host has one.
+    """
+    loaded = str(found["loaded"] or "")
+    if loaded != version:
+        return [f"{f'the driver {loaded}' if loaded else 'no driver'} is loaded, {version} is declared"]
+    if gpus["smi_state"] != "ok":
+        return [f"nvidia-smi: {next(iter(gpus['errors']), gpus['smi_state'])}"]
+    answering = [gpu for gpu in gpus["gpus"] if not gpu["lost"]]
+    expected = int(hardware["gpu"]["count"])
+    reasons = [] if len(answering) == expected else [f"{len(answering)} of {expected} GPUs answer"]
+    return [*reasons, *(_fabric(hardware, answering) if fabric_manager else [])]
+
+
+def _fabric(hardware: Mapping[str, Any], gpus: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what keeps GPUs from the fabric; before Hopper they have no word for it, and with MIG they leave it."""
+    generation = known_generation(hardware["gpu"])
+    silent_is_well = generation is None or not generation.fabric_state
+    for gpu in gpus:
+        fabric = gpu.get("fabric") or {}
+        state, status = str(fabric.get("state") or ""), str(fabric.get("status") or "")
+        if not state and (silent_is_well or str(gpu.get("mig_mode") or "").lower() == "enabled"):
+            continue
+        if state != "Completed":
+            yield f"GPU {gpu['index']}: the state of its fabric is {state or 'not told'}, not Completed"
+        elif status and status != "Success":
+            yield f"GPU {gpu['index']}: it could not join its fabric: {status}"

@@ -11,6 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import container_fault
 from conftest import TOP, recap
 from test_spank import LINE, PACKAGES, STATE
 
@@ -102,6 +103,25 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
         assert sandbox.exec(node, f"cat {OURS}").stdout == before
     sandbox.wait_idle()
     assert sandbox.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
+
+
+def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_container(
+    sandbox: Cluster, apply: Apply
+) -> None:
+    """An image whose variables would give each rail the same NIC: the values are those of the job, or it is told."""
+    assert apply().returncode == 0
+    image = "/shared/busbar-test-image"
+    sandbox.exec("ctl", f"printf 'NCCL_IB_HCA=mlx5_9\\nNCCL_DEBUG=WARN\\n' >{image}; chmod 0644 {image}")
+    step = f"srun --quiet -N1 --mem=100 --container-image={image} --container-name=a:no_exec"
+    seen = f"export NCCL_IB_HCA==mlx5_0 NCCL_DEBUG=INFO; {step} {{}} printenv NCCL_IB_HCA NCCL_DEBUG"
+    assert sandbox.exec("login", seen.format(""), user="alice").stdout.split() == ["mlx5_9", "WARN"]
+    named = seen.format("--container-env=NCCL_IB_HCA,NCCL_DEBUG")
+    assert sandbox.exec("login", named, user="alice").stdout.split() == ["=mlx5_0", "INFO"]
+    sandbox.exec("ctl", f"rm {image}")
+    gone = sandbox.exec("login", named, user="alice", check=False)
+    assert gone.returncode != 0
+    said = f"container: No such file or directory: {image}"
+    assert container_fault(gone.stderr) in {f"{node}: {said}" for node in sandbox.compute}
 
 
 def test_an_archive_without_a_checksum_is_refused(sandbox: Cluster, apply: Apply) -> None:

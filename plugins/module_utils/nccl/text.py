@@ -78,7 +78,7 @@ ELIDED = re.compile(r"^\s*#?\s*(?:\.{3,}|\u2026|\[\.\.\.\]|<snip>)\s*$")
 FAILURE = re.compile(
     r"""
       Test\s(?:NCCL|CUDA)\sfailure | Test\sfailure\s\S+:\d+ | Test\stimeout | \b(?:Cuda|NCCL)\sfailure\s\S+:\d+
-    | \bsrun:\serror: | \bslurmstepd:\serror:\s\*\*\* | \bsbatch:\serror:
+    | \bsrun:\serror: | \bslurmstepd(?:-[\w.-]+)?:\serror:\s(?:\*\*\*|pyxis:) | \bsbatch:\serror:
     | \b(?:mpirun|mpiexec|prterun)\snoticed\sthat | \bprterun\sdetected\sthat
     | Primary\sjob\s+terminated\snormally,\sbut
     | \bSegmentation\sfault\b | \bBus\serror\b | terminate\scalled\safter | \bMPI_ABORT\swas\sinvoked | MPI_Abort\(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS
+from .step_words import step_fault
 from .tests import job_end
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def _job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[s
         reason = entry["problem"]
     elif text is None:
         reason = f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}"
+    elif fault := step_fault(text, ran=answer["verdict"] != INCONCLUSIVE):
+        reason = fault
     elif entry["state"] != "COMPLETED" and answer["verdict"] == PASS:
         reason = f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
     return {"verdict": INCONCLUSIVE, "reason": reason} if reason else {}

@@ -24,7 +24,8 @@ _WAIVED = re.compile(r"\s*Waived:")
 _WRONG = re.compile(r"Invalid value when checking the pattern")
 _ERROR = re.compile(
     r"\s*(?:\[?ERROR\]?:|Error:)|CUDA_ERROR|\bASSERT in expression\b|\bSegmentation fault\b|command not found"
-    r"|No such file or directory|error while loading shared|\bsrun: error:|\bslurmstepd: error:|CANCELLED AT|Not Found"
+    r"|No such file or directory|error while loading shared|\bsrun: error:|\bslurmstepd(?:-[\w.-]+)?: error:"
+    r"|CANCELLED AT|Not Found"
 )
 _MOST_ERRORS = 10
 # Cells and sums are printed with two digits, or six in all.

@@ -23,7 +23,7 @@ _CONNECTIVITY = re.compile(r"\s*P2P Connectivity Matrix")
 _END = re.compile(r"\s*NOTE: The CUDA Samples are not meant for performance")
 _ERROR = re.compile(
     r"Cuda failure|CUDA error|\bSegmentation fault\b|\bBus error\b|command not found|No such file or directory"
-    r"|error while loading shared|no CUDA-capable device|\bsrun: error:|\bslurmstepd: error:|CANCELLED AT",
+    r"|error while loading shared|no CUDA-capable device|\bsrun: error:|\bslurmstepd(?:-[\w.-]+)?: error:|CANCELLED AT",
     re.IGNORECASE,
 )
 # What every release prints; without the last line of the output they tell that it is whole.

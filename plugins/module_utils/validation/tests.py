@@ -14,6 +14,7 @@ from ..nccl.output import parse_text
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
 from .rails import of_one_rail, rail_share
+from .step_words import step_fault
 
 if TYPE_CHECKING:
     from .model import Entry, JobEnd, Options, Planned, Test
@@ -260,6 +261,8 @@ def _answer(
     )
     answer = judge(runs, profile, asked)
     reason = _job_first(answer, entry, text, profile, name)
+    if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
+        reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason
     if reason:
         answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
     return name, answer, runs

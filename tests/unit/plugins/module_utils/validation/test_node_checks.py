@@ -112,6 +112,14 @@ def test_what_happened_to_the_job_counts(how: dict[str, Any], word: str, verdict
     assert words in test["reason"]
 
 
+def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
+    told = "# busbar variable: gpu3 CUDA_DEVICE_ORDER is FASTEST_FIRST, the job set PCI_BUS_ID\n"
+    planned = node_checks.planned_checks(typed(ASKED), ["gpu3"])[0]
+    found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), f"{told}fail")
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "CUDA_DEVICE_ORDER is FASTEST_FIRST" in found["reason"]
+
+
 def test_an_entry_has_the_keys_of_every_other_and_its_own() -> None:
     found, _steps = drive({"words-gpu1": "bad"})
     plain, own = found["tests"][0], next(test for test in found["tests"] if test["name"] == "words-gpu1")

@@ -118,6 +118,29 @@ def test_options_that_work(change: dict[str, Any]) -> None:
     assert input_problems({**OPTIONS, **change}) == []
 
 
+def test_figures_of_a_program_that_saw_other_values_prove_nothing() -> None:
+    head = "# busbar test: all_reduce 1\n# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n"
+    found = judged(f"{head}{MPI}\n# busbar exit: all_reduce 1 0\n")
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "gpu2: the program did not run as asked, NCCL_IB_HCA is mlx5_9, the job set =mlx5_0" in found["reason"]
+    # Without that line they do.
+    assert judged(f"# busbar test: all_reduce 1\n{MPI}\n# busbar exit: all_reduce 1 0\n")["verdict"] == "PASS"
+
+
+def test_why_there_was_no_container_is_the_reason() -> None:
+    said = (
+        "slurmstepd-gpu1: error: pyxis: printing enroot log file:\n"
+        "slurmstepd-gpu1: error: pyxis:     [ERROR] Command not found: nvidia-container-cli\n"
+        "srun: error: gpu1: tasks 0-1: Exited with exit code 1\n"
+    )
+    text = f"# busbar test: all_reduce 1\n{said}# busbar exit: all_reduce 1 1\n"
+    found = judged(text, {"state": "FAILED", "exit_code": "1:0"})
+    assert (found["verdict"], found["reason"]) == (
+        "INCONCLUSIVE",
+        "cluster: gpu1: container: Command not found: nvidia-container-cli",
+    )
+
+
 def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
     other = MPI.replace("all_reduce_perf", "broadcast_perf")
     text = (

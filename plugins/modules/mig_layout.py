@@ -11,6 +11,8 @@ description:
   - Before a change the node is drained in Slurm with O(reason), and nothing is changed while a job holds it. A node
     that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
   - A layout that does not fit a GPU fails before anything is changed.
+  - Programs that hold the GPUs open, such as DCGM, are stopped for the change and started again, also when it fails.
+  - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -36,6 +38,11 @@ options:
     description: Seconds to wait, drained, until the jobs of the node have ended. Without it jobs make the change fail.
     type: int
     default: 0
+  services:
+    description: Units that are stopped while the layout changes; those that run are started again.
+    type: list
+    elements: str
+    default: []
   reason:
     description: Reason of the drain, by which the module knows its own.
     type: str
@@ -73,7 +80,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
-from ..module_utils.nvidia.mig_change import MigPlan, mig_plan, mig_states
+from ..module_utils.nvidia.mig_change import GpuState, MigPlan, mig_plan, mig_states
 from ..module_utils.slurm.node import SlurmNode, gres_of
 from ..module_utils.storage.scratch_host import module_run
 
@@ -82,7 +89,10 @@ if TYPE_CHECKING:
 
 # A card that turns MIG on or off is reset, and forgets what this brings back.
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
+# Names the device files of the instances.
+DEVICES = "/usr/local/lib/busbar/mig_devices.py"
 STEP_S = 2
+_RUNNING = frozenset({"active", "activating", "reloading"})
 
 
 class Change:
@@ -94,14 +104,18 @@ class Change:
         self.node = SlurmNode(module.params["node"], module.params["reason"], self.run)
         self.fields: dict[str, str] | None = None
 
-    def plan(self) -> MigPlan:
-        """Return how the GPUs differ from the layout."""
+    def states(self) -> list[GpuState]:
+        """Return MIG of each GPU; ends the module where they cannot be read."""
         status, query = self.smi(["-q", "-x"])
         states = mig_states(query, self.smi(["mig", "-lgi"])[1]) if status == 0 else []
         if not states:
             unread = f"nvidia-smi does not answer: {told(query) if status else 'it lists no GPU'}"
             self.module.exit_json(changed=False, commands=[], waits=False, unread=unread)
-        return mig_plan(self.module.params["layout"], states)
+        return states
+
+    def plan(self) -> MigPlan:
+        """Return how the GPUs differ from the layout."""
+        return mig_plan(self.module.params["layout"], self.states())
 
     def look(self, *, needed: bool) -> None:
         """Ask Slurm for the node; a controller that is down matters only before a change."""
@@ -140,14 +154,38 @@ class Change:
         )
         self.module.fail_json(msg=f"{msg}. Try again when they have ended, or let the role wait: mig_wait_s")
 
+    def stop(self) -> list[str]:
+        """Stop the programs that hold the GPUs open; returns those that ran.
+
+        Raises:
+            RuntimeError: one does not stop.
+        """
+        names = self.module.params["services"]
+        said = self.run(["systemctl", "is-active", *names])[1].split() if names else []
+        running = [name for name, state in zip(names, said) if state in _RUNNING]  # noqa: B905 - modules run on 3.9
+        if running:
+            status, out, err = self.run(["systemctl", "stop", *running])
+            if status:
+                self.run(["systemctl", "start", *running])
+                message = f"Nothing was changed. {', '.join(running)} cannot be stopped: {told(f'{err} {out}')}"
+                raise RuntimeError(message)
+        return running
+
+    def start(self, names: list[str]) -> str:
+        """Start what was stopped; returns why it does not start, empty when it does."""
+        status, out, err = self.run(["systemctl", "start", *names]) if names else (0, "", "")
+        return f"{', '.join(names)}: {told(f'{err} {out}')}" if status else ""
+
     def apply(self, plan: MigPlan) -> None:
         """Run the commands and see that the layout is there; a node that is half done stays out of service."""
+        left = f"; {self.node.name} stays drained" if self.fields else ""
         for words in plan.steps:
             status, text = self.smi(words)
             # An instance without a compute instance has none to remove.
             if status and "-dci" not in words:
-                left = f"; {self.node.name} stays drained" if self.fields else ""
                 self.module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}{left}", changed=True)
+            if "-mig" in words:
+                self.switched(left)
         if any("-mig" in words for words in plan.steps) and Path(SETTINGS).exists():
             self.run([SETTINGS])
         rest = self.plan()
@@ -156,6 +194,32 @@ class Change:
                 f"The layout is not there yet, and {self.node.name} stays out of service. Where MIG waits for a reset, "
             )
             self.module.fail_json(msg=f"{msg}reboot the node and run this again. Missing:\n{rest.after}", changed=True)
+
+    def switched(self, left: str) -> None:
+        """Fail where a GPU turns MIG on or off with its next reset only, as A100 and A30 may."""
+        waiting = [state.gpu for state in self.states() if state.pending not in {None, bool(state.on)}]
+        if waiting:
+            which = ",".join(map(str, waiting))
+            self.module.fail_json(
+                msg=f"MIG of GPU {which} changes with its next reset, which the driver did not make, as something "
+                f"holds the GPU open{left}. Remedy: reboot {self.node.name}, or with nothing on its GPUs "
+                f"`nvidia-smi --gpu-reset -i {which}` (of all GPUs where NVSwitches join them), and run this again",
+                changed=True,
+            )
+
+    def name_devices(self) -> list[str]:
+        """Give the instances' device files their names; returns what was changed, or in check mode would be.
+
+        Raises:
+            RuntimeError: a device file is not there.
+        """
+        if not Path(DEVICES).exists():
+            return []
+        status, out, err = self.run([DEVICES, *(["--check"] if self.module.check_mode else [])])
+        if status:
+            message = f"{told(f'{out} {err}')}; slurmd cannot give the instances out without them"
+            raise RuntimeError(message)
+        return out.splitlines()
 
     def agrees(self) -> bool:
         """Return whether Slurm knows the GPUs of the layout."""
@@ -180,6 +244,7 @@ def main() -> None:
             "node": {"type": "str", "required": True},
             "gres": {"type": "dict", "default": {}},
             "wait_s": {"type": "int", "default": 0},
+            "services": {"type": "list", "elements": "str", "default": []},
             "reason": {"type": "str", "default": "busbar: MIG layout"},
         },
         supports_check_mode=True,
@@ -205,9 +270,15 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
     check = change.module.check_mode
     ours = change.fields is not None and change.node.is_ours(change.fields)
     if not plan.steps:
+        named = change.name_devices()
         # An earlier run ended before Slurm knew the layout.
         waits = ours and (not change.agrees() if check else change.give_back())
-        return {"changed": ours and not waits, "waits": waits}
+        after = "".join(f"{line}\n" for line in named)
+        return {
+            "changed": bool(named) or (ours and not waits),
+            "waits": waits,
+            "diff": [{"before": "", "after": after}] if named else [],
+        }
     diff = [{"before": plan.before, "after": plan.after}]
     if check:
         jobs = change.busy()
@@ -215,7 +286,21 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
             change.refuse(jobs)
         return {"changed": True, "waits": False, "diff": diff}
     taken = change.empty()
-    change.apply(plan)
+    try:
+        stopped = change.stop()
+    except RuntimeError:
+        if taken:
+            change.node.resume()
+        raise
+    problem = ""
+    try:
+        change.apply(plan)
+        change.name_devices()
+    finally:
+        problem = change.start(stopped)
+    if problem:
+        message = f"The layout is there, and what was stopped for it does not start again: {problem}"
+        raise RuntimeError(message)
     waits = change.give_back() if taken or ours else False
     return {"changed": True, "waits": waits, "diff": diff}
 

@@ -25,18 +25,19 @@ pytestmark = pytest.mark.proves("mig")
 
 NODE = "gpu1"
 CAPS = "/dev/nvidia-caps/nvidia-cap"
-LAYOUT = [
-    {
-        "profile": "1g.5gb",
-        "count": 7,
-        "gpus": [0],
-        "device_files": [f"/dev/nvidia0,{CAPS}{2 * each + 1},{CAPS}{2 * each + 2}" for each in range(7)],
-    }
-]
+LAYOUT = [{"profile": "1g.5gb", "count": 7, "gpus": [0]}]
 LEFT = (
     "/etc/busbar/mig.conf /usr/local/lib/busbar/mig_boot /etc/systemd/system/busbar-mig.service "
-    "/run/simulated-gpus.xml /dev/nvidia-caps"
+    "/usr/local/lib/busbar/mig_devices.py /run/simulated-gpus.xml /dev/nvidia-caps /dev/busbar"
 )
+# What its driver says of MIG: the numbers of all instances that there may be.
+MINORS = """
+mount -t tmpfs tmpfs /proc/driver
+mkdir -p /proc/driver/nvidia-caps
+for gi in $(seq 7); do
+    printf 'gpu0/gi%s/access %s\\ngpu0/gi%s/ci0/access %s\\n' $gi $((2 * gi - 1)) $gi $((2 * gi))
+done > /proc/driver/nvidia-caps/mig-minors
+"""
 # The driver of a simulated GPU: what slurmd reads of a real one.
 DRIVER = """
 mount -t tmpfs tmpfs /proc/driver
@@ -78,13 +79,14 @@ def divisible(sandbox: Cluster, run: Run) -> Iterator[None]:
     recording = gpu_recording(NODE, 2, SIMULATED_A100)
     sandbox.exec(NODE, f"cat > /etc/simulated-gpus.xml <<'END'\n{recording}END\nmkdir -p /dev/nvidia-caps")
     sandbox.exec(NODE, f"for each in $(seq 14); do mknod -m 0444 {CAPS}$each c 236 $each; done")
+    sandbox.exec(NODE, MINORS)
     yield
     sandbox.exec("ctl", "scancel --user=alice")
     sandbox.exec(NODE, "systemctl disable busbar-mig", check=False)
     sandbox.exec(NODE, "mv /root/simulated-gpus.sound /etc/simulated-gpus.xml")
     if "sim" not in gres(sandbox):
         run({}, "slurm_controller")
-    sandbox.exec(NODE, f"rm -rf {LEFT}; systemctl daemon-reload")
+    sandbox.exec(NODE, f"umount /proc/driver; rm -rf {LEFT}; systemctl daemon-reload")
     if "drain" in sandbox.node_states()[NODE]:
         sandbox.exec("ctl", f"scontrol update nodename={NODE} state=resume")
     sandbox.wait_idle()
@@ -139,16 +141,19 @@ def test_a_layout_is_applied_drained_and_agrees_with_slurm(sandbox: Cluster, run
     again = run(declared, "mig", "--limit", NODE)
     assert recap(again.stdout)[NODE]["changed"] == 0, again.stdout
 
-    # A boot takes the instances away, and the unit makes them again.
-    sandbox.exec(NODE, "rm /run/simulated-gpus.xml")
+    # A boot takes the instances and the names of their files away, and the unit makes them again.
+    named = sandbox.exec(NODE, "ls -l --time-style=+ /dev/busbar").stdout
+    sandbox.exec(NODE, "rm -r /run/simulated-gpus.xml /dev/busbar")
     assert instances(sandbox) == 0
     sandbox.exec(NODE, "systemctl restart busbar-mig")
     assert instances(sandbox) == 7
+    assert sandbox.exec(NODE, "ls -l --time-style=+ /dev/busbar").stdout == named
 
     off = run({**declared, "mig_layout": []}, "mig,slurm_controller,slurm_verify")
     assert off.returncode == 0, off.stdout + off.stderr
     assert (instances(sandbox), gres(sandbox), reason(sandbox)) == (0, "gpu:sim:2", "none")
     assert not sandbox.host(NODE).file("/etc/busbar/mig.conf").exists
+    assert not sandbox.host(NODE).file("/dev/busbar").exists
 
 
 def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run: Run) -> None:
@@ -158,9 +163,14 @@ def test_what_cannot_be_had_is_refused_and_nothing_written(sandbox: Cluster, run
     assert unfit.returncode
     assert f"{NODE}: mig_layout: GPU 0,1: 8 x 1g.5gb on one A100 40 GB, which holds 7 at most" in unfit.stdout
     # Debian's Slurm is built without NVML.
-    blind = run(
-        {"hardware": "sandbox_mig", "mig_layout": [{"profile": "7g.40gb"}]}, "slurm_controller", "--limit", "ctl"
+    layout = {"hardware": "sandbox_mig", "mig_layout": [{"profile": "7g.40gb"}], "slurm_gres_mode": "nvml"}
+    early = run(layout, "mig", "--limit", NODE)
+    assert early.returncode
+    assert f"{NODE}: slurm_gres_mode: nvml is declared, and the Slurm that is installed has no gpu_nvml.so" in " ".join(
+        early.stdout.split()
     )
+    assert "drain" not in sandbox.node_states()[NODE]
+    blind = run(layout, "slurm_controller", "--limit", "ctl")
     assert blind.returncode
     assert "the Slurm that is installed has no gpu_nvml.so" in " ".join(blind.stdout.split())
     assert sandbox.exec("ctl", "cat /etc/slurm/*.conf | sha256sum").stdout == sum_before

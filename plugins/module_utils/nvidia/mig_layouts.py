@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Geometry",
     "Profile",
+    "device_name",
+    "gpu_instances",
     "gpu_layouts",
     "layout_counts",
     "layout_entries",
@@ -27,7 +29,7 @@ __all__ = [
     "slurm_type",
 ]
 
-_KEYS = {"profile", "count", "gpus", "slurm_type", "device_files"}
+_KEYS = {"profile", "count", "gpus", "slurm_type"}
 _EIGHTHS = 8
 
 
@@ -248,3 +250,43 @@ def layout_counts(layout: object, count: int) -> dict[str, int]:
         name = slurm_type(entry)
         found[name] = found.get(name, 0) + int(entry.get("count", 1)) * len(entry.get("gpus") or range(count))
     return found
+
+
+def gpu_instances(layout: object, count: int) -> list[list[tuple[str, int, str]]]:
+    """Return the instances of each GPU in the order of nvidia-smi: profile, which of its profile, and Slurm's type.
+
+    The driver numbers large instances before small ones: 7g has 0, 4g and 3g 1 and 2, 2g 3 to 6, 1g 7 to 14.
+
+    Args:
+        layout: as for gpu_layouts.
+        count: GPUs of the node.
+
+    Raises:
+        ValueError: as `gpu_layouts`.
+    """
+    gpu_layouts(layout, count)
+    found: list[list[tuple[str, int, str]]] = [[] for _ in range(count)]
+    for entry in layout_entries(layout):
+        profile, kind = str(entry["profile"]), slurm_type(entry)
+        for index in entry.get("gpus") or range(count):
+            before = sum(name == profile for name, _, _ in found[index])
+            found[index] += [(profile, before + each, kind) for each in range(int(entry.get("count", 1)))]
+    return [sorted(each, key=lambda instance: (_size_order(instance[0]), instance[1])) for each in found]
+
+
+def _size_order(profile: str) -> tuple[int, int, str]:
+    slices, memory = ([*map(int, re.findall(r"\d+", profile)), 0, 0])[:2]
+    return -slices, -memory, profile
+
+
+def device_name(gpu: int, profile: str = "", number: int = 0, end: str = "") -> str:
+    """Return the name that the program mig_devices gives to a device file of a node with MIG.
+
+    Args:
+        gpu: place of the GPU in nvidia-smi.
+        profile: of the instance; without one it is the file of the GPU.
+        number: which of the GPU's instances of this profile, from 0.
+        end: gi or ci, GPU instance or compute instance.
+    """
+    instance = f"-{profile.replace('+', '_')}-{number}-{end}" if profile else ""
+    return f"/dev/busbar/gpu{gpu}{instance}"

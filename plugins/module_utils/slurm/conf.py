@@ -134,7 +134,7 @@ def node_gres(node: Node, profile: Profile) -> list[tuple[str, int]]:
 
 def node_gres_mode(node: Node, profile: Profile) -> str:
     """Return how slurmd learns of a node's GPUs; an empty text when it has none."""
-    return gres_mode(node["gres_mode"], profile["gpu"], node_mig(node, profile)) if node_gres(node, profile) else ""
+    return gres_mode(node["gres_mode"], profile["gpu"]) if node_gres(node, profile) else ""
 
 
 def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:

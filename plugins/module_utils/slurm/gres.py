@@ -5,32 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
-from ..nvidia.mig_layouts import layout_counts, layout_entries, layout_problems, slurm_type
+from ..nvidia.mig_layouts import device_name, gpu_instances, layout_counts, layout_entries, layout_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["MODES", "gres_conf", "gres_counts", "gres_mode", "gres_problems"]
 
-# files: the device files are declared. nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
+# files: the device files are declared; those of MIG instances have the names that the role mig gives them.
+# nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
 MODES = ("files", "nvidia", "nvml")
 
 
-def gres_mode(declared: str | None, gpu: Mapping[str, Any], mig: object) -> str:
+def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
     """Return how slurmd learns of a node's GPUs.
 
     Args:
         declared: the node's variable; None or empty where it has none, then that of the profile holds.
         gpu: the part ``gpu`` of its profile.
-        mig: its MIG layout. The numbers of instances change with each layout, so that only NVML knows their files,
-            unless the layout names them.
     """
-    mode = str(declared or gpu.get("gres_mode") or "files")
-    return "nvml" if mode == "files" and mig and not _has_files(mig) else mode
-
-
-def _has_files(mig: object) -> bool:
-    return all(entry.get("device_files") for entry in layout_entries(mig))
+    return str(declared or gpu.get("gres_mode") or "files")
 
 
 def gres_counts(gpu: Mapping[str, Any] | None, mig: object) -> list[tuple[str, int]]:
@@ -68,14 +62,16 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str) -> list[dic
     if not mig:
         line = {"Name": "gpu", "Type": gpu.get("slurm_type") or None, "File": files}
         return [_given({**line, "Count": None if files else gpu["count"]})]
-    lines = [
-        {"Name": "gpu", "Type": slurm_type(entry), "MultipleFiles": instance}
-        for entry in layout_entries(mig)
-        for instance in entry.get("device_files") or []
-    ]
-    whole = sorted(set(range(int(gpu["count"]))) - _divided(mig, int(gpu["count"])))
-    kind = gpu.get("slurm_type") or None
-    return [*lines, *(_given({"Name": "gpu", "Type": kind, "File": f"/dev/nvidia{index}"}) for index in whole)]
+    lines: list[dict[str, Any]] = []
+    # In the order of nvidia-smi: by their places in it the prolog knows which job has which instance.
+    for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
+        parent = device_name(index)
+        if not instances:
+            lines.append(_given({"Name": "gpu", "Type": gpu.get("slurm_type") or None, "File": parent}))
+        for profile, number, kind in instances:
+            files = ",".join((parent, *(device_name(index, profile, number, end) for end in ("gi", "ci"))))
+            lines.append({"Name": "gpu", "Type": kind, "MultipleFiles": files})
+    return lines
 
 
 def _given(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,17 +98,10 @@ def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, giv
     """Return what Slurm cannot do with a layout that is right in itself."""
     if given == "nvidia":
         problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
-        remedy = "set slurm_gres_mode: nvml, which needs a Slurm that was built with NVML"
+        remedy = "set slurm_gres_mode: files, or nvml where Slurm was built with NVML"
         return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
-    problems = []
-    for entry in layout_entries(mig):
-        files, wanted = entry.get("device_files"), int(entry.get("count", 1)) * len(_divided(entry, int(gpu["count"])))
-        if files is not None and (not isinstance(files, list) or len(files) != wanted):
-            problem = f"device_files of {entry['profile']} must name the files of each of its {wanted} instances"
-            remedy = "give one text of files joined by commas for each instance"
-            problems.append(make_problem(hosts, "mig_layout", problem, remedy))
     whole = int(gpu["count"]) - len(_divided(mig, int(gpu["count"])))
-    return problems or (_name_problems(hosts, gpu, gres_mode(given, gpu, mig)) if whole else [])
+    return _name_problems(hosts, gpu, gres_mode(given, gpu)) if whole else []
 
 
 def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> list[Problem]:

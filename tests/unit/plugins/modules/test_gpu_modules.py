@@ -112,6 +112,9 @@ class Slurm:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, gres: str, jobs: list[list[str]]) -> None:
         """Keep what Slurm knows of the node, and the jobs of each question."""
         self.state, self.reason, self.gres, self.jobs, self.done = "IDLE", "", gres, jobs, list[str]()
+        self.units: dict[str, str] = {}
+        self.broken: list[list[str]] = []
+        self.devices = 0, "", ""
         monkeypatch.setattr(mig_layout, "module_run", lambda _: self.answer)
 
     def answer(self, words: list[str]) -> tuple[int, str, str]:
@@ -122,6 +125,12 @@ class Slurm:
                 f"NodeName=gpu1\n   Gres={self.gres}\n   State={self.state}\n   Reason={self.reason} [root@now]\n",
                 "",
             )
+        if words[:2] == ["systemctl", "is-active"]:
+            return 3, "\n".join(self.units.get(name, "inactive") for name in words[2:]), ""
+        if words[:2] in self.broken:
+            return 1, "", "Job failed. See journalctl -xe"
+        if words[0] == mig_layout.DEVICES:
+            return self.devices
         if words[0] == "squeue":
             return 0, "\n".join(self.jobs.pop(0) if self.jobs else []), ""
         self.done.append(" ".join(words))
@@ -218,3 +227,87 @@ def test_a_controller_that_is_down_refuses_a_change(
     assert "Nothing was changed. Slurm does not answer, so nobody knows whether jobs run here" in answer["msg"]
     assert run(mig_layout, layout=[], node="gpu1")["changed"] is False
     assert not smi.now.exists()
+
+
+DCGM = {"nvidia-dcgm-exporter": "active", "nvidia-dcgm": "activating", "nvsm": "failed"}
+SERVICES = ["nvidia-dcgm-exporter", "dcgm-exporter", "nvidia-dcgm", "nvsm"]
+STOP, START = (f"systemctl {what} nvidia-dcgm-exporter nvidia-dcgm" for what in ("stop", "start"))
+
+
+def test_programs_that_hold_the_gpus_are_stopped_and_started_again(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    slurm.units = DCGM
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES, "services": SERVICES}
+    assert run(mig_layout, check=True, **wanted)["changed"] is True
+    assert slurm.done == []
+    assert run(mig_layout, **wanted)["changed"] is True
+    assert slurm.done == [DRAIN, STOP, START, RESTART, RESUME]
+    assert run(mig_layout, **wanted)["changed"] is False
+    assert slurm.done[5:] == []
+    assert smi.now.exists()
+
+
+def test_they_are_started_after_a_change_that_fails_as_well(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+    slurm.units = DCGM
+    smi.kept.write_text(smi.kept.read_text().replace('starts="0,4"', 'starts="4"'))
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", services=SERVICES)
+    assert "Insufficient Resources" in answer["msg"]
+    assert slurm.done == [DRAIN, STOP, START]
+
+
+def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    slurm.units, slurm.broken = DCGM, [["systemctl", "stop"]]
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES, "services": SERVICES}
+    assert (
+        "Nothing was changed. nvidia-dcgm-exporter, nvidia-dcgm cannot be stopped" in run(mig_layout, **wanted)["msg"]
+    )
+    assert (slurm.done, smi.now.exists()) == ([DRAIN, START, RESUME], False)
+    slurm.broken, slurm.done = [["systemctl", "start"]], []
+    answer = run(mig_layout, **wanted)
+    assert "does not start again: nvidia-dcgm-exporter, nvidia-dcgm: Job failed" in answer["msg"]
+    # Its GPUs are no longer watched: it stays out of service.
+    assert slurm.done == [DRAIN, STOP]
+
+
+def test_a_mode_that_waits_for_a_reset_is_named(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of A100 and A30 the driver resets the GPU, and cannot while something holds it open: the mode stays pending."""
+    slurm = Slurm(monkeypatch, "gpu:a100:2", [])
+
+    def held(words: list[str]) -> tuple[int, str]:
+        status, text = smi(words)
+        if words[:2] == ["-q", "-x"]:
+            text = text.replace("<current_mig>Enabled<", "<current_mig>Disabled<")
+        return status, text
+
+    monkeypatch.setattr(mig_layout, "smi_runner", lambda _: held)
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    assert "MIG of GPU 0 changes with its next reset" in answer["msg"]
+    assert "gpu1 stays drained. Remedy: reboot gpu1, or with nothing on its GPUs" in answer["msg"]
+    assert (answer["failed"], slurm.done) == (True, [DRAIN])
+
+
+def test_device_files_are_named_before_the_node_is_given_back(
+    run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "mig_devices.py"
+    program.touch()
+    monkeypatch.setattr(mig_layout, "DEVICES", str(program))
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    slurm.devices = 1, "", "mig-minors has no gpu0/gi1/access"
+    assert "mig-minors has no gpu0/gi1/access; slurmd cannot" in run(mig_layout, **wanted)["msg"]
+    assert slurm.done == [DRAIN]
+    slurm.devices = 0, "gpu0: nothing -> /dev/nvidia0\n", ""
+    planned = run(mig_layout, check=True, **wanted)
+    assert (planned["changed"], planned["diff"][0]["after"]) == (True, "gpu0: nothing -> /dev/nvidia0\n")
+    assert slurm.done == [DRAIN]
+    slurm.devices = 0, "", ""
+    assert run(mig_layout, **wanted)["changed"] is True
+    assert slurm.done == [DRAIN, RESTART, RESUME]
+    assert smi.now.exists()

@@ -36,22 +36,44 @@ def test_each_profile_in_each_mode(name: str, mode: str) -> None:
         assert bool(faults) == (gpu["slurm_type"] not in gpu["model"].lower().replace(" ", "_"))
 
 
+def _files(gpu: int, profile: str, number: int) -> str:
+    instance = f"/dev/busbar/gpu{gpu}-{profile}-{number}"
+    return f"/dev/busbar/gpu{gpu},{instance}-gi,{instance}-ci"
+
+
 @pytest.mark.parametrize(
     ("variables", "gres", "lines", "plugins"),
     [
-        ({"mig_layout": SEVEN}, "gpu:1g.10gb:56", ["NodeName=gpu1 AutoDetect=nvml"], ["gpu_nvml"]),
+        (
+            {"mig_layout": SEVEN},
+            "gpu:1g.10gb:56",
+            [
+                f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(gpu, '1g.10gb', each)}"
+                for gpu in range(8)
+                for each in range(7)
+            ],
+            [],
+        ),
         ({"mig_layout": []}, "gpu:h100:8", ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[0-7]"], []),
         (
-            {"mig_layout": [{"profile": "3g.40gb", "count": 2, "gpus": [0, 1]}]},
-            "gpu:3g.40gb:4,gpu:h100:6",
+            {"mig_layout": SEVEN, "slurm_gres_mode": "nvml"},
+            "gpu:1g.10gb:56",
             ["NodeName=gpu1 AutoDetect=nvml"],
             ["gpu_nvml"],
         ),
+        # In the order of nvidia-smi, whatever that of the layout.
         (
-            {"mig_layout": [{"profile": "7g.80gb", "gpus": [0], "device_files": ["/dev/nvidia0,/dev/nvidia-caps/c1"]}]},
-            "gpu:7g.80gb:1,gpu:h100:7",
-            ["NodeName=gpu1 Name=gpu Type=7g.80gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/c1"]
-            + [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia{index}" for index in range(1, 8)],
+            {
+                "mig_layout": [
+                    {"profile": "1g.10gb+me", "gpus": [1]},
+                    {"profile": "3g.40gb", "gpus": [1], "slurm_type": "3g.39gb"},
+                ]
+            },
+            "gpu:1g.10gb:1,gpu:3g.39gb:1,gpu:h100:7",
+            ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu0"]
+            + [f"NodeName=gpu1 Name=gpu Type=3g.39gb MultipleFiles={_files(1, '3g.40gb', 0)}"]
+            + [f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(1, '1g.10gb_me', 0)}"]
+            + [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu{index}" for index in range(2, 8)],
             [],
         ),
     ],
@@ -91,9 +113,9 @@ def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
         ),
         (
             "dgx_h100",
-            {"mig_layout": [{"profile": "7g.80gb", "gpus": [0], "device_files": []}], "slurm_gres_mode": "nvml"},
+            {"mig_layout": [{"profile": "7g.80gb", "gpus": [0], "device_files": []}]},
             "mig_layout",
-            "device_files of 7g.80gb must name the files of each of its 1 instances",
+            "entry 1: device_files: unknown key",
         ),
     ],
 )

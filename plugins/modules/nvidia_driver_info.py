@@ -110,6 +110,12 @@ modules:
   description: Which of the modules that CUDA and the fabric manager need are loaded, by name.
   returned: always
   type: dict
+slurm:
+  description: Which of V(slurmd) and V(slurmstepd) run on the host. Without the first it takes no jobs, and has none
+    without the second.
+  returned: always
+  type: list
+  elements: str
 initramfs:
   description: The program that makes initial file systems, V(update-initramfs), V(dracut) or empty.
   returned: always
@@ -146,6 +152,7 @@ MODULE_FILE = re.compile(r"nvidia(-current(-open)?|-tesla(-\d+)?(-open)?|-open)?
 # dkms 2.8 to 3.2: "nvidia/580.95.05, 6.8.0-136-generic, x86_64: installed", "nvidia/580.95.05: added".
 DKMS_LINE = re.compile(r"(?P<module>[^/,:]+)/(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>\w+)")
 LOG_LINES = 15
+SLURM = ("slurmd", "slurmstepd")
 SMI_VERSION = re.compile(r"<driver_version>([^<]+)</driver_version>")
 
 
@@ -278,6 +285,12 @@ def units(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def slurm_daemons(root: Path) -> list[str]:
+    """Return which of Slurm's daemons of a compute node run."""
+    running = {read(path).strip() for path in (root / "proc").glob("[0-9]*/comm")}
+    return [name for name in SLURM if name in running]
+
+
 def gpus_on_bus(root: Path) -> int:
     """Return how many NVIDIA GPUs are on the PCI bus."""
     folders = (root / "sys/bus/pci/devices").glob("*")
@@ -305,6 +318,7 @@ def main() -> None:
         parameters=parameters(read(root / "proc/driver/nvidia/params")),
         kernel_release=release,
         gpus=gpus_on_bus(root),
+        slurm=slurm_daemons(root),
         nouveau=(root / "sys/module/nouveau").exists(),
         initramfs=next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
         units=units(module.run_command(show)[1]),

@@ -205,6 +205,25 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     assert f"{log}/make.log: make: *** Error 2" in output
 
 
+def test_a_driver_is_not_replaced_under_a_job(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    sandbox.wait_idle()
+    number = sandbox.exec(
+        "login", f"sbatch --parsable -w {NODE} -n1 --mem=64 -o /dev/null --wrap 'sleep 600'", user="alice"
+    )
+    job = number.stdout.strip()
+    sandbox.wait_until(lambda: job in running(sandbox), "the job does not start")
+    try:
+        for mode in ([], ["--check"]):
+            code, output, _ = run(sandbox, repository, *mode, branch="580")
+            assert code == 2, output
+            assert f"{NODE}: its NVIDIA driver was not changed to {NEW}: job {job} of alice. Say -e" in output
+        assert installed(sandbox) == expected(OLD)
+        assert sandbox.node_states().get(NODE) in {"mix", "alloc"}
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+    sandbox.wait_idle()
+
+
 def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, changed = run(sandbox, repository, "--check", branch="580", version="")
     assert (code, changed > 0) == (0, True), output
@@ -212,11 +231,15 @@ def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repos
     code, output, _ = run(sandbox, repository, branch="580")
     assert code == 2, output
     assert installed(sandbox) == expected(NEW)
+    assert "this node takes no further part in the run and is drained in Slurm" in output
     assert f"{NODE}: NVIDIA driver: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
+    reason = f"busbar: NVIDIA driver {NEW} waits for a reboot"
+    assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"
     code, output, _ = run(sandbox, repository, version=OLD)
     assert code == 0, output
     assert installed(sandbox) == expected(OLD)
     assert "reboot needed" not in output
+    sandbox.wait_idle()
 
 
 class Release(threading.Thread):

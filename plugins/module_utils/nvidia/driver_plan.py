@@ -54,12 +54,12 @@ def driver_plan(
     Returns:
         `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
         `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and
-        `stream` (as the module `packages` takes them), `headers` (packages that DKMS needs, in any version), `files`
-        (for the module `files`), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
-        `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
-        `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list),
-        `notes` (lines for the admin). To be looked at when the packages are there: `build` (whether DKMS is to be asked
-        again), `build_problems`, `load` (modules to load now, in order).
+        `stream` (as the module `packages` takes them), `moves` (whether another version is replaced), `headers`
+        (packages that DKMS needs, in any version), `files` (for the module `files`), `kernel` (whether kernel parts are
+        cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `initramfs`
+        (command that brings settings into it, or ''), `reboot` (why one is due, a list), `blocked` (a problem when GPU
+        programs fail until then, a list), `notes` (lines for the admin). To be looked at when the packages are there:
+        `build` (whether DKMS is to be asked again), `build_problems`, `load` (modules to load now, in order).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -85,6 +85,7 @@ def driver_plan(
     there = "declared" if settings.get("reboot") else "installed"
     blocked = blocking_reasons(version, found, there) if kernel else []
     matches = bool(version) and loaded == version
+    absent = replaced_packages(names, found["installed"])
     reboot = [*blocked, *(_parameter_reasons(found, parameters) if kernel and matches else [])]
     dkms = kernel and choice.build == "dkms"
     el = is_el(choice.distribution)
@@ -92,7 +93,8 @@ def driver_plan(
         "problems": [*problems, *(_header_problems(host, found, is_el=el) if dkms else [])],
         "version": version,
         "packages": _wanted(names, version, found),
-        "absent": replaced_packages(names, found["installed"]),
+        "absent": absent,
+        "moves": _moves(names, absent, version, found["installed"]),
         "stream": names.stream,
         "headers": wanted_headers(found, is_el=el) if dkms else [],
         "kernel": kernel,
@@ -106,6 +108,12 @@ def driver_plan(
         "blocked": [_reboot_problem(host, blocked)] if blocked else [],
         "notes": [f"{host}: {note}" for note in _notes(settings, skipped, reboot, found)],
     }
+
+
+def _moves(names: PackageSet, absent: Sequence[str], version: str, installed: Mapping[str, str]) -> bool:
+    """Return whether packages of another version are replaced, under the programs that use them."""
+    there = {driver_version(installed[name]) for name in (*names.exact, *absent) if name in installed}
+    return bool(version) and bool(there - {version})
 
 
 def _reboot_problem(host: str, reasons: Sequence[str]) -> Problem:

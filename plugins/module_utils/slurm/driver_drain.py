@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .jobs import parse_nodes
 
-__all__ = ["DRAIN_REASON", "NodeService", "node_service"]
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+__all__ = ["DRAIN_REASON", "NodeService", "node_service", "unknown_jobs"]
 
 # What the reason of every drain of ours begins with.
 DRAIN_REASON = "busbar: NVIDIA driver"
@@ -41,3 +44,22 @@ def node_service(node: str, text: str) -> NodeService:
         "state": state,
         "reason": reason,
     }
+
+
+def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str]) -> str:
+    """Return why nobody can say whether a node has jobs; '' when Slurm can, or when it has nothing to do with the node.
+
+    Args:
+        node: its name.
+        answer: result of the command ``sinfo -h -N -o '%N|%T|%E'``: `rc`, `stdout`, `stderr`, `msg`; empty when nobody
+            could be asked.
+        daemons: which of slurmd and slurmstepd run on the node itself.
+    """
+    if answer.get("rc") == 0:
+        known = node in parse_nodes(str(answer.get("stdout") or ""))
+        stray = not known and "slurmstepd" in daemons
+        return "slurmstepd runs on it, and Slurm has no node of this name" if stray else ""
+    if not daemons:
+        return ""  # a cluster that is only being made
+    said = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
+    return f"{min(daemons)} runs on it, and sinfo fails: {said}"

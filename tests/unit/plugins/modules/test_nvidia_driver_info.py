@@ -144,3 +144,11 @@ def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
     assert (found["headers"], found["modules"]["nvidia-uvm"]) == (True, True)
     assert found["make_log"]["path"] == "/var/lib/dkms/nvidia/580.95.05/build/make.log"
     assert found["make_log"]["lines"] == [f"line {number}" for number in range(85, 100)]
+
+
+def test_slurm_is_known_by_what_runs(tmp_path: Path) -> None:
+    assert nvidia_driver_info.slurm_daemons(tmp_path) == []
+    for number, name in (("1", "systemd"), ("22", "slurmstepd"), ("self", "slurmd")):
+        (tmp_path / "proc" / number).mkdir(parents=True)
+        (tmp_path / "proc" / number / "comm").write_text(f"{name}\n")
+    assert nvidia_driver_info.slurm_daemons(tmp_path) == ["slurmstepd"]

@@ -122,6 +122,24 @@ def test_a_kernel_that_the_repositories_have_left_behind_is_told_before_anything
     assert problem["remedy"].startswith("install the current kernel and reboot the host")
 
 
+@pytest.mark.parametrize(
+    ("installed", "moves"),
+    [
+        ({}, False),
+        (dict.fromkeys(NAMES, f"{NEW}-1"), False),
+        ({**dict.fromkeys(NAMES, f"{NEW}-1"), NAMES[0]: f"{OLD}-1"}, True),
+        # Ubuntu's names have the branch in them.
+        ({"nvidia-utils-570": f"{OLD}-1"}, True),
+        ({"nvidia-utils-580-server": f"{NEW}-1"}, False),
+        ({"nvidia-container-toolkit": "1.18.0-1"}, False),
+    ],
+)
+def test_another_version_is_replaced_only_on_a_node_that_takes_no_jobs(
+    installed: dict[str, str], *, moves: bool
+) -> None:
+    assert plan(installed=installed)["moves"] is moves
+
+
 JOINED = {"state": "Completed", "status": "Success"}
 
 

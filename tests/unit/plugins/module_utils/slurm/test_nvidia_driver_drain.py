@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.driver_drain import node_service
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.driver_drain import node_service, unknown_jobs
 
 OURS = "busbar: NVIDIA driver 580.95.05"
 
@@ -29,3 +29,28 @@ def test_a_node_is_drained_and_resumed_only_when_nobody_else_did_it(
 ) -> None:
     found = node_service("gpu1", f"{line}\n")
     assert (found["known"], found["drain"], found["ours"], found["answers"]) == (known, drain, ours, answers)
+
+
+@pytest.mark.parametrize(
+    ("answer", "daemons", "said"),
+    [
+        ({"rc": 0, "stdout": "gpu1|idle|none\n"}, ["slurmd", "slurmstepd"], ""),
+        ({"rc": 0, "stdout": ""}, ["slurmd"], ""),
+        ({"rc": 0, "stdout": "gpu10|idle|none\n"}, ["slurmstepd"], "slurmstepd runs on it, and Slurm has no node"),
+        ({"rc": 1, "stderr": "Unable to contact"}, ["slurmd"], "slurmd runs on it, and sinfo fails: Unable to contact"),
+        (
+            {"rc": 2, "msg": "No such file: sinfo"},
+            ["slurmstepd"],
+            "slurmstepd runs on it, and sinfo fails: No such file",
+        ),
+        ({}, ["slurmd"], "slurmd runs on it, and sinfo fails: no answer"),
+        # A cluster that is only being made: neither side has Slurm.
+        ({"rc": 2, "msg": "No such file: sinfo"}, [], ""),
+    ],
+)
+def test_what_was_not_answered_is_not_taken_for_no_jobs(
+    answer: dict[str, object], daemons: list[str], said: str
+) -> None:
+    found = unknown_jobs("gpu1", answer, daemons)
+    assert found.startswith(said)
+    assert bool(found) == bool(said)

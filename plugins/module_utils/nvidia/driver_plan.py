@@ -21,6 +21,8 @@ _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Settings that are not in there count only for modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
 _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
+# Parameters that /proc/driver/nvidia/params shows by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
+_SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 _REBOOT_BY_HAND = (
     "say -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
 )
@@ -262,7 +264,8 @@ def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 -
 def _parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     running = found.get("parameters") or {}
     for key, value in parameters.get("nvidia", {}).items():
-        now = running.get(key.removeprefix("NVreg_"))
+        name = key.removeprefix("NVreg_")
+        now = running.get(name, running.get(_SHOWN_AS.get(name, "")))
         if now is not None and now.strip('"') != value.strip('"'):
             yield f"the driver runs with {key}={now}, {value} is declared"
 

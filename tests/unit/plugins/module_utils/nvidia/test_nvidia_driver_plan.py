@@ -240,6 +240,12 @@ def test_kernel_parts_are_left_alone_and_that_is_said(
             {"module_parameters": {"nvidia": {"NVreg_NvLinkDisable": True, "NVreg_Mobile": 1}}},
             ["the driver runs with NVreg_NvLinkDisable=0, 1 is declared"],
         ),
+        # The driver shows this one by the name of its own registry.
+        (
+            {"loaded": NEW, "parameters": {"RmProfilingAdminOnly": "1"}},
+            {"module_parameters": {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}},
+            ["the driver runs with NVreg_RestrictProfilingToAdminUsers=1, 0 is declared"],
+        ),
     ],
 )
 def test_why_a_reboot_is_due(found: dict[str, Any], given: dict[str, Any], reasons: list[str]) -> None:

@@ -9,6 +9,7 @@ short_description: Look at what Enroot needs of a host
 description:
   - Tells whether unprivileged users can make user namespaces, by trying it as the user nobody, what the kernel's
     settings are, and what disk there is. Changes nothing.
+  - Where Enroot is installed its own program tries it, which AppArmor may allow what it forbids to others.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -45,9 +46,9 @@ EXAMPLES = r"""
 RETURN = r"""
 enroot:
   description:
-    - C(works), whether nobody could make a namespace; C(settings), by name, null where the kernel has none; C(disk),
-      C(total_mb), C(free_mb) and C(type) of the file system; C(unknown_users); C(credentials), the users who
-      have some.
+    - C(works), whether nobody could make a namespace; C(installed), whether Enroot's own program tried; C(settings),
+      by name, null where the kernel has none; C(disk), C(total_mb), C(free_mb) and C(type) of the file system;
+      C(unknown_users); C(credentials), the users who have some.
   returned: always
   type: dict
 """
@@ -60,7 +61,9 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 PROC = Path("/proc/sys")
-TRIAL = ["runuser", "-u", "nobody", "--", "unshare", "--user", "--map-root-user", "--mount", "true"]
+NSENTER = Path("/usr/bin/enroot-nsenter")
+AS_NOBODY = ["runuser", "-u", "nobody", "--"]
+TRIAL = ["unshare", "--user", "--map-root-user", "--mount", "true"]
 MEBIBYTE = 1 << 20
 
 
@@ -86,6 +89,11 @@ def file_system(path: Path, mounts: str) -> str:
         if inside and len(point) >= len(found[0]):
             found = (point, kind)
     return found[1]
+
+
+def trial(program: Path = NSENTER) -> list[str]:
+    """Return the command that tries to make namespaces: Enroot's own way to start a container, once it is there."""
+    return [*AS_NOBODY, *([str(program), "--user", "--mount", "--remap-root", "true"] if program.exists() else TRIAL)]
 
 
 def known(user: str) -> bool:
@@ -116,7 +124,8 @@ def main() -> None:
     module.exit_json(
         changed=False,
         enroot={
-            "works": module.run_command(TRIAL)[0] == 0,
+            "works": module.run_command(trial())[0] == 0,
+            "installed": NSENTER.exists(),
             "settings": {name: setting(name) for name in module.params["settings"]},
             "disk": disk,
             "unknown_users": [user for user in module.params["users"] if not known(user)],

@@ -8,7 +8,8 @@ author: busbar contributors
 short_description: Ask container registries whether they take credentials
 description:
   - Takes the first steps of a pull, without pulling anything.
-  - A registry that refuses is a problem. One that does not answer, or that cannot be asked in this way, is a note.
+  - A registry that refuses is a problem, and so is one whose tokens come from a host for which the user has no login.
+    One that does not answer, or that cannot be asked in this way, is a note.
 attributes:
   check_mode:
     description: Changes nothing in any mode.
@@ -25,15 +26,18 @@ options:
         type: str
         required: true
       machine:
-        description: The registry, with a port if need be.
+        description: Name of the registry.
         type: str
         required: true
+      port:
+        description: Port that it is asked at, if it is not that of the scheme.
+        type: int
       login:
         description: Login there.
         type: str
         required: true
       password:
-        description: Password or token.
+        description: Password or token. One in C($(…)) is not tried, since the user's shell works it out.
         type: str
         required: true
   http:
@@ -72,16 +76,30 @@ notes:
   elements: str
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.problems import make_problem
-from ..module_utils.containers.registry_access import REFUSED, UNKNOWN, registry_access
+from ..module_utils.containers.enroot_credentials import is_evaluated, with_token_hosts
+from ..module_utils.containers.registry_access import MISSING, REFUSED, UNKNOWN, Login, registry_access
+
+
+def logins_of(credentials: list[dict[str, Any]]) -> dict[str, dict[str, Login]]:
+    """Return for each user the logins by machine, with those that the host of tokens is given."""
+    found: dict[str, dict[str, Login]] = {}
+    for item in with_token_hosts(credentials):
+        password = None if is_evaluated(item["password"]) else item["password"]
+        login = Login(item["machine"], item["login"], password, item["port"])
+        found.setdefault(item["user"], {})[item["machine"]] = login
+    return found
 
 
 def main() -> None:
     """Run the module."""
     word = {"type": "str", "required": True}
-    credential = {"user": word, "machine": word, "login": word, "password": {**word, "no_log": True}}
+    credential = {"user": word, "machine": word, "port": {"type": "int"}, "login": word}
+    credential["password"] = {**word, "no_log": True}
     module = AnsibleModule(
         argument_spec={
             "credentials": {"type": "list", "elements": "dict", "required": True, "options": credential},
@@ -91,17 +109,28 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    problems, notes = [], []
-    for item in module.params["credentials"]:
-        found = registry_access(item["machine"], item["login"], item["password"], http=module.params["http"])
-        who = f"{item['machine']}, login {item['login']} of {item['user']}"
-        if found.state == REFUSED:
-            remedy = "put a valid token into the vault, or take the entry out"
-            problem = f"{who}: refused, {found.said}"
-            problems.append(make_problem([module.params["host"]], module.params["key"], problem, remedy))
-        elif found.state == UNKNOWN:
-            notes.append(f"{who}: could not be tried, {found.said}")
-    module.exit_json(changed=False, problems=problems, notes=notes)
+    problems, notes = [], {}
+    for user, logins in logins_of(module.params["credentials"]).items():
+        gives_tokens = set()
+        for machine, login in logins.items():
+            found = registry_access(login, logins, http=module.params["http"])
+            gives_tokens.add(found.tokens)
+            port = f":{login.port}" if login.port else ""
+            who = f"{machine}{port}, login {login.login} of {user}"
+            if found.state == REFUSED:
+                problem, remedy = f"refused, {found.said}", "put a valid token into the vault, or take the entry out"
+            elif found.state == MISSING:
+                problem, remedy = found.said, f"add an entry of {user} with machine: {found.tokens}"
+            else:
+                if found.state == UNKNOWN:
+                    notes[user, machine] = f"{who}: could not be tried, {found.said}"
+                continue
+            text = f"{who}: {problem}"
+            problems.append(make_problem([module.params["host"]], module.params["key"], text, remedy))
+        # A host that only gives tokens is no registry, and was tried with the one whose tokens it gives.
+        for machine in gives_tokens:
+            notes.pop((user, machine), None)
+    module.exit_json(changed=False, problems=problems, notes=list(notes.values()))
 
 
 if __name__ == "__main__":

@@ -159,9 +159,13 @@ http.server.HTTPServer(("", 8098), Registry).serve_forever()
 
 
 def test_a_registry_that_refuses_ends_the_run_before_any_change(site: Site) -> None:
-    unit, address = "busbar-test-registry", f"{load(site.cluster.name).address('ctl')}:8098"
-    mine = {"user": "alice", "machine": address, "login": "robot", "password": SECRET}
-    gone = {**mine, "machine": "127.0.0.1:9"}
+    unit, machine = "busbar-test-registry", load(site.cluster.name).address("ctl")
+    address = f"{machine}:8098"
+    mine = {"user": "alice", "machine": machine, "port": 8098, "login": "robot", "password": SECRET}
+    gone = {**mine, "machine": "127.0.0.1", "port": 9}
+    # Enroot would look for a registry without its port.
+    done = site.run(enroot_credentials=[{**mine, "machine": address}])
+    assert f"write machine: {machine}, port: 8098" in " ".join(done.stdout.split())
     asked: dict[str, Any] = {"enroot_credentials": [mine, gone], "enroot_credentials_check": True}
     site.cluster.exec("ctl", f"systemd-run -q --unit {unit} python3 -c '{REGISTRY}'")
     try:

@@ -6,13 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
+from .enroot_credentials import credential_faults, credential_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
     "NAMESPACE_SETTINGS",
-    "credential_texts",
     "declaration_problems",
     "disk_problems",
     "enroot_plan",
@@ -22,16 +22,18 @@ __all__ = [
     "sysctl_text",
 ]
 
+_APPARMOR = "kernel.apparmor_restrict_unprivileged_userns"
+_FIRST_PROFILE = [3, 5, 0]
 # What Enroot's own requirements ask of the kernel; a setting that a kernel lacks does not restrict it.
 NAMESPACE_SETTINGS: dict[str, int] = {
     "kernel.unprivileged_userns_clone": 1,
     "user.max_user_namespaces": 15000,
     "user.max_mnt_namespaces": 15000,
-    "kernel.apparmor_restrict_unprivileged_userns": 0,
+    _APPARMOR: 0,
 }
-_KEYS = re.compile(r"ENROOT_[A-Z_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
+# enroot.in of 4.1.2, config::load. MELLANOX_ and NVIDIA_ are for the hooks 99-mellanox.sh and 98-nvidia.sh.
+_KEYS = re.compile(r"ENROOT_[A-Z_]+|(MELLANOX|NVIDIA)_[A-Z0-9_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_WORD = re.compile(r"[^\s]+")
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -61,15 +63,6 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return "".join(lines)
 
 
-def credential_texts(credentials: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return for each user the text of the file with the credentials, in the form of netrc."""
-    texts: dict[str, str] = {}
-    for item in credentials:
-        line = f"machine {item['machine']} login {item['login']} password {item['password']}\n"
-        texts[item["user"]] = texts.get(item["user"], "") + line
-    return texts
-
-
 def declaration_problems(
     files: Sequence[str], checksums: Mapping[str, str], settings: Mapping[str, Any], credentials: Sequence[Any]
 ) -> list[Problem]:
@@ -89,45 +82,43 @@ def declaration_problems(
             problems.append(make_problem([], "enroot_checksums", problem, remedy))
     for key, value in settings.items():
         if not _KEYS.fullmatch(str(key)):
-            remedy = "give names such as ENROOT_MAX_CONNECTIONS or https_proxy"
+            remedy = "give names such as ENROOT_MAX_CONNECTIONS, NVIDIA_DRIVER_CAPABILITIES or https_proxy"
             problems.append(make_problem([], "enroot_settings", f"{key!r} is nothing that Enroot reads", remedy))
         elif "\n" in str(value):
             problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "give it in one line"))
-    for number, item in enumerate(credentials):
-        problems += [
-            make_problem([], "enroot_credentials", f"item {number + 1} {fault}", remedy)
-            for fault, remedy in _credential_faults(item)
-        ]
+    problems += [
+        make_problem([], "enroot_credentials", fault, remedy) for fault, remedy in credential_faults(credentials)
+    ]
     return problems
 
 
-def _credential_faults(item: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what is wrong with one credential, without telling the secret."""
-    keys = ("user", "machine", "login", "password")
-    missing = [key for key in keys if not _WORD.fullmatch(str(item.get(key) or ""))]
-    if missing:
-        return [(f"has no usable {', '.join(missing)}", "give user, machine, login and password, none with a space")]
-    if str(item["password"]).startswith("$"):
-        # Enroot hands such a word to a shell.
-        return [("has a password that begins with $, which Enroot takes for a command", "have another password made")]
-    return []
+def brings_profile(release: Mapping[str, str], family: str) -> bool:
+    """Return whether Enroot's own package lets its program make namespaces where AppArmor forbids it to others.
+
+    Since 3.5.0 those for Debian and Ubuntu have conf/apparmor.profile for /usr/bin/enroot-nsenter (pkg/deb/rules).
+    """
+    version = [int(part) for part in re.findall(r"\d+", release["version"])]
+    return family == "Debian" and version >= _FIRST_PROFILE
 
 
-def namespace_problems(host: str, settings: Mapping[str, int | None], *, works: bool) -> list[Problem]:
+def namespace_problems(
+    host: str, settings: Mapping[str, int | None], *, works: bool, profile: bool = False
+) -> list[Problem]:
     """Return why users of a host cannot have namespaces of their own.
 
     Args:
         host: its name.
         settings: value of each of `NAMESPACE_SETTINGS`; None where the kernel has no such setting.
         works: whether an unprivileged user just made such a namespace.
+        profile: whether the package that is yet to be installed allows it where AppArmor alone forbids it.
     """
-    if works:
-        return []
     wrong = {
         key: wanted
         for key, wanted in NAMESPACE_SETTINGS.items()
         if settings.get(key) is not None and not _allows(key, int(settings[key] or 0))
     }
+    if works or (profile and wrong.keys() == {_APPARMOR}):
+        return []
     problem = "unprivileged users cannot make user namespaces, which Enroot runs containers in"
     if wrong:
         problem += ": " + ", ".join(f"{key} is {settings[key]}" for key in wrong)
@@ -143,7 +134,7 @@ def namespace_problems(host: str, settings: Mapping[str, int | None], *, works: 
 
 def _allows(key: str, value: int) -> bool:
     """Return whether a setting has a value under which Enroot works."""
-    if key == "kernel.apparmor_restrict_unprivileged_userns":
+    if key == _APPARMOR:
         return value == 0
     return value >= 1 if key == "kernel.unprivileged_userns_clone" else value > 1
 
@@ -206,7 +197,9 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     if problems:
         return plan
     if found:
-        problems += namespace_problems(host, found["settings"], works=found["works"])
+        # A program that is installed has its profile; if it fails all the same, no package will help.
+        profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
+        problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
         problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))
         problems += _user_problems(host, found["unknown_users"])
         plan["sysctls"] = sysctl_text(found["settings"])

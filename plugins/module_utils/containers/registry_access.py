@@ -1,7 +1,8 @@
 """Asks a container registry whether it takes a login: the first steps of every pull.
 
 Source: the "Token Authentication" pages of the CNCF's Distribution: GET /v2/ answers 200, or 401 with the way to
-authenticate; `Bearer` names the address that gives tokens, `Basic` takes the password itself.
+authenticate; `Bearer` names the address that gives tokens, `Basic` takes the password itself. Enroot looks for the
+login of that address by its host (see enroot_credentials).
 """
 
 from __future__ import annotations
@@ -16,19 +17,34 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["ACCEPTED", "REFUSED", "UNKNOWN", "Access", "fetch", "registry_access"]
+__all__ = ["ACCEPTED", "MISSING", "REFUSED", "UNKNOWN", "Access", "Login", "fetch", "registry_access"]
 
-ACCEPTED, REFUSED, UNKNOWN = "accepted", "refused", "unknown"
+ACCEPTED, REFUSED, MISSING, UNKNOWN = "accepted", "refused", "missing", "unknown"
 _TIMEOUT_S = 10
 _OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Access(NamedTuple):
-    """What a registry said: one of the states above, and in words why."""
+    """What a registry said: one of the states above, in words why, and the other host that gives its tokens."""
 
     state: str
     said: str
+    tokens: str = ""
+
+
+class Login(NamedTuple):
+    """A login at a host; the port for which it is tried, and no password where a shell of the user works it out."""
+
+    machine: str
+    login: str
+    password: str | None
+    port: int | None = None
+
+    @property
+    def basic(self) -> str:
+        """Return what authorizes."""
+        return "Basic " + base64.b64encode(f"{self.login}:{self.password}".encode()).decode("ascii")
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -55,9 +71,8 @@ def fetch(address: str, authorization: str = "") -> tuple[int, str]:
 
 
 def registry_access(
-    machine: str,
-    login: str,
-    password: str,
+    asked: Login,
+    others: Mapping[str, Login],
     *,
     http: bool = False,
     ask: Callable[[str, str], tuple[int, str]] = fetch,
@@ -65,31 +80,42 @@ def registry_access(
     """Return whether a registry takes a login. No word holds the password.
 
     Args:
-        machine: name of the registry, with a port if need be.
-        login: login there.
-        password: password or token.
+        asked: the login, and the registry.
+        others: the logins of the same user by machine, for the host that gives tokens.
         http: whether it is spoken to without TLS.
         ask: returns the status of an address and how it wants a login, given what authorizes; raises OSError when
             nothing answers.
     """
-    basic = "Basic " + base64.b64encode(f"{login}:{password}".encode()).decode("ascii")
     scheme = "http" if http else "https"
+    address = f"{scheme}://{asked.machine}{f':{asked.port}' if asked.port else ''}/v2/"
     try:
-        status, wanted = ask(f"{scheme}://{machine}/v2/", "")
+        status, wanted = ask(address, "")
         if status == _OK:
             return Access(ACCEPTED, "it asks nobody for a login")
         kind, _, rest = wanted.partition(" ")
         if status != _UNAUTHORIZED or kind.lower() not in {"basic", "bearer"}:
             return Access(UNKNOWN, f"/v2/ answers {status}, which is no registry's way to ask for a login")
-        address = f"{scheme}://{machine}/v2/"
         if kind.lower() == "bearer":
             address = _token_address(dict(_PARAMETER.findall(rest)))
             if not address.startswith(("https://", f"{scheme}://")):
                 return Access(UNKNOWN, "it wants the password without TLS at another address")
-        return _judged(ask(address, basic)[0])
+        host = urllib.parse.urlsplit(address).hostname or ""
+        if host == asked.machine.lower():
+            return _tried(ask, address, asked, "")
+        return _tried(ask, address, {name.lower(): login for name, login in others.items()}.get(host), host)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "reason", None) or exc
         return Access(UNKNOWN, f"nothing answers: {reason}")
+
+
+def _tried(ask: Callable[[str, str], tuple[int, str]], address: str, login: Login | None, tokens: str) -> Access:
+    """Return whether an address takes a login; tokens is its host, where that is not the registry."""
+    if login is None:
+        return Access(MISSING, f"its tokens come from {tokens}, for which there is no login", tokens)
+    if login.password is None:
+        return Access(UNKNOWN, "a command works its password out when the user imports an image", tokens)
+    state, said, _ = _judged(ask(address, login.basic)[0])
+    return Access(state, f"{tokens}: {said}" if tokens else said, tokens)
 
 
 def _token_address(parameters: Mapping[str, str]) -> str:

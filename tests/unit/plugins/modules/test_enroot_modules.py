@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import enroot_hooks, enroot_info
+from ansible_collections.busbar.cluster.plugins.modules import enroot_hooks, enroot_info, registry_access
 
 MOUNTS = (
     "overlay / overlay rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sda /scratch xfs rw 0 0\n/dev/sdb /scratch2 ext4 rw 0 0\n"
@@ -28,6 +28,22 @@ def test_settings_and_users(tmp_path: Path) -> None:
     assert enroot_info.existing(tmp_path / "a" / "b") == tmp_path
     assert enroot_info.known("root")
     assert not enroot_info.known("nobody-of-that-name")
+
+
+def test_what_tries_namespaces(tmp_path: Path) -> None:
+    """AppArmor's profile is for /usr/bin/enroot-nsenter alone: unshare says nothing of it."""
+    program = tmp_path / "enroot-nsenter"
+    assert "unshare" in enroot_info.trial(program)
+    program.touch()
+    assert enroot_info.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
+
+
+def test_each_login_is_known_with_that_of_the_host_of_its_tokens() -> None:
+    mine = {"user": "alice", "machine": "nvcr.io", "port": None, "login": "$oauthtoken", "password": "x"}
+    made = {**mine, "user": "bob", "machine": "ecr", "port": 5000, "password": "$(aws ecr get-login-password)"}
+    logins = registry_access.logins_of([mine, made])
+    assert logins["alice"]["authn.nvidia.com"][1:] == ("$oauthtoken", "x", None)
+    assert logins["bob"]["ecr"] == ("ecr", "$oauthtoken", None, 5000)
 
 
 @pytest.mark.parametrize("check", [False, True])

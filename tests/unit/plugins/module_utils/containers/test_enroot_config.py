@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_c
 
 SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
 FILES = ["enroot_4.0.1-1_amd64.deb", "enroot+caps_4.0.1-1_amd64.deb"]
+RPMS = ["enroot-4.0.1-1.el8.x86_64.rpm", "enroot+caps-4.0.1-1.el8.x86_64.rpm"]
 CREDENTIAL = {"user": "alice", "machine": "nvcr.io", "login": "$oauthtoken", "password": SECRET}
 DECLARED: dict[str, Any] = {
     "packages": ["enroot", "enroot+caps"],
@@ -32,6 +33,7 @@ DECLARED: dict[str, Any] = {
 }
 FOUND: dict[str, Any] = {
     "works": True,
+    "installed": False,
     "settings": {},
     "disk": {"total_mb": 100_000, "free_mb": 1, "type": "xfs"},
     "unknown_users": [],
@@ -63,7 +65,9 @@ def test_a_sound_host() -> None:
     assert plan["config"] == f"{'ENROOT_CACHE_PATH':<26} $(enroot_path cache)\n"
     assert plan["packages"][0] == {"name": "enroot", "version": "4.0.1-1", "file": FILES[0], "sha256": "a" * 64}
     alice, bob = plan["credentials"]
-    assert alice["content"] == f"machine nvcr.io login $oauthtoken password {SECRET}\n"
+    assert alice["content"].splitlines() == [
+        f"machine {machine} login $oauthtoken password {SECRET}" for machine in ("nvcr.io", "authn.nvidia.com")
+    ]
     assert (alice["path"], alice["owner"], alice["mode"]) == ("/etc/enroot/users/alice/.credentials", "alice", "0600")
     assert bob == {"path": "/etc/enroot/users/bob/.credentials", "state": "absent"}
 
@@ -77,7 +81,8 @@ def test_a_sound_host() -> None:
         ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X has several lines"),
         ({"credentials": [{**CREDENTIAL, "user": ""}]}, "item 1 has no usable user"),
         ({"credentials": [{**CREDENTIAL, "machine": "a b"}]}, "item 1 has no usable machine"),
-        ({"credentials": [{**CREDENTIAL, "password": f"${SECRET}"}]}, "which Enroot takes for a command"),
+        ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is nothing that Enroot reads"),
+        ({"credentials": [{**CREDENTIAL, "password": f"${SECRET}"}]}, "which Enroot gives to a shell"),
         ({"credentials": [{**CREDENTIAL, "password": f"{SECRET} x"}]}, "item 1 has no usable password"),
     ],
 )
@@ -99,10 +104,30 @@ def test_bad_declarations_are_refused_without_telling_a_secret(declared: dict[st
     ],
 )
 def test_no_user_namespaces(settings: dict[str, int | None], said: str) -> None:
-    text = report(found={"works": False, "settings": settings})
+    text = report(found={"works": False, "installed": True, "settings": settings})
     assert text.startswith("gpu1: user namespaces: ")
     assert said in text
     assert not report(found={"works": True, "settings": settings})
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ({}, False),
+        ({"release": {"version": "3.4.1", "revision": "1", "dist": "el8"}}, True),
+        ({"family": "RedHat", "checksums": dict.fromkeys(RPMS, "a" * 64)}, True),
+    ],
+)
+def test_where_only_apparmor_forbids_it_the_package_brings_a_profile(change: dict[str, Any], *, refused: bool) -> None:
+    forbids = {"kernel.apparmor_restrict_unprivileged_userns": 1, "user.max_user_namespaces": 9000}
+    named = package_files(
+        DECLARED["packages"], {**DECLARED["release"], **change.get("release", {})}, "Debian", "x86_64"
+    )
+    change = {"checksums": dict.fromkeys(named, "a" * 64), **change}
+    assert bool(report(change, {"works": False, "settings": forbids})) is refused
+    # Another reason beside it, or a program that is installed and fails all the same, is a problem.
+    assert report(change, {"works": False, "settings": {**forbids, "user.max_user_namespaces": 0}})
+    assert report(change, {"works": False, "installed": True, "settings": forbids})
 
 
 def test_disk_and_users() -> None:
@@ -112,6 +137,7 @@ def test_disk_and_users() -> None:
 
 
 def test_settings_and_sysctls() -> None:
+    assert report({"settings": {"MELLANOX_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute"}}) == ""
     assert settings_text({"ENROOT_ALLOW_HTTP": True, "https_proxy": None}).split() == ["ENROOT_ALLOW_HTTP", "yes"]
     present = {
         "user.max_user_namespaces": 96365,

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.registry_access import (
     ACCEPTED,
+    MISSING,
     REFUSED,
     UNKNOWN,
     Access,
+    Login,
     registry_access,
 )
 
@@ -25,7 +27,13 @@ BEARER = 'Bearer realm="https://auth.example.com/token",service="reg",scope="x"'
 Answers = dict[tuple[str, str], tuple[int, str]]
 
 
-def tried(answers: Answers, *, http: bool = False) -> tuple[Access, list[tuple[str, str]]]:
+MINE = Login("reg.example.com", "robot", SECRET)
+OF_TOKENS = Login("auth.example.com", "robot", SECRET)
+
+
+def tried(
+    answers: Answers, *, http: bool = False, mine: Login = MINE, others: tuple[Login, ...] = (OF_TOKENS,)
+) -> tuple[Access, list[tuple[str, str]]]:
     """What is found with these answers, and what was asked."""
     asked: list[tuple[str, str]] = []
 
@@ -36,7 +44,8 @@ def tried(answers: Answers, *, http: bool = False) -> tuple[Access, list[tuple[s
             raise OSError(message)
         return answers[address, authorization]
 
-    return registry_access("reg.example.com", "robot", SECRET, http=http, ask=ask), asked
+    known = {login.machine: login for login in (mine, *others)}
+    return registry_access(mine, known, http=http, ask=ask), asked
 
 
 BASE = ("https://reg.example.com/v2/", "")
@@ -67,6 +76,39 @@ def test_every_answer_has_its_meaning(answers: Answers, state: str, words: str) 
     assert found.state == state
     assert words in found.said
     assert SECRET not in found.said
+
+
+def test_it_is_asked_at_its_port() -> None:
+    address = "https://reg.example.com:5001/v2/"
+    found, asked = tried({(address, ""): (401, ASKS), (address, BASIC): (200, "")}, mine=MINE._replace(port=5001))
+    assert found.state == ACCEPTED
+    assert asked == [(address, ""), (address, BASIC)]
+
+
+def test_the_host_of_the_tokens_is_asked_with_its_own_login_or_not_at_all() -> None:
+    """Enroot has curl read the credentials by the host of the tokens; without a line it sends nothing (issue 241)."""
+    found, asked = tried({BASE: (401, BEARER)}, others=())
+    assert found == (
+        MISSING,
+        "its tokens come from auth.example.com, for which there is no login",
+        "auth.example.com",
+    )
+    assert asked == [BASE]
+    other = "Basic " + base64.b64encode(b"of-tokens:x").decode()
+    found, asked = tried(
+        {BASE: (401, BEARER), (TOKEN[0], other): (401, "")}, others=(Login("auth.example.com", "of-tokens", "x"),)
+    )
+    assert (found.state, found.said) == (REFUSED, "auth.example.com: it answers 401")
+    # A token of the registry's own host, at whatever port, needs no other login.
+    same = ("https://reg.example.com:8443/token", BASIC)
+    found, _ = tried({BASE: (401, f'Bearer realm="{same[0]}"'), same: (200, "")}, others=())
+    assert found.state == ACCEPTED
+
+
+def test_a_password_that_a_command_makes_is_not_tried() -> None:
+    found, asked = tried({BASE: (401, ASKS)}, mine=MINE._replace(password=None))
+    assert (found.state, asked) == (UNKNOWN, [BASE])
+    assert "works its password out" in found.said
 
 
 def test_the_password_goes_nowhere_without_tls() -> None:
@@ -108,12 +150,15 @@ def registry() -> Iterator[str]:
 
 
 def test_over_a_real_connection(registry: str) -> None:
-    assert registry_access(registry, "robot", SECRET, http=True) == (ACCEPTED, "it took the login")
+    host, port = registry.split(":")
+    mine = Login(host, "robot", SECRET, int(port))
+    assert registry_access(mine, {host: mine}, http=True) == (ACCEPTED, "it took the login", "")
     # A redirection is not followed: the password would go along.
-    assert registry_access(registry, "robot", "wrong", http=True) == (UNKNOWN, "the login is answered with 307")
+    wrong = mine._replace(password="wrong")  # noqa: S106 - a made-up one
+    assert registry_access(wrong, {}, http=True) == (UNKNOWN, "the login is answered with 307", "")
 
 
 def test_nobody_there() -> None:
-    found = registry_access("127.0.0.1:9", "robot", SECRET, http=True)
+    found = registry_access(Login("127.0.0.1", "robot", SECRET, 9), {}, http=True)
     assert found.state == UNKNOWN
     assert found.said.startswith("nothing answers: ")

@@ -1,0 +1,100 @@
+"""Credentials for registries, as Enroot looks them up.
+
+Source: Enroot 4.1.2. src/docker.sh, _authenticate: a line of the file counts when its machine is the registry without
+its port and its login the user; then curl reads the file as netrc, by the host that gives tokens, and takes the first
+line of that host. _parse_uri: the names of Docker Hub are one. src/common.sh, evalnetrc: of a line whose sixth word
+begins with $, all from there on goes to the user's shell. doc/cmd/import.md: nvcr.io needs authn.nvidia.com, too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["credential_faults", "credential_texts", "is_evaluated", "with_token_hosts"]
+
+# Who gives tokens for a registry under another name.
+_TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
+_DOCKER_HUB = frozenset({"docker.io", "index.docker.io", "hub.docker.com"})
+_WORD = re.compile(r"\S+")
+_MACHINE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_WITH_PORT = re.compile(r"(?P<name>[A-Za-z0-9.-]+):(?P<port>\d{1,5})")
+_EVALUATED = re.compile(r"\$\(.+\)")
+_MOST_PORT = 65535
+
+
+def is_evaluated(password: object) -> bool:
+    """Return whether Enroot has the user's shell work a password out, as in ``$(aws ecr get-login-password)``."""
+    return bool(_EVALUATED.fullmatch(str(password)))
+
+
+def credential_faults(credentials: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return what is wrong with credentials, each with its remedy. No word holds a secret.
+
+    Args:
+        credentials: items with `user`, `machine`, `login`, `password` and perhaps `port`.
+    """
+    faults = []
+    seen: set[tuple[str, str]] = set()
+    for number, item in enumerate(credentials, start=1):
+        faults += [(f"item {number} {fault}", remedy) for fault, remedy in _faults(item)]
+        of_whom = (str(item.get("user")), str(item.get("machine")).lower())
+        if of_whom in seen:
+            fault = (
+                f"item {number} is the second login of {of_whom[0]} for {of_whom[1]}, and Enroot uses the first alone"
+            )
+            faults.append((fault, "keep one of them"))
+        seen.add(of_whom)
+    return faults
+
+
+def _faults(item: Mapping[str, Any]) -> list[tuple[str, str]]:
+    password = str(item.get("password") or "")
+    words = {key: str(item.get(key) or "") for key in ("user", "machine", "login")}
+    words["password"] = "evaluated" if is_evaluated(password) and "\n" not in password else password
+    missing = [key for key, word in words.items() if not _WORD.fullmatch(word)]
+    if missing:
+        return [(f"has no usable {', '.join(missing)}", "give user, machine, login and password, none with a space")]
+    faults = []
+    machine, port = words["machine"], item.get("port")
+    if with_port := _WITH_PORT.fullmatch(machine):
+        problem = f"names the machine {machine}, and Enroot looks for the name without the port"
+        faults.append((problem, f"write machine: {with_port['name']}, port: {with_port['port']}"))
+    elif machine in _DOCKER_HUB:
+        faults.append((f"names {machine}, which Enroot calls registry-1.docker.io", "write that"))
+    elif not _MACHINE.fullmatch(machine):
+        problem = f"names the machine {machine!r}, which is no name of a host"
+        faults.append((problem, "give the name alone, without https:// and path"))
+    if port is not None and not (str(port).isdecimal() and 0 < int(port) <= _MOST_PORT):
+        faults.append((f"has the port {port!r}", f"give a number from 1 to {_MOST_PORT}, or leave it out"))
+    if password.startswith("$") and words["password"] is password:
+        remedy = "have another password made, or write $(printf %s '…') with the password for …"
+        faults.append(("has a password that begins with $, which Enroot gives to a shell", remedy))
+    return faults
+
+
+def with_token_hosts(credentials: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the credentials, and after each of a registry whose tokens come from another host one for that host.
+
+    Without it curl sends the login to nobody. A user's own for that host is left as it is.
+    """
+    given = {(item["user"], item["machine"]) for item in credentials}
+    found: list[Mapping[str, Any]] = []
+    for item in credentials:
+        found.append(item)
+        tokens = _TOKENS.get(item["machine"])
+        if tokens and (item["user"], tokens) not in given:
+            found.append({**item, "machine": tokens, "port": None})
+    return found
+
+
+def credential_texts(credentials: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return for each user the text of the file with the credentials, in the form of netrc."""
+    texts: dict[str, str] = {}
+    for item in with_token_hosts(credentials):
+        line = f"machine {item['machine']} login {item['login']} password {item['password']}\n"
+        texts[item["user"]] = texts.get(item["user"], "") + line
+    return texts

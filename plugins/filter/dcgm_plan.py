@@ -14,7 +14,9 @@ options:
     type: dict
     required: true
   settings:
-    description: The options of the role C(dcgm) without its name, and C(driver).
+    description: >-
+      The options of the role C(dcgm) without its name, C(driver), C(libraries) and C(loaded) as the host says,
+      C(branch) as the site declares, and C(planned), whether the run changes nothing.
     type: dict
     required: true
   host:
@@ -29,7 +31,7 @@ plan: "{{ lookup('busbar.cluster.hardware', hardware).gpu | busbar.cluster.dcgm_
 
 RETURN = r"""
 _value:
-  description: C(problems), C(packages), C(absent) and C(pins).
+  description: C(problems), C(packages), C(absent), C(pins), and C(waits), why nothing can be planned yet.
   type: dict
 """
 

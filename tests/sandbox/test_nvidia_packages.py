@@ -110,6 +110,7 @@ def play(sandbox: Cluster, repository: Repository, tmp_path_factory: pytest.Temp
             "cuda_driver_version": "580.95.05",
             "dcgm_source": "nvidia",
             "dcgm_version": "4.4.1-1",
+            "dcgm_driver_version": "580.95.05",
             "nvidia_container_toolkit_source": "nvidia",
             "nvidia_container_toolkit_version": "1.17.8-1",
         }

@@ -81,6 +81,10 @@ def _physics(profile: dict[str, Any]) -> list[str]:
     wire = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0) or _PCIE_GBS
     if profile.get("p2p") and profile["p2p"]["floor_gbs"] > wire:
         problems.append(f"p2p: no pair of GPUs reaches the floor {profile['p2p']['floor_gbs']:g}; {wire:g} GB/s is all")
+    training = profile.get("training") or {}
+    shares = [key for key in ("gpt_share_floor", "resnet50_share_floor") if key in training]
+    if shares and "peak_tflops" not in training:
+        problems.append(f"training.{shares[0]}: is a share of training.peak_tflops, which is missing")
     computed = profile.get("validation_backend") != "mpi"
     for scope, entry in profile["busbw"].items():
         bound = _bound(profile, scope) if computed else (None, None)

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The model of train_ddp.py, what each strategy makes of it, and the checkpoints."""
+"""What each strategy of train_ddp.py makes of a model, and the checkpoints."""
 
 from __future__ import annotations
 
@@ -12,27 +12,20 @@ from pathlib import Path
 
 import torch
 import torch.distributed
+from train_models import CUT_AT, loss_of
 
-__all__ = ["Saved", "build_model", "strategy_named"]
-
-
-class Block(torch.nn.Module):
-    """A hidden layer with a way around it; the piece into which FSDP cuts the model."""
-
-    def __init__(self, width: int) -> None:
-        """Make the layer."""
-        super().__init__()
-        self.inner = torch.nn.Linear(width, width)
-
-    def forward(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the value, changed a little."""
-        return value + torch.nn.functional.gelu(self.inner(value))
+__all__ = ["Saved", "make_optimizer", "reduced", "strategy_named"]
 
 
-def build_model(inputs: int, hidden: int, layers: int, outputs: int) -> torch.nn.Module:
-    """Return the model, as the seed of torch makes it."""
-    first, last = torch.nn.Linear(inputs, hidden), torch.nn.Linear(hidden, outputs)
-    return torch.nn.Sequential(first, *(Block(hidden) for _ in range(layers)), last)
+def reduced(device: torch.device, asked: object) -> torch.autocast:
+    """Return the context in which a model computes in bf16 where that was asked for; its weights stay 32 bits wide."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=asked.precision == "bf16")
+
+
+def make_optimizer(model: torch.nn.Module, device: torch.device, asked: object) -> torch.optim.Optimizer:
+    """Return Adam, on GPUs in one kernel for all weights."""
+    more = {"fused": True} if device.type == "cuda" and asked.model != "mlp" else {}
+    return torch.optim.Adam(model.parameters(), lr=asked.learning_rate, **more)
 
 
 class Saved:
@@ -80,11 +73,11 @@ class Ddp:
 
     def __init__(self, model: torch.nn.Module, device: torch.device, asked: object, saved: Saved) -> None:
         """Take the model, and the state that was saved."""
-        self.device, self.rate = device, asked.learning_rate
+        self.device, self.asked = device, asked
         if saved.state:
             model.load_state_dict(saved.state["model"])
         self.model = self.wrapped(model)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=self.rate)
+        self.optimizer = make_optimizer(self.model, device, asked)
         if saved.state:
             self.optimizer.load_state_dict(self.optimizer_state(saved.state["optimizer"]))
 
@@ -99,7 +92,8 @@ class Ddp:
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Learn from some samples; returns the loss."""
-        loss = torch.nn.functional.mse_loss(self.model(inputs), targets)
+        with reduced(self.device, self.asked):
+            loss = loss_of(self.model, inputs, targets)
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
@@ -136,7 +130,7 @@ class Fsdp(Ddp):
             fsdp.FullStateDictConfig(**kept),
             fsdp.FullOptimStateDictConfig(**kept),
         )
-        policy = ModuleWrapPolicy({Block})
+        policy = ModuleWrapPolicy(CUT_AT)
         return fsdp.FullyShardedDataParallel(
             model, auto_wrap_policy=policy, device_id=self.device, use_orig_params=True
         )
@@ -170,6 +164,9 @@ class DeepSpeed(Ddp):
             "optimizer": {"type": "Adam", "params": {"lr": asked.learning_rate, "torch_adam": True}},
             "zero_optimization": {"stage": 2},
         }
+        self.bf16 = asked.precision == "bf16"
+        if self.bf16:
+            config["bf16"] = {"enabled": True}
         self.model = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
         self.device = device
         if saved.state:
@@ -179,7 +176,9 @@ class DeepSpeed(Ddp):
 
     def step(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Learn from some samples; returns the loss."""
-        loss = torch.nn.functional.mse_loss(self.model(inputs), targets)
+        # Its weights themselves are of 16 bits then.
+        inputs = inputs.bfloat16() if self.bf16 and inputs.is_floating_point() else inputs
+        loss = loss_of(self.model, inputs, targets.bfloat16() if self.bf16 and targets.is_floating_point() else targets)
         self.model.backward(loss)
         self.model.step()
         return loss.detach()

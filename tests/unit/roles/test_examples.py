@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import importlib.util
 import os
 import re
 import shlex
 import shutil
 import signal
-import socket
 import stat
 import subprocess
-import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
-TRAININGS = ("ddp", "ddp_torchrun", "fsdp", "deepspeed")
+TRAININGS = ("ddp", "ddp_torchrun", "fsdp", "deepspeed", "gpt", "resnet50")
 OTHERS = ("hello_gpu", "mpi", "all_reduce", "jupyter")
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
@@ -153,7 +147,9 @@ def test_the_ranks_meet_in_a_file_that_is_the_users_alone(job: Job) -> None:
     assert (address, threads, len(secret)) == ("gpu1", "1", 48)
     assert 15000 <= int(port) < 30000
     called = next(line for line in notes.splitlines() if line.startswith("srun"))
-    assert called.endswith(f"--checkpoint {job.folder}/ddp-30007 --result {job.folder}/ddp-30007/result.json --steps 7")
+    folder = f"{job.folder}/ddp-30007"
+    told = f"--strategy ddp --model mlp --checkpoint {folder} --result {folder}/result.json --steps 7"
+    assert called.endswith(told)
     assert "--container-image" not in called
     assert secret not in notes
     # Nothing of it stays, and the next run has other words.
@@ -282,68 +278,6 @@ def test_without_jupyter_the_job_says_what_to_do(tmp_path: Path) -> None:
     assert "jupyter: not found on gpu1: load a module, activate an environment that has it, or set IMAGE" in output
 
 
-def program() -> Any:  # noqa: ANN401 - a module without types
-    spec = importlib.util.spec_from_file_location("train_ddp", ROLE / "files" / "train_ddp.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["train_ddp"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize(
-    ("environment", "ranks"),
-    [
-        ({}, (0, 1, 0)),
-        ({"SLURM_NTASKS": "16", "SLURM_PROCID": "0"}, (0, 1, 0)),
-        ({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1", "SLURM_NTASKS": "32"}, (9, 16, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4, 1)),
-    ],
-)
-def test_who_started_it_says_which_rank_it_is(environment: dict[str, str], ranks: tuple[int, int, int]) -> None:
-    found = program().find_ranks(environment)
-    assert (found.rank, found.world, found.local) == ranks
-
-
-def test_the_interface_towards_an_address() -> None:
-    assert program().interface_towards("127.0.0.1", 9) == "lo"
-    assert program().interface_towards("no-such-host.invalid", 9) == ""
-
-
-def test_ranks_tell_each_other_numbers_and_get_back_what_they_told() -> None:
-    found = program()
-    numbers = found.packed("gpu-\u00fc1", [0.25, None])
-    assert all(isinstance(number, float) for number in numbers)
-    assert found.unpacked(numbers) == ("gpu-\u00fc1", [0.25, None])
-    assert found.unpacked(found.packed("x" * 200, [1.0])) == ("x" * 64, [1.0])
-    # Whatever a hostile rank sends is a name without control characters and figures, or none.
-    assert found.unpacked([27.0, 1e308, -1.0, 65.0, float("nan"), *[0.0] * 59, float("inf")]) == ("A", [None])
-
-
-def test_no_rank_unpacks_an_object_of_another() -> None:
-    """What gathers or broadcasts objects runs, in whoever receives it, what its sender likes."""
-    called = set()
-    for file in (ROLE / "files").glob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                called.add(name := ast.unparse(node.func))
-                assert name != "torch.load" or "weights_only=True" in ast.unparse(node)
-    assert [name for name in called if "object" in name.rpartition(".")[2] or "pickle.load" in name] == []
-    assert "torch.load" in called
-
-
-@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
-def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> None:
-    found = program()
-    folder = tmp_path / "meet"
-    folder.mkdir(mode=0o700)
-    assert found.private_file(str(folder / "store")) == ""
-    folder.chmod(mode)
-    assert found.private_file(str(folder / "store")) == f"{folder} must be a folder of yours with mode 0700"
-    assert "No such file" in found.private_file(str(folder / "no" / "store"))
-
-
 def test_the_ranks_have_the_cpus_that_were_asked_for(job: Job, tmp_path: Path) -> None:
     """A step has one CPU per task unless srun is told otherwise (since Slurm 22.05, srun(1), --cpus-per-task)."""
     assert sbatch_options(rendered("ddp"))["cpus-per-task"] == "14"
@@ -379,62 +313,6 @@ def test_an_all_reduce_without_mpi_is_no_result(tmp_path: Path) -> None:
     # What fails by itself, or prints no such table, ends as it ends.
     assert job.run("exit 7", SLURM_NTASKS="2")[0] == 7
     assert job.run("echo sum", SLURM_NTASKS="2")[0] == 0
-
-
-class Engine:
-    """What DeepSpeed's engine asks of the environment before it does anything.
-
-    In the words of DeepSpeedEngine._do_args_sanity_check, deepspeed/runtime/engine.py of 0.19.8; it asserts them even
-    where torch.distributed is initialised already, for deepspeed.init_distributed then returns at once.
-    """
-
-    def __init__(self, *_given: object) -> None:
-        """Refuse, or tell which GPU it would take."""
-        needed = "LOCAL_RANK" in os.environ or "OMPI_COMM_WORLD_LOCAL_RANK" in os.environ
-        assert needed, "DeepSpeed requires the LOCAL_RANK environment variable"
-        raise ValueError(" ".join(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
-
-
-@pytest.mark.parametrize(
-    ("device", "told"),
-    [(SimpleNamespace(type="cpu", index=None), "9 16 1"), (SimpleNamespace(type="cuda", index=0), "9 16 0")],
-)
-def test_deepspeed_learns_from_srun_which_rank_it_is(
-    device: SimpleNamespace, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Started by srun there is no LOCAL_RANK, and a GPU that Slurm shows to one rank alone is number 0 of all ranks."""
-    found = program()
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    strategies = SimpleNamespace(Saved=MagicMock(), build_model=MagicMock(), strategy_named=lambda _name: Engine)
-    monkeypatch.setitem(sys.modules, "train_strategies", strategies)
-    monkeypatch.setattr(found, "start_group", lambda *_given: device)
-    ranks = found.find_ranks({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1"})
-    asked = found.arguments(["--strategy=deepspeed", "--probe=0"])
-    with pytest.raises(ValueError, match=f"^{told}$"):
-        found.train(MagicMock(), asked, ranks)
-
-
-def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')\n", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-B", ROLE / "files" / "train_ddp.py", "--checkpoint", tmp_path],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-    )
-    assert done.returncode == 3
-    words = "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in"
-    assert words in done.stderr
-    assert f"{socket.gethostname()}: {words}" in (tmp_path / "no-restart").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("option", ["--steps=0", "--every=0", "--strategy=other"])
-def test_wrong_options_are_refused(option: str) -> None:
-    command = [sys.executable, "-B", str(ROLE / "files" / "train_ddp.py"), option]
-    assert subprocess.run(command, check=False, capture_output=True).returncode == 2
 
 
 def test_the_scripts_are_executable() -> None:

@@ -291,3 +291,22 @@ def test_without_an_image_there_is_no_container(tmp_path: Path) -> None:
     assert (code, job.steps()) == (0, [])
     assert output.count("program on") == 8
     assert "# busbar variable" not in output
+
+
+@pytest.mark.parametrize(
+    ("cpus", "each"), [("224(x2)", "28"), ("224(x3),64(x2)", "8"), ("100", "12"), ("2(x2)", "1"), ("", "1")]
+)
+def test_each_rank_trains_on_its_share_of_the_smallest_nodes_cpus(tmp_path: Path, cpus: str, each: str) -> None:
+    """SLURM_JOB_CPUS_PER_NODE is a list of CPUS(xNODES); with two threads per core a task has whole cores."""
+    job = Job(tmp_path, "job_training")
+    job.image()
+    job.run(SLURM_JOB_CPUS_PER_NODE=cpus, BUSBAR_RANKS_PER_NODE="8")
+    steps = [(options, words) for options, words in job.steps() if "train_ddp.py" in " ".join(words)]
+    assert {options["--cpus-per-task"] for options, _words in steps} == {each}
+    assert [(options["--nodes"], options["--ntasks"]) for options, _words in steps] == [
+        ("1", "1"),
+        ("1", "8"),
+        ("2", "16"),
+    ]
+    assert all("--cpu-bind" not in options for options, _words in steps)
+    assert {words[words.index("--model") + 1] for _options, words in steps} == {"gpt"}

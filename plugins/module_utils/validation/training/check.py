@@ -6,6 +6,7 @@ A step of many ranks cannot be faster than a step of one. What it takes longer i
 loss: the program measures on every rank a step without any communication, all ranks at once.
 
 - communication: the step less the slowest rank's own part of it; the time in which all wait for the network.
+- loader: what a rank waits for its samples, beyond what one rank alone does.
 - a slow node: the slowest rank's own part less that of the middle one.
 - sharing: the middle rank's own part less that of one rank that has its node for itself (memory, power, cores).
 
@@ -16,16 +17,18 @@ et al., PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from ..judge import FAIL, INCONCLUSIVE, PASS
+from .floors import Floors, efficiency_floor
 
 __all__ = ["CAUSES", "Asked", "judge_training"]
 
 CAUSES = {
     "communication": "network-bound",
+    "loader": "the samples come too slowly",
     "slow node": "slow node",
     "sharing": "ranks of one node share what they need",
 }
@@ -35,6 +38,8 @@ _TOO_GOOD = 1.2
 # A node that takes this much longer than the middle one for the same work is told of, whatever the verdict.
 _SLOW = 1.25
 _FEWEST = 3
+# Waiting for samples is told as a cause from this share of a step on.
+_MUCH = 0.2
 # After fewer a loss may still be above where it began.
 _ENOUGH_STEPS = 50
 _GB = 1e9
@@ -47,17 +52,15 @@ class Asked:
     Attributes:
         scales: nodes and ranks per node of each run that was asked for, the single rank first.
         backend: nccl or gloo; what the ranks must have used.
-        efficiency: samples/s of all ranks over ranks times those of one, at least; None: not known.
-        rate: samples/s of one rank at least; None: not asked.
-        source: where the floors come from.
+        model: what the ranks must have trained; an empty text for whatever they did.
+        floors: what they must reach.
         wire: GB/s that leave a node at most, None when not known.
     """
 
     scales: list[tuple[int, int]]
     backend: str
-    efficiency: float | None = None
-    rate: float | None = None
-    source: str = ""
+    model: str = ""
+    floors: Floors = field(default_factory=Floors)
     wire: float | None = None
 
 
@@ -80,9 +83,17 @@ def judge_training(scales: list[dict[str, Any]], asked: Asked) -> dict[str, Any]
         "verdict": verdict,
         "reason": reason,
         "findings": _findings(wrong, gaps, slow, rows, reason),
-        "source": asked.source or None,
+        "source": asked.floors.source or None,
         **_program(list(good.values())),
-        "training": {"efficiency_floor": asked.efficiency, "rate_floor": asked.rate, "rows": rows},
+        "training": {
+            "model": base["model"] if base else asked.model,
+            "precision": base["precision"] if base else "",
+            "efficiency_floor": asked.floors.efficiency,
+            "rate_floor": asked.floors.rate,
+            "tflops_floor": asked.floors.tflops,
+            "peak_tflops": asked.floors.peak,
+            "rows": rows,
+        },
     }
 
 
@@ -103,6 +114,8 @@ def _verdict(
         return FAIL, slow[-1]
     last = rows[-1]
     said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
+    if last["tflops_per_rank"] is not None and asked.backend == "nccl":
+        said += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
     if last["efficiency"] is not None and len(rows) > 1:
         said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
     doubt = _doubt(rows, asked)
@@ -114,15 +127,15 @@ def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
     disturbed = [words for row in rows if (words := _disturbed(row))]
     if disturbed:
         return f"{disturbed[-1]}; train again, longer (validation_training_seconds)"
-    if asked.efficiency is None and len(rows) > 1:
+    if any(row["efficiency_floor"] is None for row in rows if row["ranks"] > 1):
         return (
             "no floor is known for the scaling efficiency: set training in the hardware profile, or "
             "validation_training_efficiency"
         )
-    if asked.rate is None and len(rows) == 1:
+    if asked.floors.rate is None and asked.floors.tflops is None and len(rows) == 1:
         return (
             "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
-            "profile, or validation_training_rate"
+            "profile, or validation_training_tflops"
         )
     return ""
 
@@ -156,7 +169,13 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> st
         return f"{took}, {nodes * ranks} on {nodes} were asked for"
     if result["backend"] != asked.backend:
         return f"trained over {result['backend'] or 'nothing known'}, not {asked.backend}: torch sees no GPU"
-    return "" if result["step_seconds"] and result["samples_per_second"] else "nothing was measured"
+    if asked.model and result["model"] != asked.model:
+        return f"trained {result['model'] or 'nothing known'}, not {asked.model}"
+    if asked.floors.tflops and asked.floors.peak and result["precision"] != "bf16":
+        return f"computed in {result['precision'] or 'nothing known'}, and the floor is of bf16: torch or GPU lacks it"
+    if not result["step_seconds"] or not result["samples_per_second"]:
+        return "nothing was measured"
+    return "its TFLOP/s were not measured" if asked.floors.tflops and result["tflops_per_rank"] is None else ""
 
 
 def _wrong(scale: tuple[int, int], found: dict[str, Any] | None) -> str:
@@ -180,7 +199,8 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
     lost = _lost(result, base) if base and ranks > 1 else {}
     total = sum(lost.values())
     cause = max(lost, key=lambda key: lost[key]) if total > 0 else ""
-    step, shared = result["step_seconds"], result["all_reduce_seconds"]
+    step, shared, work = result["step_seconds"], result["all_reduce_seconds"], result["tflops_per_rank"]
+    tokens, peak = result["tokens_per_sample"], asked.floors.peak
     return {
         "label": _label(scale),
         "nodes": scale[0],
@@ -188,7 +208,12 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
         "samples_per_second": result["samples_per_second"],
         "ideal": ideal,
         "efficiency": efficiency,
+        "efficiency_floor": efficiency_floor(asked.floors, scale[0], result, base) if ranks > 1 else None,
+        "tokens_per_second": tokens * result["samples_per_second"] if tokens else None,
+        "tflops_per_rank": work,
+        "peak_share": work / peak if work and peak else None,
         "step_seconds": step,
+        "data_seconds": result["data_seconds"],
         "compute_seconds": result["compute_seconds"],
         "all_reduce_seconds": shared,
         "all_reduce_share": None if shared is None else shared / step,
@@ -207,6 +232,7 @@ def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
         return {}
     return {
         "communication": result["all_reduce_seconds"],
+        "loader": max(0.0, (result["data_seconds"] or 0.0) - (base["data_seconds"] or 0.0)),
         "slow node": max(0.0, max(own) - median(own)),
         "sharing": max(0.0, median(own) - alone),
     }
@@ -232,13 +258,28 @@ def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], asked: Asked) 
 def _below(row: dict[str, Any], asked: Asked) -> str:
     """Return how a scale misses its floor, and why; an empty text when it does not."""
     if row["ranks"] == 1:
-        if asked.rate is None or row["samples_per_second"] >= asked.rate:
-            return ""
-        return f"{row['label']}: {row['samples_per_second']:.4g} samples/s, floor {asked.rate:.4g}"
-    if asked.efficiency is None or row["efficiency"] is None or row["efficiency"] >= asked.efficiency:
+        return _too_slow(row, asked.floors)
+    floor = row["efficiency_floor"]
+    if floor is None or row["efficiency"] is None or row["efficiency"] >= floor:
         return ""
-    words = f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank, floor {asked.efficiency:.0%}"
+    words = f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank, floor {floor:.0%}"
     return f"{words}: {_why(row)}"
+
+
+def _too_slow(row: dict[str, Any], floors: Floors) -> str:
+    """Return how one rank alone misses its floor; an empty text when it does not."""
+    rate, work = row["samples_per_second"], row["tflops_per_rank"]
+    if floors.rate is not None and rate < floors.rate:
+        words = f"{row['label']}: {rate:.4g} samples/s, floor {floors.rate:.4g}"
+    elif floors.tflops is not None and work is not None and work < floors.tflops:
+        words = f"{row['label']}: {work:.3g} TFLOP/s, floor {floors.tflops:.3g}"
+        words += f" (peak {floors.peak:.4g})" if floors.peak else ""
+    else:
+        return ""
+    waits = row["data_seconds"] or 0.0
+    if waits > _MUCH * row["step_seconds"]:
+        words += f"; it waits {_ms(waits)} of a step of {_ms(row['step_seconds'])} for its samples"
+    return words
 
 
 def _disturbed(row: dict[str, Any]) -> str:
@@ -262,6 +303,8 @@ def _why(row: dict[str, Any]) -> str:
     elif cause == "slow node":
         who = ", ".join(row["slow_nodes"]) or "one of the nodes"
         words += f"{who} makes each step {_ms(lost[cause])} longer"
+    elif cause == "loader":
+        words += f"a rank waits {_ms(lost[cause])} longer for them than alone"
     else:
         words += f"a rank's own work takes {_ms(lost[cause])} longer than alone"
     return f"{words}, {share:.0%} of what is lost"

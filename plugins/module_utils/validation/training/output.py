@@ -18,8 +18,13 @@ _LONGEST = 300
 _NUMBERS = (
     "samples_per_second",
     "step_seconds",
+    "data_seconds",
     "compute_seconds",
     "all_reduce_seconds",
+    "tflops_per_rank",
+    "tokens_per_sample",
+    "cpus_per_rank",
+    "workers_per_rank",
     "first_loss",
     "final_loss",
     "gradient_bytes",
@@ -39,8 +44,9 @@ def read_training(text: str) -> list[dict[str, Any]]:
 
     Returns:
         For each scale nodes and ranks_per_node (as asked), code (of its end; None when it did not end), said (the
-        program's own words, why it gave up) and result: None, or backend, torch, device (texts), world_size and nodes
-        (whole numbers), samples_per_second, step_seconds, compute_seconds, all_reduce_seconds, first_loss, final_loss,
+        program's own words, why it gave up) and result: None, or backend, torch, device, model, precision (texts),
+        world_size and nodes (whole numbers), samples_per_second, step_seconds, data_seconds, compute_seconds,
+        all_reduce_seconds, tflops_per_rank, tokens_per_sample, cpus_per_rank, workers_per_rank, first_loss, final_loss,
         gradient_bytes, batch_per_rank and steps (numbers, None where not measured), and hosts (node, ranks,
         compute_seconds).
     """
@@ -78,7 +84,7 @@ def _result(text: str) -> dict[str, Any] | None:
         return None
     hosts = found.get("hosts")
     return {
-        **{key: _words(found.get(key) or "") for key in ("backend", "torch", "device")},
+        **{key: _words(found.get(key) or "") for key in ("backend", "torch", "device", "model", "precision")},
         **{key: int(_number(found.get(key)) or 0) for key in ("world_size", "nodes")},
         **{key: _number(found.get(key)) for key in _NUMBERS},
         "hosts": [

@@ -17,12 +17,13 @@ _MOST_ROWS = 64
 _MS = 1000
 _NOTE = (
     "Step: a whole step, median. Computation: the same step of the slowest rank without the others. Communication: "
-    "the difference, which no computation hides."
+    "the difference, which no computation hides. TFLOP/s: the model's operations (2 for each multiplication and "
+    "addition, forward and backward) over the time of a step."
 )
 
 
 class TrainingRow(TypedDict):
-    """What a scale reached; efficiency and all_reduce_share are shares of 1."""
+    """What a scale reached; efficiency, its floor, all_reduce_share and peak_share are shares of 1."""
 
     label: str
     cause: str
@@ -35,13 +36,21 @@ class TrainingRow(TypedDict):
     compute_seconds: float | None
     all_reduce_seconds: float | None
     all_reduce_share: float | None
+    data_seconds: float | None
+    efficiency_floor: float | None
+    tokens_per_second: float | None
+    tflops_per_rank: float | None
+    peak_share: float | None
 
 
 class TrainingFigures(TypedDict):
-    """A training: the floors, a share of 1 and samples/s, and each scale."""
+    """A training: what was trained, the floors (a share of 1, samples/s, TFLOP/s of a rank) and each scale."""
 
+    model: str
+    precision: str
     efficiency_floor: float | None
     rate_floor: float | None
+    tflops_floor: float | None
     rows: list[TrainingRow]
 
 
@@ -51,6 +60,9 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
         return None
     rows = [item for item in value["rows"] if isinstance(item, dict)] if isinstance(value.get("rows"), list) else []
     return {
+        "model": plain(value.get("model") or ""),
+        "precision": plain(value.get("precision") or ""),
+        "tflops_floor": finite(value.get("tflops_floor")),
         "efficiency_floor": finite(value.get("efficiency_floor")),
         "rate_floor": finite(value.get("rate_floor")),
         "rows": [
@@ -66,6 +78,11 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
                 "compute_seconds": finite(row.get("compute_seconds")),
                 "all_reduce_seconds": finite(row.get("all_reduce_seconds")),
                 "all_reduce_share": finite(row.get("all_reduce_share")),
+                "data_seconds": finite(row.get("data_seconds")),
+                "efficiency_floor": finite(row.get("efficiency_floor")),
+                "tokens_per_second": finite(row.get("tokens_per_second")),
+                "tflops_per_rank": finite(row.get("tflops_per_rank")),
+                "peak_share": finite(row.get("peak_share")),
             }
             for row in rows[:_MOST_ROWS]
         ],
@@ -78,6 +95,8 @@ def shown_training(figures: TrainingFigures) -> Section:
     efficiency, rate = figures["efficiency_floor"], figures["rate_floor"]
     least = [f"{efficiency:.0%} of as many ranks alone"] if efficiency else []
     least += [f"{rate:.4g} samples/s of one rank"] if rate else []
+    least += [f"{figures['tflops_floor']:.3g} TFLOP/s of one rank"] if figures["tflops_floor"] else []
+    what = ", ".join(filter(None, (figures["model"], figures["precision"])))
     return {
         "charts": [
             {
@@ -110,11 +129,16 @@ def shown_training(figures: TrainingFigures) -> Section:
                 ("Communication", "number"),
                 ("Its share, %", "number"),
                 ("Most is lost to", "text"),
+                ("At least, %", "number"),
+                ("Samples waited for, ms", "number"),
+                ("Tokens/s", "number"),
+                ("TFLOP/s per rank", "number"),
+                ("Of the peak, %", "number"),
             ],
             "rows": [_cells(number, row) for number, row in enumerate(rows, start=1)],
         },
         "note": _NOTE,
-        "facts": [("At least", ", ".join(least))],
+        "facts": [("Trained", what), ("At least", ", ".join(least))],
     }
 
 
@@ -134,6 +158,11 @@ def _cells(number: int, row: TrainingRow) -> list[Cell]:
         number_cell(row["all_reduce_seconds"], _MS),
         number_cell(row["all_reduce_share"], 100),
         text_cell(row["cause"]),
+        number_cell(row["efficiency_floor"], 100),
+        number_cell(row["data_seconds"], _MS),
+        number_cell(row["tokens_per_second"]),
+        number_cell(row["tflops_per_rank"]),
+        number_cell(row["peak_share"], 100),
     ]
 
 
@@ -148,6 +177,8 @@ def training_metrics(figures: TrainingFigures) -> list[Metric]:
         words = "The share of as many times the samples per second of one rank."
         efficiency = row["efficiency"]
         found.append({"name": "training_efficiency_ratio", "help": words, "labels": labels, "value": efficiency})
+        words = "Operations of the model per second and rank, in units of 10^12."
+        found.append({"name": "training_tflops", "help": words, "labels": labels, "value": row["tflops_per_rank"]})
         words = "The share of a step that is communication and nothing else."
         share = row["all_reduce_share"]
         found.append({"name": "training_communication_ratio", "help": words, "labels": labels, "value": share})

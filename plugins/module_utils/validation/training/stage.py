@@ -11,6 +11,7 @@ from ..options import Span
 from ..stage import OneJob
 from ..tests import gpu_count
 from .check import Asked, judge_training
+from .floors import known_floors
 from .output import read_training
 from .shown import shown_training, training_figures, training_metrics
 
@@ -27,16 +28,21 @@ _PAIR = 2
 
 
 class TrainingOptions(TypedDict):
-    """The options validation_training_*: efficiency a share of 1, rate in samples/s, 0 for the profile's."""
+    """The options validation_training_*.
+
+    efficiency is a share of 1, rate in samples/s, tflops in 10^12 operations per second of a rank, 0 for the profile's.
+    """
 
     script: str
     steps: Annotated[int, Span(10)]
     seconds: Annotated[int, Span(1)]
-    batch: Annotated[int, Span(1)]
+    model: str
+    batch: Annotated[int, Span(0)]
     hidden: Annotated[int, Span(0)]
-    layers: Annotated[int, Span(1)]
+    layers: Annotated[int, Span(0)]
     efficiency: Annotated[float, Span(0, 1)]
     rate: Annotated[float, Span(0)]
+    tflops: Annotated[float, Span(0)]
     python: str
     image: str
 
@@ -69,28 +75,15 @@ class Training(OneJob[TrainingOptions]):
         return judge_training(read_training(text), self._asked(options, nodes, planned["ranks_per_node"]))
 
     def _asked(self, options: Options, nodes: list[str], ranks: int) -> Asked:
-        """Return what the training is judged by: the operator's floors, else the weakest of the nodes' hardware.
-
-        One node of unknown hardware makes the floor unknown: no other's can be asked of it.
-        """
-        own = self.own(options)
+        """Return what the training is judged by: the operator's floors, else those of the nodes' hardware."""
         profiles = _profiles(options, nodes)
-        declared = [profile.get("training") or {} for profile in profiles]
-        floors: dict[str, float | None] = {}
-        sources: dict[str, None] = {}
-        asked = (("efficiency_floor", own["efficiency"]), ("samples_per_second_floor", own["rate"]))
-        for key, given in asked:
-            known = [float(item[key]) for item in declared if item.get(key)]
-            floors[key] = given or (min(known) if known and len(known) == len(declared) else None)
-            if floors[key]:
-                sources |= {"the operator": None} if given else {str(item["source"]): None for item in declared}
+        own = self.own(options)
         wires = [nic_rate(profile.get("nics") or []) for profile in profiles]
         return Asked(
             scales=scales_of(len(nodes), ranks),
             backend="gloo" if options["backend"] == "mpi" else "nccl",
-            efficiency=floors["efficiency_floor"],
-            rate=floors["samples_per_second_floor"],
-            source="; ".join(sources),
+            model=own["model"],
+            floors=known_floors(dict(own), profiles, options["backend"]),
             wire=min(wires, default=0.0) or None,
         )
 

@@ -86,6 +86,18 @@ def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401
             "training.efficiency_floor: 80 is more than 1",
         ),
         ("dgx_h100", "training", {"efficiency_floor": 1, "x": 1, "source": "x"}, "training.x: unknown key"),
+        (
+            "dgx_h100",
+            "training",
+            {"gpt_share_floor": 0.2, "source": "x"},
+            "training.gpt_share_floor: is a share of training.peak_tflops, which is missing",
+        ),
+        (
+            "dgx_h100",
+            "training",
+            {"peak_tflops": 989, "resnet50_share_floor": 30, "source": "x"},
+            "training.resnet50_share_floor: 30 is more than 1",
+        ),
         ("dgx_h100", "gpu.count", 8.0, "gpu.count: 8.0 is not a whole number"),
         ("dgx_h100", "gpu.nvlnk_gbs", 450, "gpu.nvlnk_gbs: unknown key (did you mean nvlink_gbs?); expected: model, "),
         ("dgx_h100", "busbw.inter_node.floor_gbs", float("nan"), "busbw.inter_node.floor_gbs: nan is not a number"),

@@ -54,6 +54,19 @@ def properties(rules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield from part.get("properties", {}).items()
 
 
+def test_gpus_that_compute_in_bf16_have_a_share_of_their_peak_as_floor() -> None:
+    """No floor of images is above what NVIDIA publishes of an A100, 2470/s, which all but desktops reach."""
+    operations = 6 * 4.09e9
+    for name in profile_names():
+        profile = shipped_profile(name)
+        training = profile.get("training") or {}
+        older = "V100" in profile["gpu"]["model"] or name == "sandbox_gpu"
+        assert ("peak_tflops" in training) != older, name
+        if training:
+            assert 0 < training["gpt_share_floor"] < 0.29, name
+            assert training["resnet50_share_floor"] * training["peak_tflops"] * 1e12 / operations < 2470, name
+
+
 def test_the_schema_is_one_and_describes_every_key() -> None:
     Draft202012Validator.check_schema(RULES)
     for key, found in properties(RULES):

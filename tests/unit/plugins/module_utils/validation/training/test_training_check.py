@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.check import Asked, judge_training
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.floors import Floors
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.output import read_training
 from training_samples import ALONE, result, training_text
 
 SCALES = [(1, 1), (2, 1), (4, 1)]
 # 1 GbE, and the gradients of a model of 25 million parameters.
 WIRE, GRADIENTS = 0.125, 1e8
-ASKED = Asked(scales=SCALES, backend="nccl", efficiency=0.8, source="a test", wire=WIRE)
+ASKED = Asked(scales=SCALES, backend="nccl", floors=Floors(efficiency=0.8, source="a test"), wire=WIRE)
 FAST = [result(1, 1), result(2, 1, shared=0.002), result(4, 1, shared=0.004)]
 GIGABIT = [result(1, 1), result(2, 1, shared=0.85), result(4, 1, shared=1.25)]
 SLOW_NODE = [result(1, 1), result(2, 1, shared=0.002), result(4, 1, own={"gpu3": 2 * ALONE}, shared=0.004)]
@@ -27,7 +28,7 @@ def judged(*runs: Any, asked: Asked = ASKED) -> dict[str, Any]:  # noqa: ANN401 
 def test_a_fast_network_passes_and_tells_the_figures() -> None:
     answer = judged(*FAST)
     assert (answer["verdict"], answer["source"]) == ("PASS", "a test")
-    assert answer["reason"] == "4 nodes: 2462 samples/s, 96% of 4 times one rank"
+    assert answer["reason"] == "4 nodes: 2462 samples/s, 9.62 TFLOP/s per GPU, 96% of 4 times one rank"
     rows = answer["training"]["rows"]
     assert [row["label"] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
     assert [row["ranks"] for row in rows] == [1, 2, 4]
@@ -58,20 +59,20 @@ def test_a_slow_node_is_named_and_the_network_is_not_blamed() -> None:
 
 def test_a_slow_node_is_told_of_even_where_the_floor_is_reached() -> None:
     runs = [*FAST[:2], result(4, 1, own={"gpu3": 1.3 * ALONE})]
-    answer = judged(*runs, asked=Asked(SCALES, "nccl", efficiency=0.5))
+    answer = judged(*runs, asked=Asked(SCALES, "nccl", floors=Floors(efficiency=0.5)))
     assert answer["verdict"] == "PASS"
     assert answer["findings"] == ["4 nodes: gpu3 far slower than the others at the same work"]
 
 
 def test_ranks_of_one_node_that_get_in_each_others_way() -> None:
-    answer = judged(*SHARING, asked=Asked([(1, 1), (1, 8)], "nccl", efficiency=0.8))
+    answer = judged(*SHARING, asked=Asked([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert answer["reason"].startswith("1 node: 49% of 8 times one rank, floor 80%: ranks of one node share")
 
 
 def test_what_was_not_measured_explains_nothing() -> None:
     runs = [result(1, 1), result(2, 1, shared=0.85, all_reduce_seconds=None, hosts=[])]
-    answer = judged(*runs, asked=Asked(SCALES[:2], "nccl", efficiency=0.8))
+    answer = judged(*runs, asked=Asked(SCALES[:2], "nccl", floors=Floors(efficiency=0.8)))
     assert answer["verdict"] == "FAIL"
     assert "what takes the time was not measured" in answer["reason"]
 
@@ -121,8 +122,8 @@ def test_a_few_steps_need_not_have_learned_yet() -> None:
     [
         (Asked(SCALES, "nccl"), "INCONCLUSIVE", "no floor is known for the scaling efficiency: set training in"),
         (Asked(SCALES[:1], "nccl"), "INCONCLUSIVE", "one rank alone shows no scaling"),
-        (Asked(SCALES[:1], "nccl", rate=600), "PASS", "1 GPU: 640 samples/s"),
-        (Asked(SCALES, "nccl", efficiency=0.8, rate=700), "FAIL", "1 GPU: 640 samples/s, floor 700"),
+        (Asked(SCALES[:1], "nccl", floors=Floors(rate=600)), "PASS", "1 GPU: 640 samples/s"),
+        (Asked(SCALES, "nccl", floors=Floors(efficiency=0.8, rate=700)), "FAIL", "1 GPU: 640 samples/s, floor 700"),
     ],
 )
 def test_floors(asked: Asked, verdict: str, words: str) -> None:
@@ -140,7 +141,7 @@ def test_a_disturbed_baseline_proves_nothing() -> None:
 
 
 def test_what_misses_its_floor_fails_even_beside_a_disturbed_baseline() -> None:
-    slow = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:], asked=replace(ASKED, efficiency=3))
+    slow = judged(result(1, 1, own={"gpu1": 2 * ALONE}), *FAST[1:], asked=replace(ASKED, floors=Floors(efficiency=3)))
     assert slow["verdict"] == "FAIL"
     assert any("disturbed" in words for words in slow["findings"])
 
@@ -161,3 +162,65 @@ def test_an_output_that_is_none_is_never_a_pass(text: str) -> None:
     answer = judge_training(read_training(text), ASKED)
     assert answer["verdict"] in {"INCONCLUSIVE", "FAIL"}
     assert answer["training"]["rows"] == []
+
+
+PEAKED = Floors(tflops=9, peak=100, source="a test")
+
+
+@pytest.mark.parametrize(
+    ("floors", "changes", "verdict", "words"),
+    [
+        (PEAKED, {}, "PASS", "1 GPU: 640 samples/s, 10 TFLOP/s per GPU"),
+        (replace(PEAKED, tflops=11), {}, "FAIL", "1 GPU: 10 TFLOP/s, floor 11 (peak 100)"),
+        (
+            replace(PEAKED, tflops=11),
+            {"data_seconds": 0.04},
+            "FAIL",
+            "1 GPU: 10 TFLOP/s, floor 11 (peak 100); it waits 40 ms of a step of 100 ms for its samples",
+        ),
+        (PEAKED, {"precision": "fp32"}, "INCONCLUSIVE", "1 GPU: computed in fp32, and the floor is of bf16"),
+        (PEAKED, {"model": "mlp"}, "INCONCLUSIVE", "1 GPU: trained mlp, not gpt"),
+        (PEAKED, {"tflops_per_rank": None}, "INCONCLUSIVE", "1 GPU: its TFLOP/s were not measured"),
+    ],
+)
+def test_a_rank_must_reach_its_share_of_the_peak(
+    floors: Floors, changes: dict[str, Any], verdict: str, words: str
+) -> None:
+    asked = Asked(SCALES[:1], "nccl", model="gpt", floors=floors)
+    answer = judged(result(1, 1, **changes), asked=asked)
+    assert answer["verdict"] == verdict
+    assert answer["reason"].startswith(words)
+    figures = answer["training"]
+    assert (figures["tflops_floor"], figures["peak_tflops"]) == (floors.tflops, 100)
+    if verdict != "INCONCLUSIVE":
+        (row,) = figures["rows"]
+        assert (row["peak_share"], row["tokens_per_second"]) == (pytest.approx(0.1), pytest.approx(640 * 1024))
+
+
+def test_without_a_declared_share_the_floor_follows_from_that_of_the_network() -> None:
+    """100 MB of gradients, two ranks at 0.1 GB/s: 1 s beside a step of 0.1 s is 9% of two ranks, less a tenth."""
+    floors = Floors(inside=10, between=0.1)
+    asked = replace(ASKED, floors=floors)
+    answer = judged(result(1, 1), result(2, 1, shared=0.5), result(4, 1, shared=0.7), asked=asked)
+    rows = answer["training"]["rows"]
+    assert rows[0]["efficiency_floor"] is None
+    assert rows[1]["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 1.0))
+    assert rows[2]["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 1.5))
+    # A network of twice its floor passes, one at half of it does not.
+    assert answer["verdict"] == "PASS"
+    slow = [GIGABIT[0], result(2, 1, shared=1.9), result(4, 1, shared=2.9)]
+    assert judged(*slow, asked=asked)["verdict"] == "FAIL"
+    # Inside a node it is the floor of the node's own links; without that nothing is known.
+    node = Asked([(1, 1), (1, 8)], "nccl", floors=floors)
+    runs = [result(1, 1), result(1, 8, shared=0.01)]
+    inside = judged(*runs, asked=node)["training"]["rows"][1]
+    assert inside["efficiency_floor"] == pytest.approx(0.9 * 0.1 / (0.1 + 2 * 7 / 8 * 1e8 / 10e9))
+    unknown = judged(*runs, asked=replace(node, floors=Floors(between=0.1)))
+    assert (unknown["verdict"], "no floor is known" in unknown["reason"]) == ("INCONCLUSIVE", True)
+
+
+def test_ranks_that_wait_for_their_samples_are_not_network_bound() -> None:
+    runs = [result(1, 1), result(1, 8, step_seconds=0.3, data_seconds=0.19, samples_per_second=8 * 64 / 0.3)]
+    answer = judged(*runs, asked=Asked([(1, 1), (1, 8)], "nccl", floors=Floors(efficiency=0.8)))
+    assert answer["verdict"] == "FAIL"
+    assert "the samples come too slowly: a rank waits 190 ms longer for them than alone" in answer["reason"]

@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import
 from ansible_collections.busbar.cluster.plugins.module_utils.report.metrics import metrics
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import input_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.floors import known_floors
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.shown import shown_training
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.stage import (
     scales_of,
@@ -89,7 +90,8 @@ def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
     ("changes", "words"),
     [
         ({"steps": 3}, "validation_training_steps: 3 is not a whole number, 10 or more"),
-        ({"layers": 0}, "validation_training_layers: 0 is not a whole number, 1 or more"),
+        ({"layers": -1}, "validation_training_layers: -1 is not a whole number, 0 or more"),
+        ({"tflops": "much"}, "validation_training_tflops: 'much' is not a number, 0 or more"),
         ({"rate": -1}, "validation_training_rate: -1 is not a number, 0 or more"),
         ({"efficiency": 80}, "validation_training_efficiency: 80 is not a number, 0 to 1"),
     ],
@@ -110,10 +112,32 @@ def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
     assert by_profile["training"]["efficiency_floor"] == 0.5
     assert by_profile["training"]["rate_floor"] == 100
     assert trained(**options)["tests"][0]["training"]["efficiency_floor"] == 0.8
-    unknown = trained(training=TRAINING | {"efficiency": 0})["tests"][0]
+    bare = {"catalogue": {"desktop": {**profile, "busbw": {}}}}
+    unknown = trained(training=TRAINING | {"efficiency": 0}, **bare)["tests"][0]
     assert (unknown["verdict"], unknown["source"]) == ("INCONCLUSIVE", None)
     mixed = trained(training=TRAINING | {"efficiency": 0}, hardware={"gpu1": "desktop"}, **options)["tests"][0]
     assert mixed["verdict"] == "INCONCLUSIVE"
+
+
+def test_the_floor_is_a_share_of_the_peak_of_the_weakest_gpu() -> None:
+    fast = {"peak_tflops": 100, "gpt_share_floor": 0.05, "resnet50_share_floor": 0.9, "source": "fast"}
+    slow = {"peak_tflops": 40, "gpt_share_floor": 0.1, "source": "slow"}
+    profile = OPTIONS["catalogue"]["desktop"]
+    catalogue = {"desktop": {**profile, "training": fast}, "other": {**profile, "training": slow}}
+    hardware = dict.fromkeys(NAMES, "desktop") | {"gpu2": "other"}
+    options: dict[str, Any] = {"catalogue": catalogue, "hardware": hardware}
+    found = trained(training=TRAINING | {"efficiency": 0}, **options)["tests"][0]
+    figures = found["training"]
+    assert (found["verdict"], figures["tflops_floor"], figures["peak_tflops"]) == ("PASS", 4, 40)
+    assert found["source"].startswith("fast; slow; computed: gradients at the hardware's floor of busbw")
+    assert trained(training=TRAINING | {"tflops": 11}, **options)["tests"][0]["verdict"] == "FAIL"
+    # Nothing is known of resnet50 on the other, and the toy has no floor of work.
+    for model in ("resnet50", "mlp"):
+        figures = trained(training=TRAINING | {"model": model}, **options)["tests"][0]["training"]
+        assert figures["tflops_floor"] is None
+    # CPUs that the nodes of a sandbox share follow no law.
+    known = known_floors(TRAINING | {"efficiency": 0}, [profile], "mpi")
+    assert (known.inside, known.between, known.source) == (None, None, "")
 
 
 def test_a_slow_network_fails_and_drains_nobody() -> None:
@@ -145,14 +169,16 @@ def test_table_and_bars() -> None:
     assert shown["table"] is not None
     rows = [[cell["text"] for cell in row] for row in shown["table"]["rows"]]
     assert [row[0] for row in rows] == ["1 GPU", "2 nodes", "4 nodes"]
-    assert rows[2][2:] == ["1463", "2560", "57.14", "175", "100", "75", "42.86", "communication"]
+    assert rows[2][2:10] == ["1463", "2560", "57.14", "175", "100", "75", "42.86", "communication"]
+    assert rows[2][10:14] == ["80", "0", "1.498e+06", "5.714"]
     assert {len(row) for row in rows} == {len(shown["table"]["columns"])}
-    assert shown["facts"] == [("At least", "80% of as many ranks alone")]
+    assert shown["facts"] == [("Trained", "gpt, bf16"), ("At least", "80% of as many ranks alone")]
     figure = Figure(chart_figure(shown["charts"][0]))
     assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "as many ranks alone")]
     assert list(figure.data[0].x) == ["1 GPU", "2 nodes", "4 nodes"]
     assert list(figure.data[0].text) == ["", "66.7 %", "57.1 %"]
-    assert shown_training({"efficiency_floor": None, "rate_floor": None, "rows": []})["charts"] == []
+    empty: Any = dict.fromkeys(("efficiency_floor", "rate_floor", "tflops_floor")) | {"model": "", "precision": ""}
+    assert shown_training(empty | {"rows": []})["charts"] == []
 
 
 def test_metrics() -> None:

@@ -1,0 +1,125 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The models that train_ddp.py trains, written with nothing but torch; train_work.py tells their sizes."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+from train_work import BLOCKS, CLASSES, HEAD, MLP_INPUTS, MLP_OUTPUTS, Shape
+
+__all__ = ["CUT_AT", "build_model", "loss_of"]
+
+
+class Block(torch.nn.Module):
+    """A hidden layer with a way around it; the piece into which FSDP cuts the model."""
+
+    def __init__(self, width: int) -> None:
+        """Make the layer."""
+        super().__init__()
+        self.inner = torch.nn.Linear(width, width)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the value, changed a little."""
+        return value + functional.gelu(self.inner(value))
+
+
+def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> torch.nn.Sequential:
+    """Return a convolution that keeps the image's size, but for the stride, with its normalisation."""
+    layer = torch.nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
+    torch.nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return torch.nn.Sequential(layer, torch.nn.BatchNorm2d(outputs))
+
+
+class Bottleneck(torch.nn.Module):
+    """Three convolutions and a way around them; the stride is in the second one (version 1.5)."""
+
+    def __init__(self, inputs: int, inner: int, stride: int) -> None:
+        """Make the layers."""
+        super().__init__()
+        outputs = 4 * inner
+        self.first, self.second = convolution(inputs, inner, 1), convolution(inner, inner, 3, stride)
+        self.third = convolution(inner, outputs, 1)
+        same = inputs == outputs and stride == 1
+        self.around = torch.nn.Identity() if same else convolution(inputs, outputs, 1, stride)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the features of the next block; images x channels x height x width."""
+        inner = functional.relu(self.second(functional.relu(self.first(value))))
+        return functional.relu(self.third(inner) + self.around(value))
+
+
+def residual_network(model: str) -> torch.nn.Module:
+    """Return a ResNet of 1000 classes."""
+    layers: list[torch.nn.Module] = [convolution(3, 64, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
+    inputs = 64
+    for stage, blocks in enumerate(BLOCKS[model]):
+        inner = 64 << stage
+        for block in range(blocks):
+            layers.append(Bottleneck(inputs, inner, 2 if stage and not block else 1))
+            inputs = 4 * inner
+    last = torch.nn.Linear(inputs, CLASSES)
+    return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), last)
+
+
+class Layer(torch.nn.Module):
+    """A layer of GPT: attention to the tokens before, then two layers for each token by itself."""
+
+    def __init__(self, width: int) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.heads = max(1, width // HEAD)
+        self.before, self.between = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.attended, self.joined = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the next layer's value; samples x tokens x width."""
+        samples, tokens, width = value.shape
+        split = self.attended(self.before(value)).view(samples, tokens, 3, self.heads, width // self.heads)
+        query, key, content = split.permute(2, 0, 3, 1, 4)
+        found = functional.scaled_dot_product_attention(query, key, content, is_causal=True)
+        value = value + self.joined(found.transpose(1, 2).reshape(samples, tokens, width))
+        return value + self.narrow(functional.gelu(self.wide(self.between(value)), approximate="tanh"))
+
+
+class Gpt(torch.nn.Module):
+    """A small GPT in the form of GPT-2 (Radford et al., 2019); the table of tokens is its last layer too."""
+
+    def __init__(self, shape: Shape) -> None:
+        """Make the layers."""
+        super().__init__()
+        self.token = torch.nn.Embedding(shape.vocabulary, shape.width)
+        self.position = torch.nn.Embedding(shape.length, shape.width)
+        torch.nn.init.normal_(self.token.weight, std=0.02)
+        torch.nn.init.normal_(self.position.weight, std=0.02)
+        self.layers = torch.nn.Sequential(*(Layer(shape.width) for _ in range(shape.layers)))
+        self.last = torch.nn.LayerNorm(shape.width)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return for each token how likely each may be the next; samples x tokens x vocabulary."""
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        value = self.layers(self.token(tokens) + self.position(places))
+        return functional.linear(self.last(value), self.token.weight)
+
+
+# Where FSDP cuts a model.
+CUT_AT = {Block, Bottleneck, Layer}
+
+
+def build_model(shape: Shape) -> torch.nn.Module:
+    """Return the model, as the seed of torch makes it."""
+    if shape.model == "gpt":
+        return Gpt(shape)
+    if shape.model in BLOCKS:
+        return residual_network(shape.model)
+    first, last = torch.nn.Linear(MLP_INPUTS, shape.width), torch.nn.Linear(shape.width, MLP_OUTPUTS)
+    return torch.nn.Sequential(first, *(Block(shape.width) for _ in range(shape.layers)), last)
+
+
+def loss_of(model: torch.nn.Module, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return how wrong the model is: against figures (mlp), or against the right classes or tokens."""
+    found = model(inputs)
+    if targets.is_floating_point():
+        return functional.mse_loss(found, targets)
+    return functional.cross_entropy(found.flatten(0, -2).float(), targets.flatten())

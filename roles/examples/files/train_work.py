@@ -1,0 +1,135 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What train_ddp.py can train: sizes, operations per sample, batch that fits. Needs no torch.
+
+Operations are counted as NVIDIA counts a GPU's peak: a multiplication and an addition are two.
+
+- ResNet: twice the multiply-accumulates of all convolutions and of the last layer, and as much twice again for the
+  backward pass (gradients of weights and of inputs): 3 x 2 x 4.09e9 for ResNet-50 at 224 x 224. The 3.8e9 "FLOPs" of
+  He et al., Deep Residual Learning (arXiv:1512.03385, table 1) are multiply-accumulates of version 1; version 1.5, here
+  as in torchvision and NVIDIA's DeepLearningExamples, has the stride in the 3 x 3 convolution.
+- GPT: 6N + 12LHQT per token, of which each token of a sample has as many; N weights, L layers, H heads of width Q, T
+  tokens (Chowdhery et al., PaLM, arXiv:2204.02311, appendix B). N counts the table of tokens once, for it is the last
+  layer too; the table of positions multiplies nothing and is left out.
+- mlp: 6 for each weight of its layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+__all__ = ["BLOCKS", "MODELS", "Shape", "batch_that_fits", "convolutions", "flops_per_sample", "loader_workers"]
+
+MODELS = ("mlp", "resnet50", "resnet152", "gpt")
+# Blocks in each of the four stages (He et al., table 1).
+BLOCKS = {"resnet50": (3, 4, 6, 3), "resnet152": (3, 8, 36, 3)}
+MLP_INPUTS, MLP_OUTPUTS = 64, 8
+CLASSES = 1000
+# A head of GPT is so wide at the most, as in GPT-2.
+HEAD = 64
+_MOST_WORKERS = 8
+# Samples per rank that fit beside weights, gradients and optimizer, by the GiB of a GPU at least.
+_FITS = {
+    "mlp": ((0, 64),),
+    "resnet50": ((36, 256), (15, 128), (7, 64), (0, 16)),
+    "resnet152": ((70, 256), (36, 128), (15, 64), (7, 32), (0, 8)),
+    "gpt": ((70, 32), (36, 16), (20, 8), (11, 4), (0, 1)),
+}
+_ON_CPUS = {"mlp": 64, "resnet50": 4, "resnet152": 2, "gpt": 4}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model and its samples.
+
+    Attributes:
+        model: one of MODELS.
+        width: of the hidden layers (mlp), of a token (gpt).
+        layers: how many (mlp, gpt).
+        length: edge of an image in pixels, tokens of a sample.
+        vocabulary: how many tokens there are (gpt).
+    """
+
+    model: str
+    width: int = 0
+    layers: int = 0
+    length: int = 0
+    vocabulary: int = 0
+
+    @classmethod
+    def asked(cls, model: str, width: int, layers: int, length: int, *, gpu: bool) -> Shape:
+        """Return the shape that was asked for; 0 is the usual size, that of GPT-2 small, a tiny one on CPUs.
+
+        Raises:
+            ValueError: the model has no such size.
+        """
+        if model == "mlp":
+            if length:
+                message = "--length: mlp has samples of one length"
+                raise ValueError(message)
+            return cls(model, width or (4096 if gpu else 256), layers or 4)
+        if model == "gpt":
+            own = cls(model, 768, 12, 1024, 50304) if gpu else cls(model, 64, 2, 64, 512)
+            own = replace(own, width=width or own.width, layers=layers or own.layers, length=length or own.length)
+            if own.width > HEAD and own.width % HEAD:
+                message = f"--hidden {own.width}: gpt has heads of {HEAD}, so its width is a multiple of it, or less"
+                raise ValueError(message)
+            return own
+        if width or layers:
+            message = f"--hidden and --layers: {model} has layers of its own"
+            raise ValueError(message)
+        return cls(model, length=length or (224 if gpu else 32))
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of a sample; None where samples have none."""
+        return self.length if self.model == "gpt" else None
+
+
+def convolutions(model: str) -> list[tuple[int, int, int, int]]:
+    """Return the convolutions of a ResNet: inputs, outputs, kernel and the shrinkage of the image after it."""
+    found, inputs, shrinkage = [(3, 64, 7, 2)], 64, 4
+    for stage, blocks in enumerate(BLOCKS[model]):
+        inner, outer = 64 << stage, 256 << stage
+        for block in range(blocks):
+            before = shrinkage
+            if stage and not block:
+                shrinkage *= 2
+            found += [(inputs, inner, 1, before), (inner, inner, 3, shrinkage), (inner, outer, 1, shrinkage)]
+            if not block:
+                found.append((inputs, outer, 1, shrinkage))
+            inputs = outer
+    return found
+
+
+def flops_per_sample(shape: Shape) -> float:
+    """Return the operations of a sample in a step, forward and backward; the module says how they are counted."""
+    width, layers = shape.width, shape.layers
+    if shape.model == "mlp":
+        return 6.0 * (MLP_INPUTS * width + layers * width * width + width * MLP_OUTPUTS)
+    if shape.model == "gpt":
+        # Attention has 4 squares of weights, the two layers after it 8.
+        weights = 12 * layers * width * width + shape.vocabulary * width
+        return float(shape.length * (6 * weights + 12 * layers * width * shape.length))
+    macs = float(CLASSES * (256 << 3))
+    for inputs, outputs, kernel, shrinkage in convolutions(shape.model):
+        edge = -(-shape.length // shrinkage)
+        macs += inputs * outputs * kernel * kernel * edge * edge
+    return 6 * macs
+
+
+def batch_that_fits(model: str, memory: int | None) -> int:
+    """Return how many samples a rank takes at once.
+
+    Args:
+        model: one of MODELS.
+        memory: bytes of the GPU's memory; None on CPUs.
+    """
+    if memory is None:
+        return _ON_CPUS[model]
+    return next(batch for least, batch in _FITS[model] if memory >= least << 30)
+
+
+def loader_workers(asked: int, cpus: int) -> int:
+    """Return how many processes load the samples of a rank: those asked for, below 0 one per CPU but for the rank's."""
+    return asked if asked >= 0 else min(_MOST_WORKERS, max(1, cpus - 1))

@@ -1,0 +1,211 @@
+"""The program of the trainings: what it works out before torch is needed, and what it does without it."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+
+ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
+
+
+def program(name: str = "train_ddp") -> Any:  # noqa: ANN401 - a module without types
+    """A part of the program, as it is found beside the others."""
+    sys.path.insert(0, str(ROLE / "files"))
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path.remove(str(ROLE / "files"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "ranks"),
+    [
+        ({}, (0, 1, 0)),
+        ({"SLURM_NTASKS": "16", "SLURM_PROCID": "0"}, (0, 1, 0)),
+        ({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1", "SLURM_NTASKS": "32"}, (9, 16, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (3, 4, 1)),
+    ],
+)
+def test_who_started_it_says_which_rank_it_is(environment: dict[str, str], ranks: tuple[int, int, int]) -> None:
+    found = program().find_ranks(environment)
+    assert (found.rank, found.world, found.local) == ranks
+
+
+def test_the_interface_towards_an_address() -> None:
+    assert program("train_ranks").interface_towards("127.0.0.1", 9) == "lo"
+    assert program("train_ranks").interface_towards("no-such-host.invalid", 9) == ""
+
+
+def test_ranks_tell_each_other_numbers_and_get_back_what_they_told() -> None:
+    found = program("train_ranks")
+    numbers = found.packed("gpu-\u00fc1", [0.25, None])
+    assert all(isinstance(number, float) for number in numbers)
+    assert found.unpacked(numbers) == ("gpu-\u00fc1", [0.25, None])
+    assert found.unpacked(found.packed("x" * 200, [1.0])) == ("x" * 64, [1.0])
+    # Whatever a hostile rank sends is a name without control characters and figures, or none.
+    assert found.unpacked([27.0, 1e308, -1.0, 65.0, float("nan"), *[0.0] * 59, float("inf")]) == ("A", [None])
+
+
+def test_no_rank_unpacks_an_object_of_another() -> None:
+    """What gathers or broadcasts objects runs, in whoever receives it, what its sender likes."""
+    called = set()
+    for file in (ROLE / "files").glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called.add(name := ast.unparse(node.func))
+                assert name != "torch.load" or "weights_only=True" in ast.unparse(node)
+    assert [name for name in called if "object" in name.rpartition(".")[2] or "pickle.load" in name] == []
+    assert "torch.load" in called
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701])
+def test_ranks_meet_nowhere_where_others_may_look(tmp_path: Path, mode: int) -> None:
+    found = program("train_ranks")
+    folder = tmp_path / "meet"
+    folder.mkdir(mode=0o700)
+    assert found.private_file(str(folder / "store")) == ""
+    folder.chmod(mode)
+    assert found.private_file(str(folder / "store")) == f"{folder} must be a folder of yours with mode 0700"
+    assert "No such file" in found.private_file(str(folder / "no" / "store"))
+
+
+class Engine:
+    """What DeepSpeed's engine asks of the environment before it does anything.
+
+    In the words of DeepSpeedEngine._do_args_sanity_check, deepspeed/runtime/engine.py of 0.19.8; it asserts them even
+    where torch.distributed is initialised already, for deepspeed.init_distributed then returns at once.
+    """
+
+    def __init__(self, *_given: object) -> None:
+        """Refuse, or tell which GPU it would take."""
+        needed = "LOCAL_RANK" in os.environ or "OMPI_COMM_WORLD_LOCAL_RANK" in os.environ
+        assert needed, "DeepSpeed requires the LOCAL_RANK environment variable"
+        raise ValueError(" ".join(os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [(SimpleNamespace(type="cpu", index=None), "9 16 1"), (SimpleNamespace(type="cuda", index=0), "9 16 0")],
+)
+def test_deepspeed_learns_from_srun_which_rank_it_is(
+    device: SimpleNamespace, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Started by srun there is no LOCAL_RANK, and a GPU that Slurm shows to one rank alone is number 0 of all ranks."""
+    found = program()
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    strategies = SimpleNamespace(Saved=MagicMock(), strategy_named=lambda _name: Engine)
+    monkeypatch.setitem(sys.modules, "train_strategies", strategies)
+    monkeypatch.setitem(sys.modules, "train_models", MagicMock())
+    monkeypatch.setattr(found, "start_group", lambda *_given: device)
+    monkeypatch.setattr(found, "settle", MagicMock())
+    monkeypatch.setattr(found, "open_samples", MagicMock())
+    ranks = found.find_ranks({"SLURM_STEP_NUM_TASKS": "16", "SLURM_PROCID": "9", "SLURM_LOCALID": "1"})
+    asked = found.arguments(["--strategy=deepspeed", "--probe=0"])
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        found.train(MagicMock(), asked, ranks)
+
+
+def test_without_torch_it_says_so_and_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-B", ROLE / "files" / "train_ddp.py", "--checkpoint", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    assert done.returncode == 3
+    words = "no torch: libtorch.so: no such file; install python3-torch on the nodes, or run it in"
+    assert words in done.stderr
+    assert f"{socket.gethostname()}: {words}" in (tmp_path / "no-restart").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("option", ["--steps=0", "--every=0", "--strategy=other", "--model=vgg", "--batch=-1"])
+def test_wrong_options_are_refused(option: str) -> None:
+    command = [sys.executable, "-B", str(ROLE / "files" / "train_ddp.py"), option]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 2
+
+
+def test_a_resnet_has_the_operations_and_weights_that_are_known_of_it() -> None:
+    """Torchvision tells of the same nets 4.09 and 11.51 GFLOPS (multiply-accumulates) and as many weights."""
+    work = program("train_work")
+    for model, macs, weights in (("resnet50", 4.09e9, 25_557_032), ("resnet152", 11.51e9, 60_192_808)):
+        shape = work.Shape.asked(model, 0, 0, 0, gpu=True)
+        assert shape.length == 224
+        assert work.flops_per_sample(shape) == pytest.approx(3 * 2 * macs, rel=1e-3)
+        layers = work.convolutions(model)
+        # Each convolution has a normalisation of two figures per channel; the last layer has a bias.
+        count = sum(inputs * outputs * kernel**2 + 2 * outputs for inputs, outputs, kernel, _shrinkage in layers)
+        assert count + (2048 + 1) * 1000 == weights
+    tiny = work.Shape.asked("resnet50", 0, 0, 0, gpu=False)
+    assert work.flops_per_sample(tiny) < work.flops_per_sample(work.Shape.asked("resnet50", 0, 0, 0, gpu=True)) / 40
+
+
+def test_a_gpt_has_the_operations_of_palms_formula() -> None:
+    """6N + 12LHQT per token (PaLM, appendix B): N of GPT-2 small is 124 million, without the table of positions."""
+    work = program("train_work")
+    shape = work.Shape.asked("gpt", 0, 0, 0, gpu=True)
+    layers, width, tokens, vocabulary = 12, 768, 1024, 50304
+    weights = 12 * layers * width**2 + vocabulary * width
+    assert weights == pytest.approx(124e6, rel=0.01)
+    assert work.flops_per_sample(shape) == tokens * (6 * weights + 12 * layers * width * tokens)
+    assert (shape.tokens, work.Shape.asked("resnet50", 0, 0, 0, gpu=True).tokens) == (1024, None)
+
+
+def test_on_cpus_a_step_takes_no_time() -> None:
+    work = program("train_work")
+    for model in ("gpt", "resnet50", "mlp"):
+        shape = work.Shape.asked(model, 0, 0, 0, gpu=False)
+        assert work.batch_that_fits(model, None) * work.flops_per_sample(shape) < 3e9, model
+
+
+@pytest.mark.parametrize(
+    ("model", "gib", "batch"),
+    [("gpt", 12, 4), ("gpt", 80, 32), ("gpt", 6, 1), ("resnet50", 12, 64), ("resnet50", 40, 256), ("mlp", 8, 64)],
+)
+def test_the_batch_is_what_the_memory_holds(model: str, gib: int, batch: int) -> None:
+    # nvidia-smi tells somewhat less than the name of a GPU.
+    assert program("train_work").batch_that_fits(model, int(0.97 * gib * 2**30)) == batch
+
+
+@pytest.mark.parametrize(("asked", "cpus", "workers"), [(-1, 1, 1), (-1, 14, 8), (-1, 4, 3), (0, 14, 0), (12, 4, 12)])
+def test_the_loader_works_on_the_cpus_of_its_rank(asked: int, cpus: int, workers: int) -> None:
+    assert program("train_work").loader_workers(asked, cpus) == workers
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("resnet50", 64, 0, 0), "--hidden and --layers: resnet50 has layers of its own"),
+        (("mlp", 0, 0, 9), "--length: mlp has samples of one length"),
+        (("gpt", 100, 0, 0), "--hidden 100: gpt has heads of 64"),
+    ],
+)
+def test_a_size_that_a_model_cannot_have_is_refused(given: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        program("train_work").Shape.asked(*given, gpu=True)
+
+
+def test_every_part_of_the_program_is_installed_with_it() -> None:
+    """What a part imports lies beside it, for the examples as for the validation."""
+    needed = {"train_ddp"}
+    for name in (parts := sorted(path.stem for path in (ROLE / "files").glob("train_*.py"))):
+        text = (ROLE / "files" / f"{name}.py").read_text(encoding="utf-8")
+        found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom))
+        needed |= {str(node.module) for node in found if str(node.module).startswith("train_")}
+    assert needed <= set(parts)
+    for tasks in ("install.yml", "training.yml"):
+        text = (ROLE / "tasks" / tasks).read_text(encoding="utf-8")
+        assert [name for name in sorted(needed) if f"{name}.py" not in text] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import syslog
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.bounded import bounded
+from ..hardware.dcgm_health import NOT_WATCHING, dcgm_incidents, dcgm_problems
 from ..hardware.gpu_reading import PATHS, find_smi, pci_devices, read_gpus, run_limited
 from .node_health import Disk, device_paths, drain_reason, node_record, problems_of, step
 
@@ -30,6 +32,10 @@ NOTE = Path("/var/lib/busbar/node_health/drained")
 # Slurm ends the program after 60 s; what it does within must fit.
 SCONTROL_TIMEOUT_S = 15
 DISK_TIMEOUT_S = 5
+DCGM_TIMEOUT_S = 5
+# DCGM's group of all GPUs, and all that it can watch.
+DCGM_GROUP = ("-g", "0")
+DCGM_WATCHES = "a"
 
 
 def disk_of(path: str) -> Disk:
@@ -59,6 +65,38 @@ def look(declared: Mapping[str, Any], root: Path = Path("/")) -> list[str]:
         facts = read_gpus(root, pci_devices(root)["gpu"], find_smi(), float(declared["timeout_s"]), links=False)
         missing = [path for path in device_paths(declared["devices"]) if not (root / path.lstrip("/")).exists()]
     return problems_of(declared, facts, missing, [disk_of(path) for path in declared["paths"]])
+
+
+def ask_dcgm(declared: Mapping[str, Any], program: str | None = None) -> list[str]:
+    """Return what DCGM found on GPUs since it watches; it is told to watch when it does not yet.
+
+    Without DCGM, or with one that does not answer, nothing is known and nobody blamed: that the daemon runs is for
+    systemd and the monitoring to see. A line says so.
+
+    Args:
+        declared: `dcgm`, with `level` as `dcgm_problems` takes it, and `host`, where the host engine listens.
+        program: path of dcgmi; looked for when not given.
+    """
+    asked = declared.get("dcgm") or {}
+    places = os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS]))
+    program = program or shutil.which("dcgmi", path=places)
+    if not program or asked.get("level", "never") == "never":
+        return []
+    command = [program, "health", "--host", str(asked["host"]), *DCGM_GROUP]
+    try:
+        status, text = run_limited([*command, "-c", "-j"], DCGM_TIMEOUT_S)
+        if NOT_WATCHING in text:
+            status, text = run_limited([*command, "-s", DCGM_WATCHES], DCGM_TIMEOUT_S)
+            if status == 0:
+                return []
+        if status != 0:
+            said = " ".join(text.split())[:200]
+            say(f"DCGM {'does not answer' if status is None else f'is not asked: {said}'}", aside=True)
+            return []
+        return dcgm_problems(dcgm_incidents(text), str(asked["level"]))
+    except (OSError, ValueError) as exc:
+        say(f"DCGM is not understood: {exc}", aside=True)
+        return []
 
 
 def scontrol(words: Sequence[str]) -> str:
@@ -130,7 +168,7 @@ def main(arguments: Sequence[str], settings: Path) -> int:
 
 def run(arguments: Sequence[str], declared: Mapping[str, Any]) -> int:
     """Look at the node, print what is wrong, and see to it unless only a look is asked for; return the exit status."""
-    problems = look(declared)
+    problems = look(declared) + (ask_dcgm(declared) if declared["gpus"] else [])
     for problem in problems:
         say(problem)
     if "--look" in arguments:

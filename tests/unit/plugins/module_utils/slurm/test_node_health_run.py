@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TOP = Path(__file__).resolve().parents[5]
+DCGMI = TOP / "tests/fixtures/dcgm/dcgmi"
 DECLARED: dict[str, Any] = {
     "node": "gpu1",
     "gpus": 1,
@@ -28,6 +29,7 @@ DECLARED: dict[str, Any] = {
     "free_mb": 0,
     "timeout_s": 10,
     "resume": False,
+    "dcgm": {"level": "links", "host": "127.0.0.1:5555"},
 }
 
 
@@ -171,3 +173,83 @@ def test_a_slurm_that_does_not_answer(program: Path) -> None:
     done = run(program)
     assert done.returncode == 0
     assert "Unable to contact slurm controller" in done.stderr
+
+
+@pytest.fixture
+def dcgm(program: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """DCGM beside nvidia-smi, running and not asked for anything yet; its state."""
+    state = program.parents[1] / "dcgm"
+    state.mkdir()
+    (state / "running").touch()
+    put(program.parents[1] / "bin" / "dcgmi", DCGMI.read_text(encoding="utf-8"))
+    monkeypatch.setenv("SIMULATED_DCGM", str(state))
+    return state
+
+
+def look(program: Path, state: Path) -> tuple[int, str, str]:
+    """What a look finds on a node with DCGM."""
+    environment = {"PATH": f"{program.parents[1] / 'bin'}{os.pathsep}/usr/bin:/bin", "SIMULATED_DCGM": str(state)}
+    command = [sys.executable, "-ISB", str(program), "--look"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_dcgm_is_told_to_watch_and_then_believed(program: Path, dcgm: Path) -> None:
+    assert look(program, dcgm) == (0, "", "")
+    assert (dcgm / "watches").read_text() == "a"
+    assert look(program, dcgm) == (0, "", "")
+    faults = {"0": {"PCIe system": ["Warning", "12 replays."], "Thermal system": ["Warning", "Hot."]}}
+    (dcgm / "faults.json").write_text(json.dumps(faults))
+    assert look(program, dcgm) == (1, "DCGM: GPU 0 PCIe system warning: 12 replays.\n", "")
+
+
+def test_dcgm_that_does_not_answer_blames_nobody(program: Path, dcgm: Path) -> None:
+    (dcgm / "running").unlink()
+    status, said, aside = look(program, dcgm)
+    assert (status, said) == (0, "")
+    assert "unable to establish a connection to the specified host: 127.0.0.1:5555" in aside
+    put(program.parents[1] / "bin" / "dcgmi", "#!/bin/sh\necho '{\"odd\": 1}'\n")
+    status, said, aside = look(program, dcgm)
+    assert (status, said) == (0, "")
+    assert "DCGM is not understood" in aside
+
+
+def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -> None:
+    own = {**DECLARED, "dcgm": {"level": "never", "host": "127.0.0.1:5555"}}
+    for declared in (own, {key: value for key, value in DECLARED.items() if key != "dcgm"}):
+        (program.parent / "node_health.json").write_text(json.dumps(declared))
+        assert look(program, dcgm) == (0, "", "")
+    assert not (dcgm / "watches").exists()
+
+
+def nhc(program: Path, *arguments: str) -> tuple[int, str]:
+    """What the command nhc says, which calls the program where the role installs it."""
+    text = (TOP / "roles/slurm/files/nhc").read_text(encoding="utf-8")
+    place = program.parent / "nhc"
+    put(
+        place, text.replace("/usr/local/lib/busbar", str(program.parent)).replace("/usr/sbin/nhc", str(place) + ".lbnl")
+    )
+    (program).chmod(0o755)
+    program.write_text(program.read_text().replace("#!/usr/bin/python3 -IB", f"#!{sys.executable} -IB"))
+    environment = {"PATH": f"{program.parents[1] / 'bin'}{os.pathsep}/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", str(place), *arguments], check=False, capture_output=True, text=True, env=environment, timeout=60
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_nhc_says_what_the_health_check_finds(program: Path) -> None:
+    assert nhc(program) == (0, "")
+    (program.parents[1] / "query").write_text(log_xml(gpu_xml(0), gpu_xml(1)))
+    assert nhc(program, "-t", "60", "-a") == (1, "GPUs: 1 declared, 2 found\n")
+    assert nhc(program, "-q") == (1, "")
+    assert not (program.parents[1] / "asked").exists()
+
+
+def test_nhc_of_lbnl_goes_first_and_its_own_checks_are_refused_without_it(program: Path) -> None:
+    assert nhc(program, "-e", "check_fs_mount_rw") == (
+        2,
+        "nhc: -e is not for busbar's health check; its settings are slurm_health_check_* of the inventory\n",
+    )
+    put(program.parent / "nhc.lbnl", "#!/bin/sh\necho lbnl $*\n")
+    assert nhc(program, "-e", "x") == (0, "lbnl -e x\n")

@@ -1,0 +1,95 @@
+"""What DCGM's health watches found, as `dcgmi health --check --json` tells it. Pure; runs on a node's own python3.
+
+The output is that of DCGM 3 and 4 (NVIDIA/DCGM, dcgmi/Health.cpp, GenerateOutputFromResponse, and DcgmiOutput.cpp): a
+`body` with `Overall Health` (`Healthy`, `Warning` or `Failure`), then one object per kind of entity (`GPU`, …) with
+entities by number, each with `Errors` by system. NVIDIA publishes no stable schema of it, so anything else is a
+ValueError: nobody is blamed for an answer that was not understood.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["NOT_WATCHING", "Incident", "dcgm_incidents", "dcgm_problems"]
+
+# What dcgmi answers, with status 253, as long as nobody has asked for watches.
+NOT_WATCHING = "Health watches not enabled"
+_OVERALL = "Overall Health"
+_STATES = {"Healthy", "Warning", "Failure"}
+# PCIe replays and CRC errors last, and slow every collective down; heat and power pass.
+_LINKS = ("PCIe", "NVLINK")
+
+
+class Incident(NamedTuple):
+    """One thing that DCGM found: the entity (`GPU 0`), its system (`PCIe system`), its weight, and DCGM's words."""
+
+    entity: str
+    system: str
+    state: str
+    text: str
+
+
+def dcgm_incidents(text: str) -> list[Incident]:
+    """Return what DCGM found, nothing when all is healthy.
+
+    Raises:
+        ValueError: the text is not what dcgmi prints.
+    """
+    begin = text.find("{")
+    if begin < 0:
+        message = f"dcgmi prints no JSON: {' '.join(text.split())[:200]}"
+        raise ValueError(message)
+    body = _part(json.loads(text[begin:]), "body")
+    overall = _part(body, _OVERALL).get("value")
+    found = [each for kind in body if kind != _OVERALL for each in _entities(kind, _part(body, kind))]
+    if overall not in _STATES or (overall == "Healthy") != (not found):
+        message = f"dcgmi says {overall!r} of the whole and tells {len(found)} incidents"
+        raise ValueError(message)
+    return found
+
+
+def _part(whole: Any, name: str) -> dict[str, Any]:  # noqa: ANN401 - JSON of another program
+    part = whole.get(name) if isinstance(whole, dict) else None
+    if not isinstance(part, dict):
+        message = f"dcgmi's JSON has no {name!r}"
+        raise ValueError(message)  # noqa: TRY004 - it is a value of another program, not of ours
+    return part
+
+
+def _entities(kind: str, group: dict[str, Any]) -> Iterator[Incident]:
+    for number, entity in _part(group, "children").items():
+        errors = _part(_part(_part(entity, "children"), "Errors"), "children")
+        for system in errors:
+            error = _part(errors, system)
+            state, words = error.get("value"), error.get("overflow") or []
+            if state not in _STATES:
+                message = f"dcgmi says {state!r} of {kind} {number}, {system}"
+                raise ValueError(message)
+            yield Incident(f"{kind} {number}", system, state, " ".join(" ".join(map(str, words)).split()))
+
+
+def dcgm_problems(incidents: Sequence[Incident], level: str) -> list[str]:
+    """Return those that count at a level, one text per thing, in DCGM's order.
+
+    Args:
+        incidents: as `dcgm_incidents` returns them.
+        level: `never`, `failure` (DCGM's failures alone), `links` (and its warnings of PCIe and NVLink) or `warning`
+            (all of them).
+    """
+    counted = [
+        each
+        for each in incidents
+        if level != "never"
+        and (
+            each.state == "Failure"
+            or (
+                each.state == "Warning"
+                and (level == "warning" or (level == "links" and each.system.startswith(_LINKS)))
+            )
+        )
+    ]
+    return [f"DCGM: {each.entity} {each.system} {each.state.lower()}: {each.text}".rstrip(": ") for each in counted]

@@ -24,7 +24,9 @@ options:
     type: str
     required: true
   site:
-    description: C(catalogue), the known hardware by name, and the declared C(users) and C(groups).
+    description:
+      - C(catalogue), the known hardware by name, the declared C(users) and C(groups), and C(compute), the nodes of
+        Slurm.
     type: dict
     required: true
   limits:
@@ -58,6 +60,7 @@ from ..module_utils.access.account_problems import account_conflicts
 from ..module_utils.hardware.gpu_claims import claim_problems
 from ..module_utils.hardware.nvlink_domains import domain_claims
 from ..module_utils.preflight.nodes import node_problems
+from ..module_utils.preflight.software import node_software_problems
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -85,6 +88,8 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
             if found.get("reached"):
                 node = found["node"]
                 wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
+                if host in site["compute"]:
+                    wrong += node_software_problems(host, variables, hardware, node["programs"])
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
                 wrong += claim_problems(host, hardware, gpus, limits)

@@ -46,9 +46,10 @@ EXAMPLES = r"""
 RETURN = r"""
 enroot:
   description:
-    - C(works), whether nobody could make a namespace; C(installed), whether Enroot's own program tried; C(settings),
-      by name, null where the kernel has none; C(disk), C(total_mb), C(free_mb) and C(type) of the file system;
-      C(unknown_users); C(credentials), the users who have some.
+    - C(works), whether nobody could make a namespace; C(installed), whether Enroot's own program tried;
+      C(nvidia_cli), whether nvidia-container-cli is there; C(settings), by name, null where the kernel has none;
+      C(disk), C(total_mb), C(free_mb) and C(type) of the file system; C(unknown_users); C(credentials), the users
+      who have some.
   returned: always
   type: dict
 """
@@ -62,6 +63,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 PROC = Path("/proc/sys")
 NSENTER = Path("/usr/bin/enroot-nsenter")
+# Where the hooks of Enroot look.
+WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 AS_NOBODY = ["runuser", "-u", "nobody", "--"]
 TRIAL = ["unshare", "--user", "--map-root-user", "--mount", "true"]
 MEBIBYTE = 1 << 20
@@ -126,6 +129,7 @@ def main() -> None:
         enroot={
             "works": module.run_command(trial())[0] == 0,
             "installed": NSENTER.exists(),
+            "nvidia_cli": shutil.which("nvidia-container-cli", path=WHERE) is not None,
             "settings": {name: setting(name) for name in module.params["settings"]},
             "disk": disk,
             "unknown_users": [user for user in module.params["users"] if not known(user)],

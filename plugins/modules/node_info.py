@@ -85,10 +85,12 @@ node:
     free_mb: {description: Free disk in MiB for each path., type: dict}
     users: {description: Number of each user that was asked for., type: dict}
     groups: {description: Number of each group., type: dict}
+    programs: {description: Programs of containers that are there., type: list}
 """
 
 import os
 import platform
+import shutil
 import time
 from pathlib import Path
 
@@ -104,6 +106,9 @@ from ..module_utils.common.node_info import (
 )
 
 CPUS = Path("/sys/devices/system/cpu")
+# Of containers; preflight asks whether what is to run in them can.
+PROGRAMS = ("enroot", "nvidia-container-cli")
+WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEBIBYTE = 1 << 20
 
 
@@ -155,6 +160,7 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
         "free_mb": {path: free_mb(path) for path in paths},
         "users": {name: entry.pw_uid for name, entry in known_users(names, numbers).items()},
         "groups": {name: entry.gr_gid for name, entry in known_groups(names, numbers).items()},
+        "programs": [program for program in PROGRAMS if shutil.which(program, path=WHERE)],
         **topology(processors()),
         "epoch": time.time(),
     }

@@ -285,8 +285,32 @@ def test_a_boot_leaves_the_directories_for_root_to_make_again(site: Site) -> Non
 
 
 def test_hooks_are_those_that_were_chosen(site: Site) -> None:
-    listed = site.cluster.exec("gpu1", "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111").stdout.split()
-    assert sorted(listed) == ["./50-slurm-pmi.sh", "./98-nvidia.sh"]
+    # The one for GPUs would end each container of a CUDA image where its program is not.
+    show = "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111"
+    ours = ["./49-busbar-mount-points.sh", "./50-slurm-pmi.sh"]
+    assert sorted(site.cluster.exec("gpu1", show).stdout.split()) == ours
+    cli = "/usr/local/bin/nvidia-container-cli"
+    site.cluster.exec("gpu1", f"install -m 755 /bin/true {cli}")
+    done = site.run()
+    site.cluster.exec("gpu1", f"rm {cli}")
+    assert done.returncode == 0, done.stdout
+    assert sorted(site.cluster.exec("gpu1", show).stdout.split()) == [*ours, "./98-nvidia.sh"]
+    assert sorted(site.cluster.exec("login", show).stdout.split()) == ours
+
+
+def test_a_container_with_mount_points_of_the_hook_can_be_exported(site: Site) -> None:
+    """With what Enroot runs before mksquashfs, runtime::export of 4.1.2, and the find that the host has."""
+    place, pmix = "$HOME/busbar-test-container", "/var/lib/slurm/slurmd/pmix.1.0"
+    find = f'find {place} -path "{place}/dev/*" -o -perm 0000 -prune \\( -empty -o -type d \\)'
+    plain = f"rm -rf {place}; mkdir -p {place}/var/lib/slurm/slurmd; mkdir -m 0 {place}{pmix}; {find}"
+    without = site.cluster.exec("gpu1", plain, user="alice", check=False)
+    hook = f"ENROOT_ROOTFS={place} PMIX_SERVER_TMPDIR={pmix} /etc/enroot/hooks.d/49-busbar-mount-points.sh"
+    ours = f"rm -rf {place}; mkdir {place}; {hook}; mkdir -m 0 -p {place}{pmix}; {find}"
+    done = site.cluster.exec("gpu1", ours, user="alice", check=False)
+    site.cluster.exec("gpu1", f"rm -rf {place}", user="alice")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # findutils 4.10 ends with 1 where it may not look, 4.9 with 0.
+    assert (without.returncode, "Permission denied" in without.stderr) in {(0, False), (1, True)}
 
 
 def test_a_full_disk_is_told_and_what_is_taken_back_goes(site: Site) -> None:
@@ -297,4 +321,4 @@ def test_a_full_disk_is_told_and_what_is_taken_back_goes(site: Site) -> None:
     assert "ENROOT_CONFIG_PATH" not in shown.stdout
     assert site.cluster.exec("gpu1", f"grep -rl {SECRET} /etc/enroot", check=False).stdout == ""
     listed = site.cluster.exec("gpu1", "cd /etc/enroot/hooks.d && find -L . -name '*.sh' -perm -111").stdout.split()
-    assert listed == ["./99-mellanox.sh"]
+    assert sorted(listed) == ["./49-busbar-mount-points.sh", "./99-mellanox.sh"]

@@ -1,4 +1,4 @@
-"""Checks what a site declares of containers and of IP over InfiniBand, before any host is contacted."""
+"""Checks what a site declares of containers and of IP over InfiniBand, and what the nodes have of the former."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["site_software_problems"]
+__all__ = ["node_software_problems", "site_software_problems"]
 
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+# What a site may have run on GPUs in a container, but for the validation on CPUs.
+_IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
 _TRUE = {"true", "yes", "on", "1"}
 
 
@@ -47,6 +49,34 @@ def site_software_problems(hosts: Sequence[str], variables: Mapping[str, Mapping
     interfaces = {host: each.get("rdma_ipoib_interfaces") or [] for host, each in own.items()}
     taken = {host: str(each.get("ansible_host") or host) for host, each in own.items()}
     return problems + address_problems(interfaces, taken)
+
+
+def node_software_problems(
+    host: str, variables: Mapping[str, Any], hardware: Mapping[str, Any] | None, programs: Sequence[str]
+) -> list[Problem]:
+    """Return what a compute node lacks for the containers that the site wants, and will not be given.
+
+    Args:
+        host: its name.
+        variables: its variables.
+        hardware: its entry of the catalogue, None when it has none.
+        programs: which of enroot and nvidia-container-cli it has.
+    """
+    problems = []
+    if _on(variables, "pyxis") and not _on(variables, "enroot") and "enroot" not in programs:
+        problem = "is on, and Pyxis runs Enroot, which is neither there nor to be installed"
+        problems.append(make_problem([host], "pyxis_enabled", problem, "set enroot_enabled: true, or install Enroot"))
+    given = str(variables.get("nvidia_container_toolkit_source") or "nvidia") != "none"
+    images = [name for name in ("examples_image", *_validation_images(variables)) if variables.get(name)]
+    if (hardware or {}).get("gpu") and images and not given and "nvidia-container-cli" not in programs:
+        problem = "needs GPUs in a container, and nvidia-container-cli is neither there nor to be installed"
+        remedy = "set nvidia_container_toolkit_source: nvidia, or install libnvidia-container-tools"
+        problems += [make_problem([host], name, problem, remedy) for name in images]
+    return problems
+
+
+def _validation_images(variables: Mapping[str, Any]) -> tuple[str, ...]:
+    return () if variables.get("validation_backend") == "mpi" else _IMAGES
 
 
 def _on(variables: Mapping[str, Any], role: str) -> bool:

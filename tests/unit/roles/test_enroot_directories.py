@@ -151,10 +151,15 @@ def test_a_peer_that_nobody_knows_gets_nothing(node: Node) -> None:
 class Asked:
     """The program that Enroot asks for a user's paths, as the role writes it, and the socket that it asks in turn."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: int) -> None:
         """Write it; the socket answers as systemd's does, with the program of root for whoever connects."""
         self.node, self.socket, self.file = Node(folder), folder / "asked.sock", folder / "enroot_path"
-        values = {"enroot_path": str(self.node.path), "__enroot_scripts": str(self.node.scripts), "enroot_free_mb": 0}
+        values = {
+            "enroot_path": str(self.node.path),
+            "__enroot_scripts": str(self.node.scripts),
+            "enroot_free_mb": 0,
+            "enroot_refuse_mb": 0,
+        } | options
         values |= {"__enroot_socket": str(self.socket), "__enroot_users": "/none", "ansible_managed": "ours"}
         text = (ROLE / "templates/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
         templar = Templar(loader=DataLoader(), variables=values)
@@ -234,6 +239,50 @@ def test_where_nobody_answers_enroot_is_stopped_with_the_reason(asked: Asked, pl
     done = asked.run()
     assert done.stdout == "/dev/null/data\n"
     assert f"{place} is missing or not yours: tell the administrator" in done.stderr
+
+
+# How the real enroot (4.1.2) reads enroot.conf, in a script of bash that its command line names.
+ENROOT = """#!/usr/bin/env bash
+set -euo pipefail
+shopt -s lastpipe
+while IFS=$' \\t=' read -r key value; do
+    export "${key}=$(eval echo "${value}")"
+done <<< "ENROOT_CACHE_PATH \\$(sh $PROGRAM cache)"
+mkdir -p "$ENROOT_CACHE_PATH" 2>/dev/null || exit 1
+echo "$1"
+"""
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [("import", True), ("load", True), ("create", True), ("list", False), ("remove", False), ("start", False)],
+)
+def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str, refused: bool) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        asked = Asked(folder, enroot_refuse_mb=10**9, enroot_free_mb=10**9)
+        asked.node.prolog(OTHER)
+        program = folder / "bin/enroot"
+        program.parent.mkdir(mode=0o755)
+        program.write_text(ENROOT, encoding="utf-8")
+        program.chmod(0o755)
+        done = subprocess.run(
+            [program, command, "--name", "x"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            user=OTHER,
+            cwd="/",
+            env={"PATH": os.environ["PATH"], "PROGRAM": str(asked.file)},
+        )
+    # Pyxis shows what Enroot says of what failed, and the line that it marks as an error is the verdict's reason.
+    told = [line for line in done.stderr.splitlines() if line.startswith("[ERROR] enroot on ")]
+    assert bool(told) is refused
+    assert all("MiB are left" in line and "too few for an image" in line for line in told)
+    assert (done.returncode, done.stdout) == ((1, "") if refused else (0, f"{command}\n"))
 
 
 def test_only_root_may_write_where_the_directories_lie() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.software import site_software_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.software import (
+    node_software_problems,
+    site_software_problems,
+)
 
 SHA256 = "0123456789abcdef" * 4
 
@@ -52,3 +55,35 @@ def test_what_cannot_be_verified_or_clashes_is_named_for_all_hosts_at_once(
     variables: dict[str, Any], words: str
 ) -> None:
     assert any(words in line for line in told(**variables)), told(**variables)
+
+
+GPUS = {"gpu": {"count": 8}}
+PYXIS = {"pyxis_enabled": True}
+NO_TOOLKIT = {"nvidia_container_toolkit_source": "none", "validation_image": "/images/nccl.sqsh"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "hardware", "programs", "words"),
+    [
+        (PYXIS, None, [], "pyxis_enabled: is on, and Pyxis runs Enroot"),
+        (PYXIS, None, ["enroot"], ""),
+        ({**PYXIS, "enroot_enabled": "yes"}, None, [], ""),
+        ({"pyxis_enabled": "false"}, None, [], ""),
+        (NO_TOOLKIT, GPUS, [], "validation_image: needs GPUs in a container"),
+        ({"nvidia_container_toolkit_source": "none", "examples_image": "a"}, GPUS, [], "examples_image: needs GPUs"),
+        (NO_TOOLKIT, GPUS, ["nvidia-container-cli"], ""),
+        (NO_TOOLKIT, {"gpu": None}, [], ""),
+        (NO_TOOLKIT, None, [], ""),
+        ({**NO_TOOLKIT, "validation_backend": "mpi"}, GPUS, [], ""),
+        ({**NO_TOOLKIT, "nvidia_container_toolkit_source": "nvidia"}, GPUS, [], ""),
+        ({"validation_image": "a"}, GPUS, [], ""),
+    ],
+)
+def test_what_a_node_lacks_for_its_containers(
+    variables: dict[str, Any], hardware: dict[str, Any] | None, programs: list[str], words: str
+) -> None:
+    found = node_software_problems("gpu1", variables, hardware, programs)
+    told = [f"{item['key']}: {item['problem']}" for item in found]
+    assert [line for line in told if words and words in line] == told
+    assert bool(told) is bool(words)
+    assert all(item["hosts"] == ["gpu1"] and item["remedy"] for item in found)

@@ -120,6 +120,10 @@ initramfs:
   description: The program that makes initial file systems, V(update-initramfs), V(dracut) or empty.
   returned: always
   type: str
+imex_nodes:
+  description: The members that IMEX was told of, the text of its file; empty without one.
+  returned: always
+  type: str
 units:
   description: C(enabled) and C(active) of the driver's services by name, as systemd says.
   returned: always
@@ -137,6 +141,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.package_changes import parse_madison
 from ..module_utils.hardware.gpu_sources import proc_version
 from ..module_utils.hardware.pci_devices import classify
+from ..module_utils.nvidia.imex import NODES_FILE
 from ..module_utils.nvidia.kernel_headers import EL_HEADERS, header_names
 
 if TYPE_CHECKING:
@@ -322,6 +327,7 @@ def main() -> None:
         nouveau=(root / "sys/module/nouveau").exists(),
         initramfs=next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
         units=units(module.run_command(show)[1]),
+        imex_nodes=read(root / NODES_FILE.lstrip("/")),
         **firmware(module, root),
     )
 

@@ -17,6 +17,7 @@ from ..hardware.gpu_generations import (
     kernel_modules,
 )
 from .driver_packages import Choice, distribution_branch, first_branch, is_el, no_packages
+from .imex import nvlink_racks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -133,11 +134,14 @@ def site_driver_problems(
         catalogue: the known hardware by name.
     """
     problems = []
+    racks = nvlink_racks(hosts, variables)
     for host in hosts:
         own = variables[host]
-        settings = {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
+        rack = racks.get(str(own.get("nvlink_domain") or "")) or {}
+        settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
+        settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
         hardware = catalogue.get(str(own.get("hardware") or "")) or {}
-        problems += driver_problems(host, hardware, {"source": "nvidia", **settings})
+        problems += driver_problems(host, hardware, settings)
     return problems
 
 
@@ -203,7 +207,11 @@ def _fabric_faults(
 
 
 def _imex_faults(nodes: Sequence[object], domain: int) -> Iterator[tuple[str, str, str]]:
-    key, remedy = "nvidia_driver_imex_nodes", "list the addresses of all trays of the rack, in one order on all of them"
+    key = "nvidia_driver_imex_nodes"
+    remedy = (
+        "set nvlink_domain of each tray, which names its rack, and ansible_host or hosts_address to its IP address; or "
+        "list the addresses of all trays of the rack here, in one order on all of them"
+    )
     if not nodes:
         yield key, f"is empty, and IMEX must know the members of the NVLink rack (up to {domain})", remedy
     wrong = [str(node) for node in nodes if not _is_address(node)]

@@ -10,6 +10,7 @@ from ..hardware.gpu_generations import DEFAULT_BRANCH
 from .driver_choice import driver_branch, driver_choice
 from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
 from .driver_state import blocking_reasons, build_problems, is_build_due
+from .imex import NODES_FILE, imex_changes
 from .kernel_headers import lacking_headers, wanted_headers
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ def driver_plan(
     Returns:
         `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
         `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and
-        `stream` (as the module `packages` takes them), `moves` (whether another version is replaced), `headers`
+        `stream` (as the module `packages` takes them), `moves` (whether another version is replaced),
+        `imex_moves` (whether a running IMEX gets another list of members), `headers`
         (packages that DKMS needs, in any version), `files` (for the module `files`), `kernel` (whether kernel parts are
         cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `initramfs`
         (command that brings settings into it, or ''), `reboot` (why one is due, a list), `blocked` (a problem when GPU
@@ -99,6 +101,7 @@ def driver_plan(
         "moves": _moves(names, absent, version, found["installed"]),
         "stream": names.stream,
         "headers": wanted_headers(found, is_el=el) if dkms else [],
+        "imex_moves": kernel and choice.imex and imex_changes(_imex_nodes(settings), found),
         "kernel": kernel,
         "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
         "services": _services(choice, found.get("units") or {}, started=matches) if kernel else [],
@@ -231,7 +234,6 @@ def _files(
         if each
     ]
     state = "present" if kernel else "absent"
-    nodes = [str(node) for node in settings.get("imex_nodes") or []]
     return [
         {"path": _MODULES_FILE, "content": "\n".join(lines) + "\n", "state": state},
         {
@@ -240,11 +242,15 @@ def _files(
             "state": "present" if kernel and choice.nvlsm else "absent",
         },
         *(
-            [{"path": "/etc/nvidia-imex/nodes_config.cfg", "content": "\n".join(nodes) + "\n", "state": "present"}]
+            [{"path": NODES_FILE, "content": "\n".join(_imex_nodes(settings)) + "\n", "state": "present"}]
             if choice.imex
             else []
         ),
     ]
+
+
+def _imex_nodes(settings: Mapping[str, Any]) -> list[str]:
+    return [str(node) for node in settings.get("imex_nodes") or []]
 
 
 def _services(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from .hostlist import expand_hosts
 from .jobs import parse_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["DRAIN_REASON", "NodeService", "node_service", "unknown_jobs"]
+__all__ = ["DRAIN_REASON", "NodeService", "jobs_of_rack", "node_service", "unknown_jobs"]
 
 # What the reason of every drain of ours begins with.
 DRAIN_REASON = "busbar: NVIDIA driver"
@@ -63,3 +64,19 @@ def unknown_jobs(node: str, answer: Mapping[str, Any], daemons: Collection[str])
         return ""  # a cluster that is only being made
     said = str(answer.get("stderr") or answer.get("msg") or "").strip() or "no answer"
     return f"{min(daemons)} runs on it, and sinfo fails: {said}"
+
+
+def jobs_of_rack(text: str, members: Sequence[str]) -> list[str]:
+    """Return what runs on some nodes, from lines of ``squeue -h -o '%N|job %i of %u'``, each with its nodes.
+
+    Args:
+        text: what squeue printed.
+        members: names of the nodes.
+    """
+    found = []
+    for line in text.splitlines():
+        nodes, _, job = line.partition("|")
+        here = [node for node in expand_hosts(nodes) if node in members] if nodes else []
+        if here:
+            found.append(f"{job} on {', '.join(here)}")
+    return found

@@ -59,9 +59,11 @@ class Slurm:
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(f"{name} ")]
 
-    def drain(self, *options: str, daemons: list[str], waits: bool = False) -> tuple[int, str]:
+    def drain(
+        self, *options: str, daemons: list[str], waits: bool = False, play: object = PLAY, **more: object
+    ) -> tuple[int, str]:
         """Run the tasks; return the exit code and what was told, in one line."""
-        (self.folder / "play.yml").write_text(yaml.safe_dump(PLAY), encoding="utf-8")
+        (self.folder / "play.yml").write_text(yaml.safe_dump(play), encoding="utf-8")
         given = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
@@ -71,6 +73,7 @@ class Slurm:
             "__nvidia_driver_waits": waits,
             "__nvidia_driver_found": {"slurm": daemons},
             "__nvidia_driver_plan": {"version": "580.95.05"},
+            **more,
         }
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "-i", "gpu1,", "play.yml", "-e", json.dumps(given), *options]
@@ -155,3 +158,54 @@ def test_an_admins_drain_stays(slurm: Slurm) -> None:
     code, told = slurm.drain(daemons=NODE_ONLY)
     assert (code, "changing, ours False" in told) == (0, True), told
     assert slurm.state() == ["drained", "cable, Meyer"]
+
+
+RACK_PLAY = [
+    {
+        "hosts": "gpu1",
+        "gather_facts": False,
+        "tasks": [
+            {
+                "name": "Look at the rack",
+                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver", "tasks_from": "rack"},
+            },
+            {"name": "Go on", "ansible.builtin.debug": {"msg": "restarting IMEX"}},
+        ],
+    }
+]
+
+
+@pytest.mark.parametrize(
+    ("members", "jobs", "daemons", "words"),
+    [
+        (["gpu1"], [], NODE_ONLY, ""),
+        (["gpu1"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, ""),
+        # A job on another tray of the rack: its IMEX would be left with the former list.
+        (["gpu1", "gpu7"], [["gpu[5-8]", "R", "bob", "18"]], NODE_ONLY, "job 18 of bob on gpu7. Drain gpu1,gpu7"),
+        (["gpu1", "gpu7"], [], NODE_ONLY, "gpu7 of it take no part in this run"),
+        (["gpu1"], None, NODE_ONLY, "squeue fails: slurm_load_squeue: error: Unable to contact slurm controller"),
+        # The cluster is only being made.
+        (["gpu1"], None, [], ""),
+    ],
+)
+def test_imex_is_started_anew_in_a_whole_rack_without_jobs(
+    slurm: Slurm, members: list[str], jobs: list[list[str]] | None, daemons: list[str], words: str
+) -> None:
+    if jobs is None:
+        (slurm.folder / "down").touch()
+    else:
+        slurm.say(jobs=jobs)
+    rack = {"rack1": {"hosts": members, "addresses": ["10.0.0.1"]}}
+    given: dict[str, object] = {"nvlink_domain": "rack1", "__nvidia_driver_racks": rack}
+    code, told = slurm.drain(daemons=daemons, play=RACK_PLAY, **given)
+    assert (code, "restarting IMEX" in told) == ((2, False) if words else (0, True)), told
+    assert words in told
+    assert slurm.calls("scontrol") == []
+
+
+def test_a_node_with_jobs_keeps_its_imex(slurm: Slurm) -> None:
+    slurm.say(jobs=[JOB])
+    plan = {"version": "580.95.05", "moves": False, "imex_moves": True}
+    code, told = slurm.drain(daemons=BOTH, __nvidia_driver_plan=plan)
+    assert code == 2, told
+    assert "gpu1: IMEX was not told of its new members, since it would be started anew under jobs: job 17" in told

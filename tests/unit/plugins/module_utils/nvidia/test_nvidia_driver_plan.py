@@ -278,6 +278,27 @@ def test_a_rack_gets_its_members_and_a_channel() -> None:
     assert files["/etc/modules-load.d/busbar-nvlsm.conf"]["state"] == "absent"
 
 
+@pytest.mark.parametrize(
+    ("active", "text", "moves"),
+    [
+        ("active", "10.0.0.1\n10.0.0.2\n", False),
+        ("active", "10.0.0.1\n\n10.0.0.2", False),
+        ("active", "10.0.0.2\n10.0.0.1\n", True),
+        ("active", "10.0.0.1\n", True),
+        ("active", "", True),
+        # One that does not run takes the new list when it starts.
+        ("inactive", "10.0.0.1\n", False),
+        ("failed", "", False),
+    ],
+)
+def test_other_members_of_a_running_imex_need_a_free_rack(active: str, text: str, moves: bool) -> None:  # noqa: FBT001
+    names = plan("gb300", DEBIAN)["names"]
+    units = {"nvidia-imex": {"enabled": "enabled", "active": active}}
+    found = offering(NEW, names=names, loaded=NEW, units=units, imex_nodes=text)
+    assert plan("gb300", DEBIAN, found, imex_nodes=["10.0.0.1", "10.0.0.2"])["imex_moves"] is moves
+    assert plan("dgx_h100", DEBIAN, found)["imex_moves"] is False
+
+
 def test_a_box_with_the_fourth_nvswitch_gets_the_way_of_its_subnet_manager() -> None:
     made = plan("dgx_b200", DEBIAN, offering(NEW, names=plan("dgx_b200", DEBIAN)["names"]))
     files = {item["path"]: item for item in made["files"]}

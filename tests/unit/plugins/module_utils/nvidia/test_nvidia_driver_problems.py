@@ -11,6 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choic
     driver_problems,
     site_driver_problems,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.imex import nvlink_racks
 
 CATALOGUE = site_catalogue({})
 TRAYS = [f"10.0.0.{number}" for number in range(1, 19)]
@@ -156,6 +157,26 @@ def test_a_site_is_looked_at_host_by_host() -> None:
         (["gpu4"], "hardware"),
         (["gpu6"], "nvidia_driver_version"),
     ]
+
+
+def test_trays_of_one_rack_need_no_list_of_members() -> None:
+    rack = {"hardware": "gb200_nvl72", "nvlink_domain": "rack1"}
+    variables: dict[str, dict[str, Any]] = {
+        "t1": {**rack, "ansible_host": "10.0.0.1"},
+        "t2": {**rack, "ansible_host": "t2.site.org", "hosts_address": "10.0.0.2"},
+        "u1": {**rack, "nvlink_domain": "rack2", "ansible_host": "u1.site.org"},
+        "v1": {"hardware": "gb200_nvl72", "ansible_host": "10.0.0.9"},
+    }
+    problems = site_driver_problems(list(variables), variables, CATALOGUE)
+    assert [(item["hosts"], item["problem"]) for item in problems] == [
+        (["u1"], "u1.site.org: not an address"),
+        (["v1"], "is empty, and IMEX must know the members of the NVLink rack (up to 18)"),
+    ]
+    assert "nvlink_domain" in problems[0]["remedy"]
+    assert nvlink_racks(list(variables), variables)["rack1"] == {
+        "hosts": ["t1", "t2"],
+        "addresses": ["10.0.0.1", "10.0.0.2"],
+    }
 
 
 @pytest.mark.parametrize(

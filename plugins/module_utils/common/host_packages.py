@@ -29,10 +29,14 @@ from .package_commands import (
     run_manager,
     services_held,
 )
+from .version_locks import lock_lines, lock_name, locks_about
 
 __all__ = ["Packages", "host_packages"]
 
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
+# Of all packages; what a script of theirs has failed on is unpacked and no more installed.
+STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
+UNFINISHED = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 VERSIONS = "see that the repository has these versions (apt list -a, dnf list --showduplicates), or choose others"
 
@@ -92,10 +96,15 @@ class Packages:
         if status != 0:
             self.fail(list(command), said)
 
+    def unfinished(self) -> str:
+        """Return what a failed transaction has left half done, in words, '' for nothing."""
+        return ""
+
     def fail(self, words: list[str], said: str) -> NoReturn:
-        """Fail the module with what the package manager said."""
-        remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) else ""
-        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {error_text(said)}{remedy}", output=said)
+        """Fail the module with what the package manager said, and with what it has left half done."""
+        half = self.unfinished()
+        remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) and not half else ""
+        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {error_text(said)}{half}{remedy}", output=said)
         raise SystemExit  # fail_json has ended the module
 
 
@@ -169,6 +178,18 @@ class Apt(Packages):
         if status != 0:
             self.fail(words, said)
 
+    def unfinished(self) -> str:
+        """Return the packages that dpkg has unpacked and not configured; their old versions are gone."""
+        status, out, _ = self.module.run_command(["dpkg-query", "-W", "-f", STATES])
+        words = (line.split("\t") for line in out.splitlines())
+        half = [f"{word[0]} {word[1]} ({word[2]})" for word in words if len(word) > 2 and word[2] in UNFINISHED]  # noqa: PLR2004
+        if status != 0 or not half:
+            return ""
+        return (
+            f"\n    left half done, so that the host is not as before: {', '.join(half)}"
+            "\n    remedy: put right what the error names, then dpkg --configure -a, and run again; see dpkg --audit"
+        )
+
     def refuse_protected(self, command: list[str]) -> None:
         """Fail the module when the transaction would touch what must stay."""
         if not self.params["protect"]:
@@ -191,7 +212,7 @@ class Dnf(Packages):
             listed = self.module.run_command(["rpm", "-q", "--qf", RPM_FORMAT, *names])[1]
         if patterns := self.patterns():
             listed += self.module.run_command(["rpm", "-qa", "--qf", RPM_FORMAT, *patterns])[1]
-        found = parse_rpm(listed, LOCKS.read_text(encoding="utf-8").splitlines() if LOCKS.exists() else [])
+        found = parse_rpm(listed, self.locks())
         for each in self.wanted:
             name = each["name"]
             provided = ["rpm", "-q", "--whatprovides", name]
@@ -214,24 +235,63 @@ class Dnf(Packages):
             self.must("dnf", "-y", "module", "enable", self.params["stream"])
         plain = [word for word in changes["install"] if "=" not in word]
         exact = [word for word in changes["install"] if "=" in word]
-        moving = [word.partition("=")[0] for word in exact]
-        freed = sorted({*changes["unhold"], *moving, *changes["remove"], *(self.family_held() if exact else [])})
-        if freed and LOCKS.exists():
-            self.run("dnf", "-q", "versionlock", "delete", *freed)
+        named = {word.partition("=")[0] for word in exact}.union(changes["hold"], changes["unhold"], changes["remove"])
+        freed = self.free(named, family=bool(exact))
         words = [*((self.params["files"] or plain) if plain else []), *(self.right_versions() if exact else []), *exact]
         if changes["hold"] or self.params["family"]:
             words.append(LOCK_PLUGIN)
         if words:
             options = ["--allowerasing"] if exact or changes["remove"] else []
             command = install_command(self.module, recommends=self.params["recommends"], dnf=options)
-            self.must(*command, *(word.replace("=", "-", 1) for word in words))
+            self.install(freed.difference(changes["unhold"]), changes, [*command, *words])
         # What the first transaction replaced is gone already.
         self.present = self.read()
         if gone := self.changes()["remove"]:
-            self.must("dnf", "-y", "remove", *gone)
+            self.step(freed.difference(changes["unhold"]), "dnf", "-y", "remove", *gone)
+            self.present = self.read()
+        # A lock of a package that is gone would keep its name from coming back in another version.
+        self.free({name for name in freed if name not in self.present}, family=False)
         if lock := self.changes()["hold"]:
             self.must("dnf", "-q", "versionlock", "add", *lock)
         self.present = self.read()
+
+    def locks(self) -> list[str]:
+        """Return the lines of the locks that there are."""
+        return lock_lines(LOCKS.read_text(encoding="utf-8")) if LOCKS.exists() else []
+
+    def free(self, names: set[str], *, family: bool) -> set[str]:
+        """Take away the locks of packages by name, and where they move together those of the family; return the names.
+
+        By the line, whatever version it is about: dnf takes a lock of another version for one that is there already.
+        """
+
+        def concerns(name: str) -> bool:
+            return name in names or (family and is_of_family(name, self.params["family"]))
+
+        lines = locks_about(self.locks(), concerns)
+        if lines:
+            self.must("dnf", "-q", "versionlock", "delete", *lines)
+        return {lock_name(line) for line in lines}
+
+    def install(self, freed: set[str], changes: Changes, command: list[str]) -> None:
+        """Install; where a file of what is to go stands in the way, and nothing says so, that goes first."""
+        command = [word.replace("=", "-", 1) if not word.startswith("-") else word for word in command]
+        status, said = self.run(*command)
+        in_the_way = [name for name in changes["remove"] if f"with file from package {name}-" in said]
+        if status != 0 and in_the_way:
+            self.step(freed, "dnf", "-y", "remove", *in_the_way)
+        if status != 0:
+            self.step(freed, *command)
+
+    def step(self, freed: set[str], *command: str) -> None:
+        """Run a command; when it fails, lock again what was locked before, and fail the module."""
+        status, said = self.run(*command)
+        if status == 0:
+            return
+        self.present = self.read()
+        if again := sorted(name for name in freed if name in self.present):
+            self.run("dnf", "-q", "versionlock", "add", *again)
+        self.fail(list(command), said)
 
 
 def host_packages(module: Any) -> Packages:  # noqa: ANN401 - Ansible has no types

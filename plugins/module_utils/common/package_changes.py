@@ -5,6 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypedDict
 
+from .version_locks import holds, lock_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -74,14 +76,16 @@ def parse_dpkg(text: str) -> dict[str, Present]:
 
 
 def parse_rpm(text: str, locked: Iterable[str]) -> dict[str, Present]:
-    """Return the installed packages that `rpm -q` listed in RPM_FORMAT; `locked` are the lines of dnf's versionlock."""
-    locks = [line.strip() for line in locked if line.strip() and not line.startswith(("#", "!"))]
+    """Return the installed packages that `rpm -q` listed in RPM_FORMAT; `locked` are the lines of dnf's versionlock.
+
+    A package is held only by a lock of its very version: one of another version keeps dnf from it.
+    """
+    locks = lock_lines("\n".join(locked))
     found: dict[str, Present] = {}
     for line in text.splitlines():
         name, tab, version = line.partition("\t")
         if tab:  # else rpm's word that something is not installed
-            prefixes = (f"{name}-0:", f"{name}-{version.split('-')[0]}", f"{name}-{version.partition(':')[0]}:")
-            found[name] = {"version": version, "held": any(lock.startswith(prefixes) for lock in locks)}
+            found[name] = {"version": version, "held": any(holds(lock, name, version) for lock in locks)}
     return found
 
 

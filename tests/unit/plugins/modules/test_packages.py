@@ -103,45 +103,10 @@ class Debian(Host):
         return 0, "", ""
 
 
-class RedHat(Host):
-    """A host with dnf, its locks in a file."""
-
-    programs = ("dnf", "rpm")
-    provided: tuple[str, ...] = ()
-    stream = "nvidia-driver 570-open [e] default\n"
-    locks: Path
-
-    def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Do what the command says."""
-        self.commands.append(" ".join(command).replace(" --setopt=exit_on_lock=True", ""))
-        words = self.commands[-1].split()
-        if words[0] == "rpm" and "--whatprovides" in words:
-            return int(words[-1] not in self.provided), "", ""
-        if words[0] == "rpm":
-            shown = [name for name in self.installed if any(fnmatchcase(name, each) for each in words[4:])]
-            return 0, "".join(f"{name}\t{self.installed[name]}\n" for name in shown), ""
-        if "module" in words:
-            return 0, self.stream if "list" in words else "", ""
-        if "versionlock" in words:
-            names = words[words.index("versionlock") + 2 :]
-            (self.held.update if "add" in words else self.held.difference_update)(names)
-            self.locks.write_text("".join(f"{name}-0:{self.installed.get(name)}.*\n" for name in sorted(self.held)))
-        elif "remove" in words:
-            for name in words[words.index("remove") + 1 :]:
-                self.installed.pop(name)
-        elif "install" in words:
-            for word in words[words.index("install") + 1 :]:
-                name = next((each for each in self.available if word == each or word.startswith(f"{each}-")), word)
-                self.install(name, self.available.get(name, ["1-1"])[0])
-        return 0, "", ""
-
-
 @pytest.fixture(autouse=True)
-def _host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "clear_policy", lambda: False)
     monkeypatch.setattr(host_packages, "lists_are_fresh", lambda: True)
-    monkeypatch.setattr(host_packages, "LOCKS", tmp_path / "versionlock.list")
-    monkeypatch.setattr(RedHat, "locks", tmp_path / "versionlock.list", raising=False)
 
 
 @pytest.fixture
@@ -329,53 +294,6 @@ def test_what_is_not_as_declared_afterwards_is_told(run: Run, monkeypatch: pytes
     monkeypatch.setattr(host, "install", lambda *_: None)
     with pytest.raises(Ended, match=rf"still not as declared: libnccl2={NCCL.replace('+', '.')}"):
         run(host, packages=[wanted("libnccl2", NCCL)])
-
-
-@pytest.mark.parametrize("provided", [(), ("tzdata",)])
-def test_any_provider_of_a_name_will_do_with_dnf(run: Run, provided: tuple[str, ...]) -> None:
-    host = RedHat({"tzdata": ["2026-1"]}, "chrony=4.6-1")
-    host.provided = provided
-    result = run(host, name=["chrony", "tzdata"])
-    assert result["installed"] == ([] if provided else ["tzdata"])
-    installs = ["dnf -y --setopt=install_weak_deps=False install tzdata"]
-    assert changing(host) == ([] if provided else installs)
-
-
-def test_dnf_asks_once_where_all_is_there(run: Run) -> None:
-    host = RedHat({}, "chrony=4.6-1", "tzdata=2025-1")
-    assert not run(host, name=["chrony", "tzdata"])["changed"]
-    assert len(host.commands) == 1
-
-
-def test_dnf_frees_a_lock_before_it_moves_a_package_and_removes_what_is_left(run: Run) -> None:
-    host = RedHat({"libnccl": [NCCL]}, "libnccl=2.26-1", "old=1-1", held=("libnccl",))
-    host.locks.write_text("libnccl-0:2.26-1.*\n")
-    result = run(host, packages=[wanted("libnccl", "2.27.5", hold=True)], absent=["old"])
-    assert changing(host) == [
-        "dnf -q versionlock delete libnccl old",
-        "dnf -y --setopt=install_weak_deps=False --allowerasing install libnccl-2.27.5",
-        "dnf -y remove old",
-        "dnf -q versionlock add libnccl",
-    ]
-    assert (host.installed, host.held) == ({"libnccl": NCCL}, {"libnccl"})
-    assert result["removed"] == ["old"]
-
-
-def test_stream_version_and_lock_of_a_driver_with_dnf(run: Run) -> None:
-    host = RedHat({"nvidia-driver-cuda": [NEW], "libnvidia-ml": [NEW]}, f"libnvidia-ml={NEW}")
-    cuda = wanted("nvidia-driver-cuda", "580.95.05-*", hold=True)
-    run(host, packages=[cuda], family=DRIVER["family"], stream="nvidia-driver:580-open")
-    steps = [line for line in changing(host) if "module list" not in line]
-    assert steps[:2] == ["dnf -y module reset nvidia-driver", "dnf -y module enable nvidia-driver:580-open"]
-    assert steps[2].endswith("--allowerasing install nvidia-driver-cuda-580.95.05-* python3-dnf-plugin-versionlock")
-    assert steps[3] == "dnf -q versionlock add nvidia-driver-cuda libnvidia-ml"
-
-
-def test_files_are_installed_instead_of_names_and_what_comes_with_them_is_checked(run: Run) -> None:
-    host = RedHat({})
-    run(host, name=["gdrcopy"], files=["/var/cache/gdrcopy.rpm"])
-    assert changing(host)[-1].endswith("install /var/cache/gdrcopy.rpm")
-    assert "nogpgcheck" not in host.commands[-1]
 
 
 def test_a_policy_that_a_killed_install_left_goes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

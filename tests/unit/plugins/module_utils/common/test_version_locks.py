@@ -1,0 +1,58 @@
+"""The lines of dnf's versionlock: what they are about, and what they hold."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.version_locks import (
+    holds,
+    lock_lines,
+    lock_name,
+    locks_about,
+)
+
+TEXT = """
+# Added lock on Sun Nov 22 12:00:00 2026
+nvidia-driver-cuda-3:580.95.05-1.el9.*
+
+!nvlsm-0:2025.10.12-1.*
+cuda-toolkit-12-8-0:12.8.1-1.*
+"""
+
+
+def test_comments_and_excludes_are_no_locks() -> None:
+    assert lock_lines(TEXT) == ["nvidia-driver-cuda-3:580.95.05-1.el9.*", "cuda-toolkit-12-8-0:12.8.1-1.*"]
+    assert locks_about(lock_lines(TEXT), lambda name: name.startswith("cuda")) == ["cuda-toolkit-12-8-0:12.8.1-1.*"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("nvidia-driver-cuda-3:580.95.05-1.el9.*", "nvidia-driver-cuda"),
+        ("cuda-toolkit-12-8-0:12.8.1-1.*", "cuda-toolkit-12-8"),
+        ("libnvidia-nscq-570-0:570.133.20-1.x86_64", "libnvidia-nscq-570"),
+        ("nvidia-driver-cuda-570.*", "nvidia-driver-cuda"),
+        ("nvidia-driver-cuda-570.133.20-1.el9", "nvidia-driver-cuda"),
+        ("nvlsm", "nvlsm"),
+    ],
+)
+def test_the_package_of_a_lock(line: str, name: str) -> None:
+    assert lock_name(line) == name
+
+
+@pytest.mark.parametrize(
+    ("line", "version", "held"),
+    [
+        ("nvidia-driver-3:580.95.05-1.el9.*", "3:580.95.05-1.el9", True),
+        ("nvidia-driver-3:580.95.05-1.el9.x86_64", "3:580.95.05-1.el9", True),
+        ("nvidia-driver-3:580.95.05-1.el9", "3:580.95.05-1.el9", True),
+        ("nvidia-driver-0:580.95.05-1.el9.*", "580.95.05-1.el9", True),
+        # A lock of another version keeps dnf from this one.
+        ("nvidia-driver-3:570.133.20-1.el9.*", "3:580.95.05-1.el9", False),
+        ("nvidia-driver-3:580.95.05-1.el9.*", "3:580.95.05-1.el9_1", False),
+        ("nvidia-driver-580.*", "3:580.95.05-1.el9", False),
+        ("nvidia-driver", "3:580.95.05-1.el9", False),
+        ("nvidia-driver-cuda-3:580.95.05-1.el9.*", "3:580.95.05-1.el9", False),
+    ],
+)
+def test_only_a_lock_of_the_very_version_holds(line: str, version: str, *, held: bool) -> None:
+    assert holds(line, "nvidia-driver", version) is held

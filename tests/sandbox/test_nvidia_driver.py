@@ -67,6 +67,7 @@ def driver(version: str, kernel: str = "none") -> list[Package]:
         Package("nvidia-driver-cuda", exact, (f"libcuda1 (= {exact})", f"nvidia-persistenced (= {exact})")),
         Package("libcuda1", exact),
         Package("nvidia-persistenced", exact, files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
+        Package("nvidia-modprobe", exact),
         Package("nvidia-kernel-open-dkms", exact, files=module),
         Package(fabric, exact, files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
         Package(nscq, exact),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from .package_changes import (
     DPKG_FORMAT,
@@ -30,6 +30,9 @@ from .package_commands import (
     services_held,
 )
 from .version_locks import lock_lines, lock_name, locks_about
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Packages", "host_packages"]
 
@@ -205,6 +208,9 @@ class Apt(Packages):
 class Dnf(Packages):
     """The packages of Red Hat's systems."""
 
+    # What was removed so that others find room.
+    gone: Sequence[str] = ()
+
     def read(self) -> dict[str, Present]:
         """Return the installed ones of what is asked for; a name without version may be one that another provides."""
         listed = ""
@@ -280,8 +286,13 @@ class Dnf(Packages):
         in_the_way = [name for name in changes["remove"] if f"with file from package {name}-" in said]
         if status != 0 and in_the_way:
             self.step(freed, "dnf", "-y", "remove", *in_the_way)
+            self.gone = in_the_way
         if status != 0:
             self.step(freed, *command)
+
+    def unfinished(self) -> str:
+        """Return what went before an installation that failed."""
+        return f"\n    removed before it, and now missing: {', '.join(self.gone)}" if self.gone else ""
 
     def step(self, freed: set[str], *command: str) -> None:
         """Run a command; when it fails, lock again what was locked before, and fail the module."""

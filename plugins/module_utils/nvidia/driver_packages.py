@@ -4,13 +4,17 @@ Sources of the names:
 
 - NVIDIA Driver Installation Guide, "Compute-only and Desktop Installation", "Kernel Modules", "Version locking" and
   "Recent Updates": Ubuntu's names lose the branch from 590 on; on EL each branch is a module stream.
-- Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ and IMEX
-  lose the branch from 580 on; before, Debian's and Ubuntu's is nvidia-fabricmanager-570, EL's nvidia-fabric-manager.
+- Listings of NVIDIA's repositories for Debian 12, Ubuntu 22.04 and Amazon Linux 2023: fabric manager, NSCQ, NVSDM and
+  IMEX lose the branch from 580 on; before, it is nvidia-fabricmanager-570 on Debian and Ubuntu, nvidia-fabric-manager
+  on EL.
+- What nvlink5-580 depends on, and what the images of NVIDIA's GPU Operator install: NVSDM, for the fourth NVSwitch,
+  comes beside NSCQ, for the older ones. Ubuntu's nvidia-kernel-common needs nvidia-modprobe of its version or newer.
 - packages.debian.org and packages.ubuntu.com for what the distributions build themselves.
 """
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +45,9 @@ DISTRIBUTION_BRANCHES: dict[tuple[str, str], tuple[int, ...]] = {
     ("Debian", "13"): (550, 535),
 }
 _UBUNTU_DEFAULT = 580
+# Makes the device files of CUDA and of MIG for users who may not: setuid root, called by the driver's libraries.
+_MODPROBE = "nvidia-modprobe"
+_OF_BRANCH = re.compile(r".*-(?P<branch>\d{3})(-server)?(-open)?")
 _FIRST_BRANCHES = {("Debian", "13"): 590}
 
 # All packages that one driver version consists of, whoever made them. Others that match (the container toolkit) have no
@@ -76,6 +83,7 @@ class PackageSet(NamedTuple):
         kernel: those of the kernel modules; a part of the two others.
         stream: the module stream to enable, on EL.
         replaced: names of the same thing in other branches or flavours, as patterns; they make way.
+        branch: that of names which end with one, on Ubuntu; those of other branches make way.
     """
 
     exact: tuple[str, ...]
@@ -83,6 +91,7 @@ class PackageSet(NamedTuple):
     kernel: tuple[str, ...] = ()
     stream: str = ""
     replaced: tuple[str, ...] = ()
+    branch: int = 0
 
 
 class Choice(NamedTuple):
@@ -157,6 +166,7 @@ def driver_packages(choice: Choice) -> PackageSet:
         chosen = _el(choice)
     elif choice.distribution == "Ubuntu":
         chosen = _ubuntu_own(choice) if choice.source == "distribution" else _ubuntu_nvidia(choice)
+        chosen = chosen._replace(branch=choice.branch)
     else:
         chosen = _debian_own(choice) if choice.source == "distribution" else _debian_nvidia(choice)
     return chosen._replace(exact=(*chosen.exact, *_fabric(choice)), free=(*chosen.free, *_subnet_manager(choice)))
@@ -165,9 +175,19 @@ def driver_packages(choice: Choice) -> PackageSet:
 def replaced_packages(names: PackageSet, installed: Iterable[str]) -> list[str]:
     """Return which of the installed packages make way for the chosen ones, sorted."""
     wanted = {*names.exact, *names.free}
+    others = (name for name in installed if name not in wanted)
     return sorted(
-        name for name in installed if name not in wanted and any(fnmatchcase(name, each) for each in names.replaced)
+        name
+        for name in others
+        if any(fnmatchcase(name, each) for each in names.replaced) or _is_of_other_branch(name, names.branch)
     )
+
+
+def _is_of_other_branch(name: str, branch: int) -> bool:
+    """Return whether Ubuntu's package is of another branch, as nvidia-firmware-570 is: nothing else takes it away."""
+    match = _OF_BRANCH.fullmatch(name)
+    of_driver = match and any(fnmatchcase(name, each) for each in FAMILY)
+    return bool(branch and match and of_driver and int(match.group("branch")) != branch)
 
 
 def _fabric(choice: Choice) -> tuple[str, ...]:
@@ -177,6 +197,8 @@ def _fabric(choice: Choice) -> tuple[str, ...]:
     if choice.fabric_manager:
         old_el = is_el(choice.distribution) and not plain
         names += ["nvidia-fabric-manager" if old_el else f"nvidia-fabricmanager{suffix}", f"libnvidia-nscq{suffix}"]
+        # Ubuntu itself is not known to have it.
+        names += [f"libnvsdm{suffix}"] if choice.nvlsm and choice.source == "nvidia" else []
     if choice.imex:
         names.append(f"nvidia-imex{suffix}")
     return tuple(names)
@@ -193,6 +215,8 @@ _FABRIC_NAMES = (
     "nvidia-fabric-manager",
     "libnvidia-nscq",
     "libnvidia-nscq-[0-9]*",
+    "libnvsdm",
+    "libnvsdm-[0-9]*",
     "nvidia-imex",
     "nvidia-imex-[0-9]*",
 )
@@ -202,7 +226,7 @@ def _debian_nvidia(choice: Choice) -> PackageSet:
     kernel = "nvidia-kernel-open-dkms" if choice.modules == "open" else "nvidia-kernel-dkms"
     others = ("nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms", *_FABRIC_NAMES)
     main = ("nvidia-driver-cuda",) if choice.branch >= _DEBIAN_GATHERED_FROM else ("libcuda1", "nvidia-smi")
-    return PackageSet((*main, "nvidia-persistenced", kernel), kernel=(kernel,), replaced=others)
+    return PackageSet((*main, "nvidia-persistenced", _MODPROBE, kernel), kernel=(kernel,), replaced=others)
 
 
 def _debian_own(choice: Choice) -> PackageSet:
@@ -217,11 +241,14 @@ def _debian_own(choice: Choice) -> PackageSet:
     if plain:
         kernel = "nvidia-open-kernel-dkms" if choice.modules == "open" else "nvidia-kernel-dkms"
         return PackageSet(
-            ("libcuda1", "libnvidia-ml1", "nvidia-smi", kernel), ("nvidia-persistenced",), (kernel,), replaced=others
+            ("libcuda1", "libnvidia-ml1", "nvidia-smi", kernel),
+            ("nvidia-persistenced", _MODPROBE),
+            (kernel,),
+            replaced=others,
         )
     tesla = f"nvidia-tesla-{choice.branch}"
     exact = (f"libnvidia-tesla-{choice.branch}-cuda1", f"{tesla}-smi", f"{tesla}-kernel-dkms")
-    return PackageSet(exact, ("nvidia-persistenced",), exact[-1:], replaced=others)
+    return PackageSet(exact, ("nvidia-persistenced", _MODPROBE), exact[-1:], replaced=others)
 
 
 def _ubuntu_nvidia(choice: Choice) -> PackageSet:
@@ -230,10 +257,11 @@ def _ubuntu_nvidia(choice: Choice) -> PackageSet:
     exact: tuple[str, ...]
     if choice.branch >= _PLAIN_UBUNTU_FROM:
         kernel = f"nvidia-dkms{open_}"
-        exact = ("libnvidia-compute", "nvidia-persistenced", kernel)
+        exact = ("libnvidia-compute", "nvidia-persistenced", _MODPROBE, kernel)
     else:
         kernel = f"nvidia-dkms-{choice.branch}{open_}"
-        exact = (f"libnvidia-compute-{choice.branch}", f"nvidia-utils-{choice.branch}", "nvidia-persistenced", kernel)
+        exact = (f"libnvidia-compute-{choice.branch}", f"nvidia-utils-{choice.branch}")
+        exact = (*exact, "nvidia-persistenced", _MODPROBE, kernel)
         others = (*others, "libnvidia-compute-[0-9]*", "nvidia-utils-[0-9]*")
     return PackageSet(exact, kernel=(kernel,), replaced=others)
 
@@ -252,7 +280,7 @@ def _ubuntu_own(choice: Choice) -> PackageSet:
     )
     if choice.build == "dkms":
         kernel: tuple[str, ...] = (f"nvidia-dkms-{flavour}",)
-        return PackageSet((*exact, *kernel), kernel=kernel, replaced=others)
+        return PackageSet((*exact, *kernel), (_MODPROBE,), kernel, replaced=others)
     # For the kernel that runs, and the one that follows each newer kernel.
     name = choice.kernel_flavour or choice.kernel_release.rpartition("-")[2]
     kernel = (
@@ -260,7 +288,7 @@ def _ubuntu_own(choice: Choice) -> PackageSet:
         f"linux-modules-nvidia-{flavour}-{name}",
     )
     kept = tuple(each for each in others if not each.startswith("linux-modules"))
-    return PackageSet(exact, kernel, kernel, replaced=kept)
+    return PackageSet(exact, (*kernel, _MODPROBE), kernel, replaced=kept)
 
 
 def _el(choice: Choice) -> PackageSet:
@@ -270,7 +298,7 @@ def _el(choice: Choice) -> PackageSet:
         kernel, stream = "kmod-nvidia-open-dkms", f"{choice.branch}-open"
     else:
         kernel, stream = "kmod-nvidia-latest-dkms", f"{choice.branch}-dkms"
-    exact = ("nvidia-driver-cuda", "nvidia-persistenced", kernel)
+    exact = ("nvidia-driver-cuda", "nvidia-persistenced", _MODPROBE, kernel)
     return PackageSet(
         exact, kernel=(kernel,), stream=f"nvidia-driver:{stream}", replaced=("kmod-nvidia*", *_FABRIC_NAMES)
     )

@@ -146,6 +146,22 @@ def test_what_shares_a_file_with_what_goes_is_installed_after_it(make: Make) -> 
     assert versions(host) == {"nvidia-fabric-manager": OLD}
 
 
+def test_what_was_removed_for_an_installation_that_fails_is_told(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ("/usr/bin/nv-fabricmanager",)
+    old = Rpm("nvidia-fabric-manager", OLD, files=files)
+    newer = Rpm("nvidia-fabricmanager", NEW, files=files)
+    machine, host = make(old, installed=(newer,))
+    real = host.remove
+
+    def remove(names: list[str]) -> tuple[int, str, str]:
+        monkeypatch.setattr(host, "available", [])  # the mirror goes away
+        return real(names)
+
+    monkeypatch.setattr(host, "remove", remove)
+    with pytest.raises(Ended, match=r"removed before it, and now missing: nvidia-fabricmanager"):
+        machine.run(packages=[wanted("nvidia-fabric-manager", "570.133.20-*")], absent=["nvidia-fabricmanager"])
+
+
 def test_the_stream_is_switched_before_the_packages(make: Make) -> None:
     packages = [
         Rpm("nvidia-driver-cuda", version, stream=stream) for version, stream in ((OLD, "570-open"), (NEW, "580-open"))

@@ -33,7 +33,10 @@ FOUND: dict[str, Any] = {
     "make_log": {"path": "", "lines": []},
     "modules": {"nvidia": False, "nvidia-uvm": False, "ib_umad": False},
 }
-DEBIAN_OPEN = "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-open-dkms"
+DEBIAN_OPEN = "nvidia-driver-cuda nvidia-persistenced nvidia-modprobe nvidia-kernel-open-dkms"
+DEBIAN_FREE = "nvidia-persistenced nvidia-modprobe"
+UBUNTU_570 = "libnvidia-compute-570 nvidia-utils-570 nvidia-persistenced nvidia-modprobe"
+EL = "nvidia-driver-cuda nvidia-persistenced nvidia-modprobe"
 UBUNTU_OWN = "nvidia-headless-no-dkms-580-server-open nvidia-utils-580-server nvidia-dkms-580-server-open"
 OLD, NEW = "570.133.20", "580.95.05"
 
@@ -58,8 +61,13 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
     [
         ("l40s", DEBIAN, {}, DEBIAN_OPEN),
         ("dgx_h100", {**DEBIAN, "major": "13"}, {}, f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq"),
-        ("dgx1", DEBIAN, {}, "nvidia-driver-cuda nvidia-persistenced nvidia-kernel-dkms"),
-        ("l40s", DEBIAN, {"branch": "550"}, "libcuda1 nvidia-smi nvidia-persistenced nvidia-kernel-dkms"),
+        ("dgx1", DEBIAN, {}, "nvidia-driver-cuda nvidia-persistenced nvidia-modprobe nvidia-kernel-dkms"),
+        (
+            "l40s",
+            DEBIAN,
+            {"branch": "550"},
+            "libcuda1 nvidia-smi nvidia-persistenced nvidia-modprobe nvidia-kernel-dkms",
+        ),
         (
             "dgx_h100",
             DEBIAN,
@@ -76,52 +84,52 @@ def offering(*versions: str, names: list[str], **given: Any) -> dict[str, Any]: 
             "dgx_b200",
             DEBIAN,
             {},
-            f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq nvlsm infiniband-diags",
+            f"{DEBIAN_OPEN} nvidia-fabricmanager libnvidia-nscq libnvsdm nvlsm infiniband-diags",
         ),
         ("gb200_nvl72", DEBIAN, {}, f"{DEBIAN_OPEN} nvidia-imex"),
         (
             "gb200_nvl72",
             UBUNTU,
             {"branch": "570"},
-            "libnvidia-compute-570 nvidia-utils-570 nvidia-persistenced nvidia-dkms-570-open nvidia-imex-570",
+            f"{UBUNTU_570} nvidia-dkms-570-open nvidia-imex-570",
         ),
-        ("l40s", UBUNTU, {"branch": "595"}, "libnvidia-compute nvidia-persistenced nvidia-dkms-open"),
-        ("dgx1", UBUNTU, {}, "libnvidia-compute-580 nvidia-utils-580 nvidia-persistenced nvidia-dkms-580"),
+        ("l40s", UBUNTU, {"branch": "595"}, "libnvidia-compute nvidia-persistenced nvidia-modprobe nvidia-dkms-open"),
+        ("dgx1", UBUNTU, {}, f"{UBUNTU_570.replace('570', '580')} nvidia-dkms-580"),
         (
             "dgx_a100",
             UBUNTU,
             {"source": "distribution"},
-            f"{UBUNTU_OWN} nvidia-fabricmanager-580 libnvidia-nscq-580",
+            f"{UBUNTU_OWN} nvidia-fabricmanager-580 libnvidia-nscq-580 nvidia-modprobe",
         ),
         (
             "l40s",
             DEBIAN,
             {"source": "distribution"},
-            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-kernel-dkms nvidia-persistenced",
+            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-kernel-dkms nvidia-persistenced nvidia-modprobe",
         ),
         (
             "l40s",
             DEBIAN,
             {"source": "distribution", "kernel_modules": "open"},
-            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-open-kernel-dkms nvidia-persistenced",
+            "libcuda1 libnvidia-ml1 nvidia-smi nvidia-open-kernel-dkms nvidia-persistenced nvidia-modprobe",
         ),
         (
             "l40s",
             {**DEBIAN, "major": "13"},
             {"source": "distribution", "branch": "535"},
-            "libnvidia-tesla-535-cuda1 nvidia-tesla-535-smi nvidia-tesla-535-kernel-dkms nvidia-persistenced",
+            f"libnvidia-tesla-535-cuda1 nvidia-tesla-535-smi nvidia-tesla-535-kernel-dkms {DEBIAN_FREE}",
         ),
         (
             "dgx_h100",
             ROCKY,
             {"version": NEW},
-            "nvidia-driver-cuda nvidia-persistenced kmod-nvidia-open-dkms nvidia-fabricmanager libnvidia-nscq",
+            f"{EL} kmod-nvidia-open-dkms nvidia-fabricmanager libnvidia-nscq",
         ),
         (
             "dgx2",
             ROCKY,
             {"version": OLD},
-            "nvidia-driver-cuda nvidia-persistenced kmod-nvidia-latest-dkms nvidia-fabric-manager libnvidia-nscq-570",
+            f"{EL} kmod-nvidia-latest-dkms nvidia-fabric-manager libnvidia-nscq-570",
         ),
     ],
 )
@@ -132,12 +140,12 @@ def test_names_of_the_packages(hardware: str, system: dict[str, Any], given: dic
 def test_precompiled_modules_follow_the_kernel() -> None:
     found = {**FOUND, "index": False}
     given: dict[str, Any] = {"source": "distribution", "build": "precompiled"}
-    assert plan("l40s", UBUNTU, found, **given)["names"][-2:] == [
+    assert plan("l40s", UBUNTU, found, **given)["names"][-3:-1] == [
         "linux-modules-nvidia-580-server-open-6.8.0-136-generic",
         "linux-modules-nvidia-580-server-open-generic",
     ]
     given["kernel_flavour"] = "generic-hwe-24.04"
-    assert plan("l40s", UBUNTU, found, **given)["names"][-1] == "linux-modules-nvidia-580-server-open-generic-hwe-24.04"
+    assert plan("l40s", UBUNTU, found, **given)["names"][-2] == "linux-modules-nvidia-580-server-open-generic-hwe-24.04"
 
 
 @pytest.mark.parametrize(("modules", "stream"), [("open", "580-open"), ("proprietary", "580-dkms")])
@@ -186,7 +194,7 @@ def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
 def test_a_version_that_has_left_the_repository_is_told_with_those_that_are_there() -> None:
     found = offering(NEW, names=plan("l40s", DEBIAN)["names"])
     problems = plan("l40s", DEBIAN, found, version="580.65.06")["problems"]
-    assert [item["problem"] for item in problems] == [f"580.65.06 is not to be had; the repositories have {NEW}"] * 3
+    assert [item["problem"] for item in problems] == [f"580.65.06 is not to be had; the repositories have {NEW}"] * 4
     assert plan("l40s", DEBIAN, {**FOUND, "index": False}, version="580.65.06")["problems"] == []
 
 
@@ -202,6 +210,14 @@ def test_what_belongs_to_another_branch_or_flavour_makes_way() -> None:
     }
     removed = ["libnvidia-nscq-570", "nvidia-fabricmanager-570", "nvidia-kernel-dkms"]
     assert plan("dgx_h100", DEBIAN, found)["absent"] == removed
+
+
+def test_what_ends_with_another_branch_makes_way_on_ubuntu() -> None:
+    found = offering(NEW, names=plan("l40s", UBUNTU)["names"])
+    left = ["libnvidia-common-570", "nvidia-dkms-570-open", "nvidia-driver-570-server-open", "nvidia-firmware-570"]
+    stay = ["libnvidia-cfg1-580", "nvidia-container-toolkit", "cuda-toolkit-12-8", "linux-image-6.8.0-136-generic"]
+    found["installed"] = dict.fromkeys([*left, *stay], f"{OLD}-1")
+    assert plan("l40s", UBUNTU, found)["absent"] == left
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,141 @@
+"""A driver goes from 570 to 580 and back on each distribution, in one transaction: planned, done, held, left alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
+from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver_info
+from driver_indexes import KERNEL, NEW, OLD, debian_index, el_index, ubuntu_index
+from played_apt import HAS_APT, PlayedApt
+from played_dnf import PlayedDnf
+from played_module import Ended, Machine, PlayedModule
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CATALOGUE = site_catalogue({})
+ROCKY_KERNEL = "5.14.0-570.12.1.el9_6.x86_64"
+STATE: dict[str, Any] = {
+    "loaded": "",
+    "parameters": {},
+    "built": [],
+    "dkms": [],
+    "make_log": {"path": "", "lines": []},
+    "modules": {"nvidia": False, "nvidia-uvm": False, "ib_umad": False},
+    "gpus": 8,
+    "nouveau": False,
+    "units": {},
+}
+# What has a version of its own.
+FREE = {"dkms", "nvlsm", "infiniband-diags", "python3-dnf-plugin-versionlock"}
+
+
+def plan(host: Any, system: dict[str, Any], kernel: str, hardware: str, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What is to be done on the host as it is now."""
+    settings = {"source": "nvidia", **given}
+    names = driver_plan("gpu1", CATALOGUE[hardware], settings, system)
+    module = PlayedModule(host, {"names": names["names"], "family": names["family"]}, check_mode=False)
+    headers = not host.installed.keys().isdisjoint({f"linux-headers-{kernel}", "kernel-devel"})
+    offered = nvidia_driver_info.packages(module, kernel)  # type: ignore[arg-type]
+    found = {**STATE, "kernel_release": kernel, "headers": headers, **offered}
+    made = driver_plan("gpu1", CATALOGUE[hardware], settings, system, found)
+    assert made["problems"] == []
+    return made
+
+
+def apply(machine: Machine, made: dict[str, Any], *, check: bool = False) -> dict[str, Any]:
+    """Bring the packages to what was planned, as the role does."""
+    return machine.run(
+        check=check,
+        name=made["headers"],
+        packages=made["packages"],
+        absent=made["absent"],
+        family={"names": made["family"], "version": made["version"]},
+        stream=made["stream"],
+    )
+
+
+def of_driver(versions: dict[str, str]) -> dict[str, str]:
+    """The packages that must be of the driver's version."""
+    return {
+        name: driver_version(version)
+        for name, version in versions.items()
+        if name not in FREE and not name.startswith(("linux-", "kernel-"))
+    }
+
+
+@pytest.mark.skipif(not HAS_APT, reason="needs apt")
+@pytest.mark.parametrize("hardware", ["dgx_h100", "dgx_b200"])
+@pytest.mark.parametrize(("distribution", "major"), [("Debian", "12"), ("Ubuntu", "22"), ("Ubuntu", "24")])
+def test_up_and_back_with_apt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distribution: str, major: str, hardware: str
+) -> None:
+    system = {"distribution": distribution, "major": major, "container": False}
+    host = PlayedApt(tmp_path / "host", debian_index() if distribution == "Debian" else ubuntu_index())
+    machine, kernel = Machine(host, tmp_path / "locks", monkeypatch), KERNEL[distribution]
+    for version in (OLD, NEW, OLD):
+        made = plan(host, system, kernel, hardware, version=version)
+        host.pin(made["files"])
+        before = host.versions()
+        assert apply(machine, made, check=True)["changed"]
+        assert host.versions() == before
+        apply(machine, made)
+        assert sum(" install " in line for line in host.commands) == 1, "one transaction"
+        mine = of_driver(host.versions())
+        assert {name: each for name, each in mine.items() if each != version} == {}, (
+            "nothing of the other version is left"
+        )
+        assert {name for name in mine if name not in host.held()} == set()
+        assert f"linux-headers-{kernel}" in host.versions()
+        again = plan(host, system, kernel, hardware, version=version)
+        assert not apply(machine, again)["changed"]
+        assert not again["moves"]
+        # An upgrade by the admin leaves it all as it is.
+        status, said, _ = host.real(["apt-get", "-y", "--simulate", "dist-upgrade"])
+        assert (status, [line for line in said.splitlines() if line.startswith(("Inst", "Remv"))]) == (0, [])
+
+
+@pytest.mark.parametrize("hardware", ["dgx_h100", "dgx_b200"])
+def test_up_and_back_with_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hardware: str) -> None:
+    system = {"distribution": "Rocky", "major": "9", "container": False}
+    host = PlayedDnf(tmp_path / "versionlock.list", *el_index(ROCKY_KERNEL))
+    machine = Machine(host, tmp_path / "versionlock.list", monkeypatch)
+    for version in (OLD, NEW, OLD):
+        made = plan(host, system, ROCKY_KERNEL, hardware, version=version)
+        apply(machine, made)
+        mine = of_driver({name: item.plain for name, item in host.installed.items()})
+        assert {name: each for name, each in mine.items() if each != version} == {}
+        locked = {host.locked_name(line) for line in host.lines()}
+        assert {name for name in mine if name not in locked} == set()
+        assert {"kernel-devel", "kernel-devel-matched"} <= host.installed.keys()
+        again = plan(host, system, ROCKY_KERNEL, hardware, version=version)
+        assert not apply(machine, again)["changed"]
+
+
+@pytest.mark.skipif(not HAS_APT, reason="needs apt")
+def test_a_script_that_fails_is_told_with_what_it_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old version is gone by then: nobody may say that nothing has changed."""
+    system = {"distribution": "Debian", "major": "12", "container": False}
+    host = PlayedApt(tmp_path / "host", debian_index())
+    machine = Machine(host, tmp_path / "locks", monkeypatch)
+    made = plan(host, system, KERNEL["Debian"], "l40s", version=OLD)
+    host.pin(made["files"])
+    apply(machine, made)
+    host.failing = {"nvidia-kernel-open-dkms"}
+    made = plan(host, system, KERNEL["Debian"], "l40s", version=NEW)
+    host.pin(made["files"])
+    with pytest.raises(Ended) as told:
+        apply(machine, made)
+    text = str(told.value)
+    assert (
+        f"left half done, so that the host is not as before: nvidia-kernel-open-dkms {NEW}-1 (half-configured)" in text
+    )
+    assert "remedy: put right what the error names, then dpkg --configure -a, and run again; see dpkg --audit" in text
+    assert "E: Sub-process /usr/bin/dpkg returned an error code (1)" in text
+    # When the cause is gone, the next run finishes it.
+    host.failing = set()
+    apply(machine, plan(host, system, KERNEL["Debian"], "l40s", version=NEW))
+    assert set(of_driver(host.versions()).values()) == {NEW}

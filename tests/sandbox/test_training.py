@@ -5,7 +5,9 @@ torch lies on the shared tree for as long as these tests run: unpacked once for 
 
 from __future__ import annotations
 
+import base64
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -38,6 +40,7 @@ mkdir -p {PLACE}/torch {PLACE}/runs && chmod 1777 {PLACE}/runs
 for package in {PLACE}/debs/*.deb; do dpkg-deb -x "$package" {PLACE}/torch; done
 rm -r {PLACE}/debs
 """
+STAND_IN = Path(__file__).parents[1] / "fixtures" / "deepspeed_stand_in.py"
 # One rank on each node, and a model so small that a step takes what Python takes.
 SMALL = "--ntasks-per-node=1 --gpus-per-node=1"
 TINY = "--steps 60 --every 10 --hidden 32 --probe 0"
@@ -137,6 +140,46 @@ def test_a_training_survives_a_node_and_ends_as_if_nothing_had_been(sandbox: Clu
     assert whole["final_loss"] == pytest.approx(broken["final_loss"])
 
 
+@pytest.mark.parametrize(("script", "tokens"), [("gpt", 64), ("resnet50", None)])
+def test_a_training_of_a_real_kind_reads_its_samples_by_workers(
+    sandbox: Cluster, script: str, tokens: int | None
+) -> None:
+    job = submit(sandbox, script, SMALL, "--steps 6 --every 100 --probe 2")
+    ended(sandbox, job)
+    found = result(sandbox, script, job)
+    assert (found["model"], found["world_size"], found["nodes"], found["backend"]) == (script, 2, 2, "gloo")
+    assert (found["precision"], found["tokens_per_sample"], found["steps"]) == ("fp32", tokens, 6)
+    assert found["workers_per_rank"] >= 1
+    # Those of the job and no others: it asked for the cores of the profile, shared by its GPUs.
+    assert found["cpus_per_rank"] == 1
+    assert found["tflops_per_rank"] > 0
+    assert 0 <= found["data_seconds"] < found["step_seconds"]
+    assert sandbox.exec("ctl", f"ls {PLACE}/runs/{script}-{job}").stdout.split() == ["checkpoint.pt", "result.json"]
+    for node in sandbox.compute:
+        assert sandbox.exec(node, "ls -A /tmp | grep train_ddp", check=False).stdout == ""
+
+
+def test_torchrun_on_one_rank_and_on_two_nodes_gives_a_table(sandbox: Cluster) -> None:
+    job = submit(sandbox, "scaling", SMALL, "--model gpt --probe 0", RANKS_PER_NODE="1", SAMPLES="32", BATCHES="'2 4'")
+    lines = [line.split() for line in ended(sandbox, job).splitlines()]
+    for batch in (2, 4):
+        start = lines.index(["Batch", "size", str(batch), "per", "GPU:", "gpt", "in", "fp32,", "cpu"])
+        alone, both = lines[start + 2 : start + 4]
+        assert (alone[:4], len(alone)) == (["Single", "GPU", "1", "1"], 8)
+        assert (both[:3], len(both)) == (["Multi-node", "2", "2"], 8)
+        assert float(both[3]) > 0
+
+
+def test_deepspeed_is_started_by_srun_alone(sandbox: Cluster) -> None:
+    text = base64.b64encode(STAND_IN.read_bytes()).decode()
+    sandbox.exec("ctl", f"mkdir -p {PLACE}/in && echo {text} | base64 -d >{PLACE}/in/deepspeed.py")
+    job = submit(sandbox, "deepspeed", SMALL, TINY, PYTHONPATH=f"{PLACE}/in:{TORCH['PYTHONPATH']}")
+    ended(sandbox, job)
+    found = result(sandbox, "deepspeed", job)
+    assert (found["strategy"], found["world_size"], found["steps"]) == ("deepspeed", 2, 60)
+    assert found["final_loss"] < found["first_loss"]
+
+
 # Two ranks of alice that wait for each other; one of bob comes first, as rank 1.
 JOIN = """
 mkdir -p {place} && cd {place} && rm -rf meet *.rank && install -d -o alice -m 700 meet
@@ -217,6 +260,9 @@ def test_the_stage_trains_on_one_rank_and_on_all_nodes(sandbox: Cluster) -> None
         assert row["samples_per_second"] > 0
         assert row["step_seconds"] > 0
         assert row["all_reduce_seconds"] >= 0
+        assert row["tflops_per_rank"] > 0
+        assert row["tokens_per_second"] == pytest.approx(64 * row["samples_per_second"])
+    assert (test["training"]["model"], test["training"]["precision"]) == ("gpt", "fp32")
     assert rows[0]["efficiency"] == 1
 
 

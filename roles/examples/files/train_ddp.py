@@ -155,6 +155,18 @@ def settle(torch, asked: argparse.Namespace, device) -> Shape:  # noqa: ANN001 -
     return shape
 
 
+def make_model(torch, asked: argparse.Namespace, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
+    """Return the model on its device."""
+    from train_models import build_model  # noqa: PLC0415 - needs torch
+
+    torch.manual_seed(asked.seed)
+    torch.backends.cudnn.benchmark = True
+    model = build_model(shape).to(device)
+    # What the tensor cores want of images. DeepSpeed lays weights out by itself, and cannot do so with these.
+    images = shape.length and not shape.tokens and asked.strategy != "deepspeed"
+    return model.to(memory_format=torch.channels_last) if images else model
+
+
 def open_samples(asked: argparse.Namespace, ranks: Ranks, shape: Shape, device):  # noqa: ANN001, ANN201 - as above
     """Return where the samples come from."""
     from train_data import Files, Numbers  # noqa: PLC0415 - needs torch
@@ -167,19 +179,13 @@ def open_samples(asked: argparse.Namespace, ranks: Ranks, shape: Shape, device):
 
 def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str, object]]:  # noqa: ANN001 - as above
     """Train to the end, or until told to stop; returns the exit code and what was measured."""
-    from train_models import build_model  # noqa: PLC0415 - needs torch
     from train_strategies import Saved, strategy_named  # noqa: PLC0415 - needs torch
 
     stop = Stop()
     device = start_group(torch, asked, ranks)
     tell_ranks(os.environ, ranks, device.index if device.type == "cuda" else None)
     work = settle(torch, asked, device)
-    torch.manual_seed(asked.seed)
-    torch.backends.cudnn.benchmark = True
-    model = build_model(work).to(device)
-    if work.length and not work.tokens and asked.strategy != "deepspeed":
-        # What the tensor cores want. DeepSpeed lays weights out by itself, and cannot do so with these.
-        model = model.to(memory_format=torch.channels_last)
+    model = make_model(torch, asked, work, device)
     parameters = sum(item.numel() for item in model.parameters())
     samples = open_samples(asked, ranks, work, device)
     alone = compute_seconds(torch, asked, model, samples, device)
@@ -193,7 +199,8 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
     past = saved.past
     began_at, times, waits = past["step"], [], []
     stream = samples.batches(past["samples"] + ranks.rank * asked.batch, asked.batch, ranks.world * asked.batch)
-    over = time.monotonic() + (asked.seconds or 1e9)
+    began = time.monotonic()
+    over = began + (asked.seconds or 1e9)
     for step in range(began_at, asked.steps):
         due = time.monotonic() + asked.pace
         given, waited = timed(torch, device, next, stream)
@@ -219,6 +226,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         if done:
             break
         time.sleep(max(0.0, due - time.monotonic()))
+    seconds = time.monotonic() - began
     # Its workers end with it.
     del stream
     result = {
@@ -238,6 +246,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         "workers_per_rank": samples.workers,
         "resumed_from_step": began_at or None,
         "restarts": int(os.environ.get("SLURM_RESTART_COUNT", "0") or 0),
+        "train_seconds": seconds,
         "steps": past["step"],
         "steps_recorded": len(past["losses"]),
         "first_loss": past["losses"][0] if past["losses"] else None,

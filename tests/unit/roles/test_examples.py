@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
 TRAININGS = ("ddp", "ddp_torchrun", "fsdp", "deepspeed", "gpt", "resnet50")
-OTHERS = ("hello_gpu", "mpi", "all_reduce", "jupyter")
+OTHERS = ("hello_gpu", "mpi", "all_reduce", "jupyter", "scaling")
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
     "examples_path": "/shared/examples",
@@ -82,6 +82,7 @@ class Job:
             "SLURM_JOB_ID": "30007",
             "SLURM_JOB_NAME": "ddp",
             "SLURM_JOB_NODELIST": "gpu[1-2]",
+            "SLURM_NNODES": "2",
             "SLURM_NTASKS": "2",
             "SLURM_SUBMIT_DIR": str(folder),
             "SLURMD_NODENAME": "gpu1",
@@ -315,6 +316,61 @@ def test_an_all_reduce_without_mpi_is_no_result(tmp_path: Path) -> None:
     assert job.run("echo sum", SLURM_NTASKS="2")[0] == 0
 
 
+# What a torchrun of this many ranks would do: rank 0 writes what it measured, the more ranks the faster.
+MEASURED = """
+import json, os, pathlib, re, subprocess, sys
+words = pathlib.Path(os.environ["NOTES"]).read_text().splitlines()[-1].split()
+if words[-2].endswith("train_table.py"):
+    sys.exit(subprocess.run([sys.executable, os.environ["TABLE"], words[-1]]).returncode)
+batch, nodes, each = map(int, re.findall(r"[0-9]+", words[-1].rpartition("/")[2]))
+ranks = nodes * each
+print("torchrun", nodes, each, words[words.index("--steps") + 1], "RENDEZVOUS" in os.environ)
+if batch == 13:
+    sys.exit(1)
+found = {"batch_per_rank": batch, "world_size": ranks, "nodes": nodes, "model": "resnet50", "precision": "bf16",
+         "device": "NVIDIA H100", "train_seconds": 800 / ranks, "samples_per_second": 100 * ranks * 0.9 ** (ranks > 8),
+         "step_seconds": 0.1, "all_reduce_seconds": 0.01}
+pathlib.Path(words[-1]).write_text(json.dumps(found))
+"""
+
+
+def test_scaling_prints_a_table_of_one_gpu_one_node_and_more_nodes(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("scaling"))
+    (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
+    table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "3", "SLURM_CPUS_PER_TASK": "112"}
+    code, output, notes = job.run('python3 "$HOME/rank.py"', "--model", "resnet152", BATCHES="64 128", **table)
+    assert code == 0, output
+    runs = [line for line in output.splitlines() if line.startswith("torchrun")]
+    # 51200 samples each, so the fewer steps the more ranks there are.
+    scales = [(1, 1, 800), (1, 8, 100), (2, 8, 50), (3, 8, 33)]
+    assert runs[:4] == [f"torchrun {nodes} {each} {steps} True" for nodes, each, steps in scales]
+    assert len(runs) == 8
+    assert output[output.index("Batch size 64") :].splitlines()[:6] == [
+        "Batch size 64 per GPU: resnet50 in bf16, NVIDIA H100",
+        "Setup       Nodes  GPUs  Training time, s  Samples/s  Speed-up  Efficiency, %  Communication, %",
+        "Single GPU      1     1            800.00        100      1.00          100.0",
+        "Multi-GPU       1     8            100.00        800      8.00          100.0              10.0",
+        "Multi-node      2    16             50.00       1440     14.40           90.0              10.0",
+        "Multi-node      3    24             33.33       2160     21.60           90.0              10.0",
+    ]
+    assert "srun --mpi=none --kill-on-bad-exit=1 --nodes=1 --ntasks=1 --cpus-per-task=112 bash -c" in notes
+    assert "--model resnet50 --batch 64 --steps 800 --model resnet152 --result" in notes
+    assert list((tmp_path / "ddp-30007").glob(".rendezvous*")) == []
+
+
+def test_a_training_that_fails_is_no_row_and_no_success(tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered("scaling", examples_gpus_per_node=1))
+    (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
+    table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "2"}
+    code, output, _notes = job.run('python3 "$HOME/rank.py"', BATCHES="13 64", **table)
+    assert code == 1
+    assert "Batch size 13" not in output
+    assert "Multi-node      2     2" in output
+    code, output, _notes = job.run('python3 "$HOME/rank.py"', BATCHES="13", RESULTS=str(tmp_path / "none"), **table)
+    assert code == 2
+    assert f"train_table: {tmp_path}/none: no training ended, so there is no table" in output
+
+
 def test_the_scripts_are_executable() -> None:
-    for name in ("train_ddp.py", "mpi_sum.py"):
+    for name in ("train_ddp.py", "train_table.py", "mpi_sum.py"):
         assert (ROLE / "files" / name).stat().st_mode & stat.S_IXUSR

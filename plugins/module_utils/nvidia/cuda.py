@@ -11,7 +11,7 @@ from .cuda_support import driver_fits, generation_fits, least_driver, release_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CudaPlan", "Settings", "cuda_plan"]
+__all__ = ["CudaPlan", "Settings", "cuda_plan", "login_modulefiles"]
 
 # What no toolkit may bring, change or remove: patterns of the driver's packages.
 DRIVER_PACKAGES = [
@@ -262,3 +262,30 @@ def modulefiles(plan: CudaPlan, settings: Settings, gone: list[str]) -> list[dic
     ]
     files.append({"path": f"{folder}/.version", "content": f'{first}set ModulesVersion "{plan["default"]}"\n'})
     return files + [{"path": f"{folder}/{release}", "state": "absent"} for release in gone]
+
+
+def login_modulefiles(versions: list[str], default: str, folder: str, header: str) -> list[dict[str, str]]:
+    """Return the module files by which a login node knows the toolkits of the compute nodes.
+
+    Without declared versions it is one, `cuda/default`, of the toolkit that /usr/local/cuda stands for on a node: which
+    that is depends on the node's driver.
+
+    Args:
+        versions: those declared of the compute nodes.
+        default: the declared default, '' for the newest of them.
+        folder: where module files lie; '' for none.
+        header: comment at the top of each.
+
+    Raises:
+        ValueError: when one of them is no version.
+    """
+    if not folder:
+        return []
+    releases = {release_of(version): f"/usr/local/cuda-{release_of(version)}" for version in versions}
+    chosen = release_of(default) if default else newest(dict.fromkeys(releases, "")) if releases else "default"
+    first = f"#%Module1.0\n{header}\n"
+    files = [
+        {"path": f"{folder}/cuda/{release}", "content": first + MODULEFILE.format(release=release, folder=place)}
+        for release, place in (releases or {"default": "/usr/local/cuda"}).items()
+    ]
+    return [*files, {"path": f"{folder}/cuda/.version", "content": f'{first}set ModulesVersion "{chosen}"\n'}]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.cuda import CudaPlan, Settings, cuda_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.cuda import (
+    CudaPlan,
+    Settings,
+    cuda_plan,
+    login_modulefiles,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.cuda_support import driver_fits, least_driver
 
 H100, V100, B200 = ({"model": model} for model in ("NVIDIA H100 80GB HBM3", "Tesla V100-SXM2-32GB", "NVIDIA B200"))
@@ -161,3 +166,25 @@ def test_module_files() -> None:
     assert files["/etc/lmod/modules/cuda/.version"].endswith('set ModulesVersion "12.8"\n')
     assert plan(modulefiles_path="")["modulefiles"] == []
     assert plan(absent_versions=["12.6"])["absent"] == ["cuda-*-12-6"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "default", "modules", "chosen"),
+    [
+        ([], "", {"default": "/usr/local/cuda"}, "default"),
+        (["12.8", "13.0.1"], "", {"12.8": "/usr/local/cuda-12.8", "13.0": "/usr/local/cuda-13.0"}, "13.0"),
+        (["12.8", "13.0"], "12.8", {"12.8": "/usr/local/cuda-12.8", "13.0": "/usr/local/cuda-13.0"}, "12.8"),
+    ],
+)
+def test_login_nodes_know_the_toolkits(versions: list[str], default: str, modules: dict[str, str], chosen: str) -> None:
+    files = {item["path"]: item["content"] for item in login_modulefiles(versions, default, "/modules", "# ours")}
+    assert files.pop("/modules/cuda/.version").endswith(f'set ModulesVersion "{chosen}"\n')
+    assert {path.removeprefix("/modules/cuda/") for path in files} == set(modules)
+    for release, folder in modules.items():
+        assert f"prepend-path PATH {folder}/bin\n" in files[f"/modules/cuda/{release}"]
+    assert login_modulefiles(versions, default, "", "# ours") == []
+
+
+def test_a_version_that_is_none_is_refused_on_login_nodes_too() -> None:
+    with pytest.raises(ValueError, match="newest"):
+        login_modulefiles(["newest"], "", "/modules", "# ours")

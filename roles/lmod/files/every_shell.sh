@@ -1,0 +1,7 @@
+# Login shells read /etc/profile.d and export the function; the shell of `ssh HOST COMMAND` has nobody to inherit it from.
+if ! declare -F module >/dev/null; then
+  for __busbar_file in /etc/profile.d/lmod.sh /etc/profile.d/zz-busbar-modules.sh; do
+    [ ! -r "$__busbar_file" ] || . "$__busbar_file" >/dev/null 2>&1
+  done
+  unset __busbar_file
+fi

@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_conflicts
 from ..module_utils.hardware.gpu_claims import claim_problems
+from ..module_utils.hardware.gpu_places import place_problems
 from ..module_utils.hardware.nvlink_domains import domain_claims
 from ..module_utils.preflight.nodes import node_problems
 from ..module_utils.preflight.software import node_software_problems
@@ -92,7 +93,7 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
                     wrong += node_software_problems(host, variables, hardware, node["programs"])
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
-                wrong += claim_problems(host, hardware, gpus, limits)
+                wrong += claim_problems(host, hardware, gpus, limits) + place_problems(host, hardware, gpus)
     read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 

@@ -59,6 +59,12 @@ gpus:
   returned: always
   type: list
   elements: dict
+gpu_places:
+  description:
+    - C(packages) and C(numa_nodes), how many of them have CPUs, and C(gpus), of each address on the PCI bus the place
+      of its C(package) and C(numa) among these, null where the kernel does not say.
+  returned: always
+  type: dict
 pci_gpus:
   description: Addresses of the NVIDIA GPUs on the PCI bus.
   returned: always
@@ -91,6 +97,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.hardware.gpu_places import gpu_places
 from ..module_utils.hardware.gpu_reading import (
     find_smi,
     listed,
@@ -124,6 +131,7 @@ def gather(root: Path, program: str | None, timeout_s: float) -> dict[str, Any]:
     bus = pci_devices(root)
     return {
         **read_gpus(root, bus["gpu"], program, timeout_s),
+        "gpu_places": gpu_places(root, [device["address"] for device in bus["gpu"]]),
         "rdma_ports": rdma_ports(root),
         "network_interfaces": network_interfaces(root),
         "pci_nics": [device["address"] for device in bus["nic"]],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.problems import Problem, make_problem
 from ..nvidia.gpu_settings import settings_form
 from ..slurm.gres import gres_problems
+from ..slurm.hostlist import expand_hosts
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .schema import form_problems
 
@@ -37,7 +38,7 @@ def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key:
     """
     problems = form_problems(profile)
     if isinstance(profile, dict) and not problems:
-        problems = _gpu_problems(profile.get("gpu") or {}) + _physics(profile)
+        problems = _gpu_problems(profile.get("gpu") or {}) + _socket_problems(profile) + _physics(profile)
     return [make_problem(hosts, key or f"hardware {name}", problem, _REMEDY) for problem in problems]
 
 
@@ -50,6 +51,21 @@ def _gpu_problems(gpu: dict[str, Any]) -> list[str]:
     return problems + [
         f"{keys[found['key']]}: {found['problem']}" for found in gres_problems([], gpu, gpu.get("mig"), None)
     ]
+
+
+def _socket_problems(profile: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the CPU sockets of the GPUs."""
+    gpu, sockets = profile.get("gpu") or {}, int(profile["sockets"])
+    near = gpu.get("cpu_sockets") or []
+    problems = []
+    if near and len(near) != int(gpu["count"]):
+        problems.append(f"gpu.cpu_sockets: names the socket of {len(near)} GPUs, and gpu.count is {gpu['count']}")
+    files = expand_hosts(str(gpu.get("device_files") or ""))
+    if near and len(files) != int(gpu["count"]):
+        problems.append(f"gpu.device_files: gpu.cpu_sockets needs a file for each GPU, and {len(files)} are named")
+    if any(socket >= sockets for socket in near):
+        problems.append(f"gpu.cpu_sockets: {max(near)} is no socket of {sockets}, which are 0 to {sockets - 1}")
+    return problems
 
 
 def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:

@@ -10,6 +10,7 @@ import yaml
 
 from ..common.hostlist import fold_hosts
 from ..hardware.gpu_claims import model_name
+from ..hardware.gpu_places import found_sockets
 from ..hardware.nvidia_smi_links import nominal_link_gbs
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
         "description": _title(node, facts),
         **{key: int(node[key]) for key in _CPU},
         "memory_mb": _round_down(int(node["memory_mb"])),
-        **({"gpu": _gpu(facts["gpus"])} if facts["gpus"] else {}),
+        **({"gpu": _gpu(facts["gpus"]) | _near(facts, int(node["sockets"]))} if facts["gpus"] else {}),
         "nics": _nics(facts),
         "busbw": {},
     }
@@ -84,6 +85,12 @@ def _gpu(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "memory_mb": int(first["memory_total_mib"] or 1),
         "nvlink_gbs": int(links["links_active"] * max(rates)) if rates else 0,
     }
+
+
+def _near(facts: Mapping[str, Any], sockets: int) -> dict[str, Any]:
+    """Return the CPU sockets of the GPUs, where there are several."""
+    found = found_sockets(facts, sockets) if sockets > 1 else []
+    return {"cpu_sockets": found} if len(found) == len(facts["gpus"]) else {}
 
 
 def _nics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -186,9 +186,19 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     for node in nodes:
         profile = profile_of(node, catalogue)
         mode = node_gres_mode(node, profile)
-        lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode)
+        lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode, _declared_cores(node, profile))
         pairs += [(" ".join(config_lines(line)), node["name"]) for line in lines]
     return [f"NodeName={fold_for_slurm(names)} {said}" for said, names in _grouped(pairs).items()]
+
+
+def _declared_cores(node: Node, profile: Profile) -> int:
+    """Return the cores of a socket as the node's line in slurm.conf has them.
+
+    Raises:
+        ValueError: they are no number.
+    """
+    said = {key.lower(): value for key, value in node_attributes(node, {node["hardware"] or "": profile}).items()}
+    return int(said.get("corespersocket") or profile["cores_per_socket"])
 
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.hostlist import fold_for_slurm
 from ..common.problems import Problem, make_problem
 from ..nvidia.mig_layouts import device_name, gpu_instances, layout_counts, layout_entries, layout_problems
+from .hostlist import expand_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,30 +50,52 @@ def _divided(mig: object, count: int) -> set[int]:
     return {index for entry in layout_entries(mig) for index in entry.get("gpus") or range(count)}
 
 
-def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str) -> list[dict[str, Any]]:
+def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
     """Return the lines of gres.conf of one node, without its name, as keys and values.
 
     Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the name
     that it detects, so a detecting node needs no more than the way.
+
+    Args:
+        gpu: the part ``gpu`` of its profile; ``cpu_sockets`` gives ``Cores``, all those of a socket together.
+        mig: its MIG layout.
+        mode: as gres_mode gives it.
+        cores: of a socket. Slurm counts cores and not threads, those of the first socket first (gres.conf(5), Cores:
+            "core 0 will be the first core on the first socket").
     """
     if not gpu or not int(gpu["count"]):
         return []
     if mode != "files":
         return [{"AutoDetect": mode}]
     files = gpu.get("device_files") or None
+    near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
+    kind = gpu.get("slurm_type") or None
+    if not mig and files and near:
+        by_socket: dict[str, list[str]] = {}
+        for name, numbers in zip(expand_hosts(files), near, strict=True):
+            by_socket.setdefault(numbers, []).append(name)
+        return [
+            _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(names), "Cores": numbers})
+            for numbers, names in by_socket.items()
+        ]
     if not mig:
-        line = {"Name": "gpu", "Type": gpu.get("slurm_type") or None, "File": files}
-        return [_given({**line, "Count": None if files else gpu["count"]})]
+        return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]
     lines: list[dict[str, Any]] = []
     # In the order of nvidia-smi: by their places in it the prolog knows which job has which instance.
     for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
-        parent = device_name(index)
+        parent, said = device_name(index), near[index] if near else None
         if not instances:
-            lines.append(_given({"Name": "gpu", "Type": gpu.get("slurm_type") or None, "File": parent}))
-        for profile, number, kind in instances:
+            lines.append(_given({"Name": "gpu", "Type": kind, "File": parent, "Cores": said}))
+        for profile, number, name in instances:
             files = ",".join((parent, *(device_name(index, profile, number, end) for end in ("gi", "ci"))))
-            lines.append({"Name": "gpu", "Type": kind, "MultipleFiles": files})
+            lines.append(_given({"Name": "gpu", "Type": name, "MultipleFiles": files, "Cores": said}))
     return lines
+
+
+def _cores(socket: int, cores: int) -> str:
+    """Return the numbers of a socket's cores as Slurm counts them."""
+    first, last = socket * cores, (socket + 1) * cores - 1
+    return f"{first}-{last}" if last > first else str(first)
 
 
 def _given(line: Mapping[str, Any]) -> dict[str, Any]:

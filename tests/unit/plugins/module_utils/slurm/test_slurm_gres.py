@@ -23,17 +23,26 @@ def node(hardware: str, **variables: object) -> slurm_conf.Node:
 def test_each_profile_in_each_mode(name: str, mode: str) -> None:
     gpu, one = CATALOGUE[name]["gpu"], node(name, slurm_gres_mode=mode)
     faults = gres_problems([], gpu, None, mode)
-    (line,) = slurm_conf.gres_lines([one], CATALOGUE)
+    lines = slurm_conf.gres_lines([one], CATALOGUE)
     assert slurm_conf.node_attributes(one, CATALOGUE)["Gres"] == f"gpu:{gpu['slurm_type']}:{gpu['count']}"
     if mode == "files":
         assert faults == []
-        assert line == f"NodeName=gpu1 Name=gpu Type={gpu['slurm_type']} File={gpu['device_files']}"
+        if "cpu_sockets" not in gpu:
+            assert lines == [f"NodeName=gpu1 Name=gpu Type={gpu['slurm_type']} File={gpu['device_files']}"]
         assert slurm_conf.gpu_plugins([one], CATALOGUE) == []
     else:
-        assert line == f"NodeName=gpu1 AutoDetect={mode}"
+        assert lines == [f"NodeName=gpu1 AutoDetect={mode}"]
         assert slurm_conf.gpu_plugins([one], CATALOGUE) == [f"gpu_{mode}"]
         # Slurm finds a declared type in the name that it detects, or ignores the GPU.
         assert bool(faults) == (gpu["slurm_type"] not in gpu["model"].lower().replace(" ", "_"))
+
+
+# The sockets of DGX H100 as Slurm counts their cores.
+CORES = [" Cores=0-55"] * 4 + [" Cores=56-111"] * 4
+WHOLE = [
+    f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[{files}]{cores}"
+    for files, cores in (("0-3", CORES[0]), ("4-7", CORES[4]))
+]
 
 
 def _files(gpu: int, profile: str, number: int) -> str:
@@ -48,13 +57,13 @@ def _files(gpu: int, profile: str, number: int) -> str:
             {"mig_layout": SEVEN},
             "gpu:1g.10gb:56",
             [
-                f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(gpu, '1g.10gb', each)}"
+                f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(gpu, '1g.10gb', each)}{CORES[gpu]}"
                 for gpu in range(8)
                 for each in range(7)
             ],
             [],
         ),
-        ({"mig_layout": []}, "gpu:h100:8", ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/nvidia[0-7]"], []),
+        ({"mig_layout": []}, "gpu:h100:8", WHOLE, []),
         (
             {"mig_layout": SEVEN, "slurm_gres_mode": "nvml"},
             "gpu:1g.10gb:56",
@@ -70,10 +79,10 @@ def _files(gpu: int, profile: str, number: int) -> str:
                 ]
             },
             "gpu:1g.10gb:1,gpu:3g.39gb:1,gpu:h100:7",
-            ["NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu0"]
-            + [f"NodeName=gpu1 Name=gpu Type=3g.39gb MultipleFiles={_files(1, '3g.40gb', 0)}"]
-            + [f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(1, '1g.10gb_me', 0)}"]
-            + [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu{index}" for index in range(2, 8)],
+            [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu0{CORES[0]}"]
+            + [f"NodeName=gpu1 Name=gpu Type=3g.39gb MultipleFiles={_files(1, '3g.40gb', 0)}{CORES[1]}"]
+            + [f"NodeName=gpu1 Name=gpu Type=1g.10gb MultipleFiles={_files(1, '1g.10gb_me', 0)}{CORES[1]}"]
+            + [f"NodeName=gpu1 Name=gpu Type=h100 File=/dev/busbar/gpu{index}{CORES[index]}" for index in range(2, 8)],
             [],
         ),
     ],
@@ -89,7 +98,7 @@ def test_a_mig_layout_gives_its_gres(
     counted = sum(int(part.rpartition(":")[2]) for part in gres.split(","))
     if lines[0].endswith("nvml"):
         return
-    assert counted == sum(8 if "[0-7]" in line else 1 for line in lines)
+    assert counted == sum(4 if "nvidia[" in line else 1 for line in lines)
 
 
 def test_the_layout_of_the_hardware_holds_where_the_host_has_none() -> None:
@@ -124,3 +133,28 @@ def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key:
     assert (problem["hosts"], problem["key"]) == (["gpu1"], key)
     assert words in problem["problem"]
     assert problem["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "variables", "lines"),
+    [
+        ("gb200_nvl72", {}, ["File=/dev/nvidia[0-1] Cores=0-71", "File=/dev/nvidia[2-3] Cores=72-143"]),
+        ("dgx2", {}, ["File=/dev/nvidia[0-7] Cores=0-23", "File=/dev/nvidia[8-15] Cores=24-47"]),
+        # What the site tells Slurm of the node counts.
+        (
+            "gb200_nvl72",
+            {"slurm_node_params": {"coresPerSocket": 36}},
+            ["File=/dev/nvidia[0-1] Cores=0-35", "File=/dev/nvidia[2-3] Cores=36-71"],
+        ),
+        ("l40s", {}, ["File=/dev/nvidia[0-3]"]),
+        ("far", {}, ["File=/dev/nvidia[0,2] Cores=0-31", "File=/dev/nvidia[1,3] Cores=32-63"]),
+        ("small", {}, ["File=/dev/nvidia[0-1] Cores=0", "File=/dev/nvidia[2-3] Cores=1"]),
+    ],
+)
+def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[str, Any], lines: list[str]) -> None:
+    """Slurm 24.11 takes `Cores=0-3` and `Cores=4-7` of Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 for its 8 cores."""
+    l40s = CATALOGUE["l40s"]
+    far = {**l40s, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 1, 0, 1]}}
+    small = {**l40s, "cores_per_socket": 1, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 0, 1, 1]}}
+    found = slurm_conf.gres_lines([node(hardware, **variables)], {**CATALOGUE, "far": far, "small": small})
+    assert [line.partition(" File=")[2] for line in found] == [line.partition("File=")[2] for line in lines]

@@ -1,0 +1,103 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""On which CPU socket each GPU hangs, as the kernel tells it, and whether that is what the hardware profile says.
+
+Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci (local_cpulist, numa_node) and sysfs-devices-system-cpu
+(physical_package_id). A socket's number here is its place among those that there are, which is Slurm's order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.problems import Problem, make_problem
+from .gpu_reading import listed, read
+from .pci_devices import normal_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["found_sockets", "gpu_places", "place_problems"]
+
+
+def gpu_places(root: Path, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return where GPUs are: `packages` and `numa_nodes` (how many there are with CPUs), and `gpus`.
+
+    Args:
+        root: where /sys is.
+        addresses: of the GPUs on the PCI bus.
+
+    Returns:
+        `gpus` maps the address of each, in the form of normal_address(), to `package` and `numa`, None where the kernel
+        does not say, or says that all are as near.
+    """
+    cpus = {
+        int(folder.name[3:]): read(folder / "topology/physical_package_id")
+        for folder in listed(root / "sys/devices/system/cpu")
+        if re.fullmatch(r"cpu\d+", folder.name)
+    }
+    packages = sorted({int(text) for text in cpus.values() if text.isdigit()})
+    nodes = sorted(
+        int(folder.name[4:])
+        for folder in listed(root / "sys/devices/system/node")
+        if re.fullmatch(r"node\d+", folder.name) and read(folder / "cpulist")
+    )
+    found = {}
+    for address in addresses:
+        folder = root / "sys/bus/pci/devices" / address
+        near = {cpus.get(cpu, "") for cpu in _numbers(read(folder / "local_cpulist"))}
+        package = next(iter(near)) if len(near) == 1 else ""
+        numa = read(folder / "numa_node")
+        found[normal_address(address)] = {
+            "package": packages.index(int(package)) if package.isdigit() else None,
+            "numa": nodes.index(int(numa)) if numa.isdigit() and int(numa) in nodes else None,
+        }
+    return {"packages": len(packages), "numa_nodes": len(nodes), "gpus": found}
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """Yield the numbers of a list such as 0-3,8."""
+    for match in re.finditer(r"(\d+)(?:-(\d+))?", text):
+        yield from range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def place_problems(host: str, hardware: Mapping[str, Any], facts: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem when GPUs hang on other sockets than declared; nothing where the kernel does not say.
+
+    Args:
+        host: its name.
+        hardware: its entry of the catalogue: `sockets`, and `cpu_sockets` of `gpu` in the order of the device files.
+        facts: what `nvidia_gpu_info` returned, with `gpu_places`.
+    """
+    declared = [int(socket) for socket in (hardware.get("gpu") or {}).get("cpu_sockets") or []]
+    found = found_sockets(facts, int(hardware.get("sockets") or 0))
+    if not declared or len(found) != len(declared) or found == declared:
+        return []
+    problem = f"{declared} declared, the GPUs hang on {found}, in the order of their device files"
+    remedy = "correct gpu.cpu_sockets of the hardware, or leave it out: Slurm would choose cores far from the GPUs"
+    return [make_problem([host], "gpu.cpu_sockets", problem, remedy)]
+
+
+def found_sockets(facts: Mapping[str, Any], sockets: int) -> list[int]:
+    """Return the socket of each GPU in the order of the device files; nothing where the kernel does not say it of all.
+
+    Args:
+        facts: what `nvidia_gpu_info` returned, with `gpu_places`.
+        sockets: how many there are to Slurm: those of the machine, or its NUMA nodes
+            (SlurmdParameters=numa_node_as_socket).
+    """
+    places = facts.get("gpu_places") or {}
+    key = {places.get("numa_nodes"): "numa", places.get("packages"): "package"}.get(sockets)
+    found = [(places.get("gpus") or {}).get(address, {}).get(key) for address in _in_order(facts)]
+    return [] if None in found else [int(socket) for socket in found]
+
+
+def _in_order(facts: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of the GPUs in the order of their device files, which before a driver is that of the bus."""
+    gpus = [gpu for gpu in facts["gpus"] if gpu.get("pci_bus_id")]
+    if gpus and all(gpu.get("minor_number") is not None for gpu in gpus):
+        gpus = sorted(gpus, key=lambda gpu: int(gpu["minor_number"]))
+        return [normal_address(str(gpu["pci_bus_id"])) for gpu in gpus]
+    return sorted(normal_address(str(address)) for address in facts["pci_gpus"])

@@ -18,11 +18,8 @@ options:
   infos:
     description: For each host what M(busbar.cluster.spank_info) returned as C(spank).
     type: dict
-  build_host:
-    description: Name of the host that builds.
-    type: str
-  build_info:
-    description: What M(busbar.cluster.spank_info) found there.
+  builders:
+    description: For each host that builds what M(busbar.cluster.spank_info) found there.
     type: dict
   directory:
     description: Where hosts keep the libraries.
@@ -30,14 +27,15 @@ options:
 """
 
 EXAMPLES = r"""
-plan: "{{ slurm_spank_plugins | busbar.cluster.spank_plan(infos, 'ctl', build_info, '/usr/local/lib/busbar/spank') }}"
+plan: "{{ slurm_spank_plugins | busbar.cluster.spank_plan(infos, {'ctl': build_info}, '/usr/local/lib/busbar/spank') }}"
 """
 
 RETURN = r"""
 _value:
   description:
-    - C(problems), as the filter C(problem_report) takes them; C(build), the plugins to be built; C(hosts), what each
-      host is to have; C(send), the ids of the libraries that some host lacks.
+    - C(problems), as the filter C(problem_report) takes them; C(build), for each host that must build
+      the plugins; C(hosts), what each host is to have; C(send), the ids of the libraries that some host lacks;
+      C(stores), by id the host that keeps a library.
   type: dict
 """
 
@@ -53,14 +51,13 @@ if TYPE_CHECKING:
 def plan(
     plugins: Sequence[Mapping[str, Any]],
     infos: Mapping[str, Any] | None = None,
-    build_host: str = "",
-    build_info: Mapping[str, Any] | None = None,
+    builders: Mapping[str, Any] | None = None,
     directory: str = "",
 ) -> dict[str, Any]:
     """Return the plan, or only the problems of the declaration where there are no facts."""
-    if infos is None or build_info is None:
+    if infos is None or builders is None:
         return {"problems": declaration_problems(plugins)}
-    return spank_plan(plugins, infos, build_host, build_info, directory)
+    return spank_plan(plugins, infos, builders, directory)
 
 
 class FilterModule:

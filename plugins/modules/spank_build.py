@@ -62,7 +62,6 @@ import hashlib
 import json
 import os
 import pwd
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -71,12 +70,11 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 
-from ..module_utils.slurm.shared_object import release_text, slurm_of_plugin
+from ..module_utils.slurm.shared_object import header_release, slurm_of_plugin
 from ..module_utils.slurm.spank_store import build_id, platform_id, recipe_mark
 
 BUILDER = "nobody"
 DOWNLOAD_TIMEOUT_S = 60
-NUMBER = re.compile(r"^#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)", re.MULTILINE)
 
 
 def archive_path(state: Path, plugin: dict[str, Any]) -> Path:
@@ -114,8 +112,7 @@ def fetch(module: AnsibleModule, state: Path, plugin: dict[str, Any]) -> bool:
 def header_version(include: Path) -> str:
     """Return the version that the installed headers are of; '' when there are none."""
     header = include / "slurm" / "slurm_version.h"
-    found = NUMBER.search(header.read_text()) if header.exists() else None
-    return release_text(int(found[1], 16)) if found else ""
+    return header_release(header.read_text()) if header.exists() else ""
 
 
 def run(

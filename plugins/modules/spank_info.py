@@ -28,7 +28,8 @@ EXAMPLES = r"""
 RETURN = r"""
 spank:
   description:
-    - C(slurm), the installed version or an empty text; C(architecture); C(system) such as debian13.
+    - C(slurm), the installed version or an empty text; C(architecture); C(system) such as debian13; C(headers), the
+      version of Slurm that its headers are of, or an empty text; C(schedmd), whether its packages are SchedMD's own.
     - C(installed), name to C(version), C(slurm), C(library), C(line), C(sha256). What differs from the record, or is
       gone, has an empty C(sha256).
     - C(store), the manifests of what is built here.
@@ -45,10 +46,14 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.slurm.shared_object import header_release
 from ..module_utils.slurm.spank_store import slurm_version
 
 RELEASE = Path("/etc/os-release")
 PROGRAMS = ("scontrol", "slurmd")
+HEADER = Path("/usr/include/slurm/slurm_version.h")
+# SchedMD's own packages for Debian and Ubuntu are slurm-smd, slurm-smd-slurmd and so on (debian/control of 23.11).
+PACKAGES = Path("/var/lib/dpkg/info")
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 - JSON is what it is
@@ -112,6 +117,8 @@ def main() -> None:
             "slurm": version,
             "architecture": platform.machine(),
             "system": system_of(RELEASE.read_text()),
+            "headers": header_release(HEADER.read_text()) if HEADER.exists() else "",
+            "schedmd": any(PACKAGES.glob("slurm-smd*.list")),
             "installed": installed_plugins(state),
             "store": built_plugins(state),
         },

@@ -49,11 +49,11 @@ FILES = {
 
 def package(folder: Path, name: str, files: Mapping[str, str], depends: str) -> Path:
     """A package for Debian, named as upstream names its own."""
-    target = folder / f"{name}_4.0.1-1_amd64.deb"
+    target = folder / f"{name}_4.1.2-1_amd64.deb"
     with tempfile.TemporaryDirectory() as made:
         root = Path(made)
         root.chmod(0o755)
-        control = f"Package: {name}\nVersion: 4.0.1-1\nArchitecture: all\nDepends: {depends}\n"
+        control = f"Package: {name}\nVersion: 4.1.2-1\nArchitecture: all\nDepends: {depends}\n"
         control += "Maintainer: busbar tests <tests@localhost>\nDescription: of a test\n"
         for path, text in {**files, "/DEBIAN/control": control}.items():
             place = root / path.lstrip("/")
@@ -111,7 +111,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     folder = tmp_path_factory.mktemp("enroot")
     packages = folder / "packages"
     packages.mkdir()
-    made = [package(packages, "enroot", FILES, "bash"), package(packages, "enroot+caps", {}, "enroot (= 4.0.1-1)")]
+    made = [package(packages, "enroot", FILES, "bash"), package(packages, "enroot+caps", {}, "enroot (= 4.1.2-1)")]
     play = folder / "enroot.yml"
     play.write_text(PLAY, encoding="utf-8")
     with served(sandbox, packages) as address:

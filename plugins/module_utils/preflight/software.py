@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["node_software_problems", "site_software_problems"]
+__all__ = ["PYXIS_KNOWN", "node_software_problems", "site_software_problems"]
 
+# Versions of Pyxis of which the role has the checksum.
+PYXIS_KNOWN = ("0.24.0",)
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 # What a site may have run on GPUs in a container, but for the validation on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
@@ -30,11 +32,7 @@ def site_software_problems(hosts: Sequence[str], variables: Mapping[str, Mapping
     """
     own = {host: variables[host] for host in hosts}
     open_enroot = [host for host, each in own.items() if _on(each, "enroot") and not each.get("enroot_checksums")]
-    open_pyxis = [
-        host
-        for host, each in own.items()
-        if _on(each, "pyxis") and not _SHA256.fullmatch(str(each.get("pyxis_sha256") or ""))
-    ]
+    open_pyxis = [host for host, each in own.items() if _on(each, "pyxis") and not _pyxis_verified(each)]
     problems = []
     if open_enroot:
         remedy = 'add a line "FILE: <what sha256sum prints for it>" for each package, once you trust that file'
@@ -49,6 +47,14 @@ def site_software_problems(hosts: Sequence[str], variables: Mapping[str, Mapping
     interfaces = {host: each.get("rdma_ipoib_interfaces") or [] for host, each in own.items()}
     taken = {host: str(each.get("ansible_host") or host) for host, each in own.items()}
     return problems + address_problems(interfaces, taken)
+
+
+def _pyxis_verified(variables: Mapping[str, Any]) -> bool:
+    """Return whether the archive of Pyxis has a checksum, its own or that of a version whose sum the role knows."""
+    given = variables.get("pyxis_sha256")
+    if given is None:
+        return str(variables.get("pyxis_version", PYXIS_KNOWN[0])) in PYXIS_KNOWN
+    return bool(_SHA256.fullmatch(str(given)))
 
 
 def node_software_problems(

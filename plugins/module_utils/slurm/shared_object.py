@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
-__all__ = ["exported_number", "release_text", "slurm_of_plugin"]
+__all__ = ["exported_number", "header_release", "release_text", "slurm_of_plugin"]
 
+_NUMBER = re.compile(r"^#define\s+SLURM_VERSION_NUMBER\s+(0x[0-9a-fA-F]+)", re.MULTILINE)
 _MAGIC = b"\x7fELF"
 _DYNSYM = 11
 _SHORTEST = 0x34
@@ -80,3 +82,9 @@ def slurm_of_plugin(data: bytes) -> str:
         message = "this is no plugin of Slurm: it exports no plugin_version"
         raise ValueError(message)
     return release_text(number)
+
+
+def header_release(text: str) -> str:
+    """Return the version of Slurm that its header slurm_version.h is of; '' when the text does not tell."""
+    found = _NUMBER.search(text)
+    return release_text(int(found[1], 16)) if found else ""

@@ -90,7 +90,7 @@ def plugin_line(plugin: Plugin, library: str) -> str:
 
 
 def spank_plan(
-    plugins: Sequence[Plugin], infos: Mapping[str, Info], build_host: str, build_info: Info, directory: str
+    plugins: Sequence[Plugin], infos: Mapping[str, Info], builders: Mapping[str, Info], directory: str
 ) -> dict[str, Any]:
     """Return what is to be built and what each host is to have.
 
@@ -98,18 +98,20 @@ def spank_plan(
         plugins: sound items of `slurm_spank_plugins`.
         infos: for each host what `spank_info` found: `slurm` (version or ''), `architecture`, `system`, `installed`
             (name to `sha256`, `slurm`, `line`).
-        build_host: the host that builds.
-        build_info: what was found there; `store` lists the manifests of what is built.
+        builders: for each host that builds what was found there; `store` lists the manifests of what is built.
         directory: where hosts keep the libraries.
 
     Returns:
-        `problems`; `build`, the plugins that the build host must build; `hosts`, for each host the list of plugins
-        that it is to have (`name`, `version`, `slurm`, `id`, `library`, `line`, `provides`, `sha256`; the last is ''
-        while it is not built); `send`, the ids of the libraries that at least one host lacks.
+        `problems`; `build`, for each host that must build something the plugins; `hosts`, for each host the list of
+        plugins that it is to have (`name`, `version`, `slurm`, `id`, `library`, `line`, `provides`, `sha256`; the last
+        is '' while it is not built); `send`, the ids of the libraries that at least one host lacks; `stores`, for each
+        id that is built the host that keeps it.
     """
-    manifests = {item["id"]: item for item in build_info.get("store") or []}
+    kept = {item["id"]: (builder, item) for builder, info in builders.items() for item in info.get("store") or []}
+    manifests = {place: item for place, (_, item) in kept.items()}
+    by_platform = {platform_id(info): builder for builder, info in reversed(list(builders.items()))}
     problems: list[Problem] = []
-    build: dict[str, Any] = {}
+    build: dict[str, dict[str, Any]] = {}
     wanted: dict[str, list[dict[str, Any]]] = {}
     send: set[str] = set()
     for host, info in infos.items():
@@ -126,11 +128,17 @@ def spank_plan(
             if item["sha256"]:
                 if not _has(info, item):
                     send.add(item["id"])
-            elif platform_id(info) == platform_id(build_info):
-                build[item["name"]] = dict(plugin)
+            elif builder := by_platform.get(platform_id(info)):
+                build.setdefault(builder, {})[item["name"]] = dict(plugin)
             else:
-                problems.append(_cannot_build(host, info, plugin, build_host, build_info))
-    return {"problems": problems, "build": list(build.values()), "hosts": wanted, "send": sorted(send)}
+                problems.append(_cannot_build(host, info, plugin, builders))
+    return {
+        "problems": problems,
+        "build": {builder: list(plugins.values()) for builder, plugins in build.items()},
+        "hosts": wanted,
+        "send": sorted(send),
+        "stores": {place: builder for place, (builder, _) in kept.items()},
+    }
 
 
 def _has(info: Info, item: Mapping[str, Any]) -> bool:
@@ -158,16 +166,22 @@ def _wanted(plugin: Plugin, info: Info, manifests: Mapping[str, Any], directory:
     }
 
 
-def _cannot_build(host: str, info: Info, plugin: Plugin, build_host: str, build_info: Info) -> Problem:
-    """Return the problem of a host for which the build host cannot build."""
-    has = build_info["slurm"] or "no Slurm"
+def _cannot_build(host: str, info: Info, plugin: Plugin, builders: Mapping[str, Info]) -> Problem:
+    """Return the problem of a host for which no host builds."""
+    others = "; ".join(
+        f"{builder}, which builds, has {found['slurm'] or 'no Slurm'} ({found['architecture']}, {found['system']})"
+        for builder, found in builders.items()
+    )
     problem = (
         f"{plugin['name']} {plugin['version']} is needed for Slurm {info['slurm']} ({info['architecture']}, "
-        f"{info['system']}), but {build_host}, which builds, has {has} ({build_info['architecture']}, "
-        f"{build_info['system']})"
+        f"{info['system']}), but {others}"
     )
     installed = (info["installed"].get(plugin["name"]) or {}).get("slurm")
     if installed and release_of(installed) != release_of(info["slurm"]):
         problem += f"; the one installed is for Slurm {installed} and is not loaded any more"
-    remedy = "bring both to one version of Slurm, or set slurm_spank_build_host to a host like this one"
+    platforms = {(found["architecture"], found["system"]) for found in builders.values()}
+    if (info["architecture"], info["system"]) in platforms:
+        remedy = "bring both to one version of Slurm, or add a host like this one to slurm_spank_build_hosts"
+    else:
+        remedy = f"add a host of this kind to slurm_spank_build_hosts, such as [{host}], which then builds for all"
     return make_problem([host], f"{KEY}: {plugin['name']}", problem, remedy)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.software import (
+    PYXIS_KNOWN,
     node_software_problems,
     site_software_problems,
 )
@@ -28,6 +32,8 @@ def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
         {"enroot_enabled": False, "pyxis_enabled": "no"},
         {"enroot_enabled": True, "enroot_checksums": {"enroot.deb": SHA256}},
         {"pyxis_enabled": "true", "pyxis_sha256": SHA256},
+        {"pyxis_enabled": True},
+        {"pyxis_enabled": True, "pyxis_version": "0.24.0"},
     ],
 )
 def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any]) -> None:
@@ -39,7 +45,8 @@ def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any
     [
         ({"enroot_enabled": True}, "gpu1,gpu2 enroot_checksums: is empty"),
         ({"enroot_enabled": "yes", "enroot_checksums": {}}, "gpu1,gpu2 enroot_checksums: is empty"),
-        ({"pyxis_enabled": True}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_version": "0.23.0"}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
+        ({"pyxis_enabled": True, "pyxis_sha256": ""}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
         ({"pyxis_enabled": True, "pyxis_sha256": SHA256[1:]}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
         (
             {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "10.9.0.1/24"}]},
@@ -55,6 +62,14 @@ def test_what_cannot_be_verified_or_clashes_is_named_for_all_hosts_at_once(
     variables: dict[str, Any], words: str
 ) -> None:
     assert any(words in line for line in told(**variables)), told(**variables)
+
+
+def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
+    role = Path(__file__).resolve().parents[5] / "roles/pyxis"
+    known = yaml.safe_load((role / "vars/main.yml").read_text())["__pyxis_known"]
+    assert tuple(known) == PYXIS_KNOWN
+    assert yaml.safe_load((role / "defaults/main.yml").read_text())["pyxis_version"] in known
+    assert all(re.fullmatch(r"[0-9a-f]{64}", each) for each in known.values())
 
 
 GPUS = {"gpu": {"count": 8}}

@@ -71,15 +71,15 @@ def test_a_sound_declaration_and_one_given_twice() -> None:
 
 
 def test_first_it_is_built_once_for_all() -> None:
-    plan = spank_plan([PLUGIN], {"gpu1": info(), "gpu2": info()}, "ctl", info(), LIBRARIES)
-    assert (plan["problems"], plan["build"], plan["send"]) == ([], [PLUGIN], [])
+    plan = spank_plan([PLUGIN], {"gpu1": info(), "gpu2": info()}, {"ctl": info()}, LIBRARIES)
+    assert (plan["problems"], plan["build"], plan["send"]) == ([], {"ctl": [PLUGIN]}, [])
     assert plan["hosts"]["gpu1"] == plan["hosts"]["gpu2"]
     assert not plan["hosts"]["gpu1"][0]["sha256"]
 
 
 def test_the_same_library_at_the_place_of_another_release_is_sent() -> None:
     old = {"pyxis": {"sha256": "b" * 64, "slurm": "23.11.7", "library": f"{LIBRARIES}/pyxis-0.24.0-slurm23.11.7.so"}}
-    plan = spank_plan([PLUGIN], {"gpu1": info(installed=old)}, "ctl", info(store=(manifest(),)), LIBRARIES)
+    plan = spank_plan([PLUGIN], {"gpu1": info(installed=old)}, {"ctl": info(store=(manifest(),))}, LIBRARIES)
     assert plan["send"] == [ID]
 
 
@@ -87,25 +87,25 @@ def test_then_it_is_sent_to_those_that_lack_it() -> None:
     library = f"{LIBRARIES}/pyxis-0.24.0-slurm24.11.5.so"
     has = {"pyxis": {"sha256": "b" * 64, "slurm": "24.11.5", "library": library}}
     plan = spank_plan(
-        [PLUGIN], {"gpu1": info(), "gpu2": info(installed=has)}, "ctl", info(store=(manifest(),)), LIBRARIES
+        [PLUGIN], {"gpu1": info(), "gpu2": info(installed=has)}, {"ctl": info(store=(manifest(),))}, LIBRARIES
     )
-    assert (plan["build"], plan["send"]) == ([], [ID])
+    assert (plan["build"], plan["send"], plan["stores"]) == ({}, [ID], {ID: "ctl"})
     assert plan["hosts"]["gpu1"][0]["line"] == f"required {library} runtime_path=/var/lib/pyxis"
-    plan = spank_plan([PLUGIN], {"gpu2": info(installed=has)}, "ctl", info(store=(manifest(),)), LIBRARIES)
-    assert (plan["build"], plan["send"]) == ([], [])
+    plan = spank_plan([PLUGIN], {"gpu2": info(installed=has)}, {"ctl": info(store=(manifest(),))}, LIBRARIES)
+    assert (plan["build"], plan["send"]) == ({}, [])
 
 
 def test_another_recipe_or_release_is_built_again() -> None:
-    assert spank_plan([PLUGIN], {"gpu1": info()}, "ctl", info(store=(manifest("other"),)), LIBRARIES)["build"] == [
-        PLUGIN
-    ]
+    assert spank_plan([PLUGIN], {"gpu1": info()}, {"ctl": info(store=(manifest("other"),))}, LIBRARIES)["build"] == {
+        "ctl": [PLUGIN]
+    }
     new = info("25.05.1", store=(manifest(),))
-    assert spank_plan([PLUGIN], {"gpu1": info("25.05.1")}, "ctl", new, LIBRARIES)["build"] == [PLUGIN]
+    assert spank_plan([PLUGIN], {"gpu1": info("25.05.1")}, {"ctl": new}, LIBRARIES)["build"] == {"ctl": [PLUGIN]}
 
 
 def test_a_host_with_another_slurm_than_the_build_host() -> None:
     has = {"pyxis": {"sha256": "b" * 64, "slurm": "24.11.5"}}
-    plan = spank_plan([PLUGIN], {"gpu1": info("25.05.1", has)}, "ctl", info(store=(manifest(),)), LIBRARIES)
+    plan = spank_plan([PLUGIN], {"gpu1": info("25.05.1", has)}, {"ctl": info(store=(manifest(),))}, LIBRARIES)
     report = problem_report(plan["problems"])
     for part in (
         "gpu1",
@@ -119,17 +119,42 @@ def test_a_host_with_another_slurm_than_the_build_host() -> None:
         assert part in report
 
 
+ARM = {"architecture": "aarch64"}
+
+
+def test_each_kind_of_host_has_one_that_builds_for_it() -> None:
+    hosts = {"gpu1": info(), "gb1": info() | ARM, "gb2": info() | ARM}
+    report = problem_report(spank_plan([PLUGIN], hosts, {"ctl": info()}, LIBRARIES)["problems"])
+    assert "gb1,gb2" in report or ("gb1" in report and "gb2" in report)
+    assert "needed for Slurm 24.11.5 (aarch64, debian13), but ctl, which builds, has 24.11.5 (x86_64" in report
+    assert "add a host of this kind to slurm_spank_build_hosts, such as [gb1]" in report
+    builders = {"ctl": info(), "gb1": info() | ARM}
+    plan = spank_plan([PLUGIN], hosts, builders, LIBRARIES)
+    assert (plan["problems"], plan["build"]) == ([], {"ctl": [PLUGIN], "gb1": [PLUGIN]})
+    arm = manifest() | {"id": ID.replace("x86_64", "aarch64"), "sha256": "c" * 64}
+    builders = {"ctl": info(store=(manifest(),)), "gb1": info(store=(arm,)) | ARM}
+    plan = spank_plan([PLUGIN], hosts, builders, LIBRARIES)
+    assert (plan["build"], plan["stores"]) == ({}, {ID: "ctl", arm["id"]: "gb1"})
+    assert plan["send"] == sorted([ID, arm["id"]])
+    assert [plan["hosts"][host][0]["sha256"][0] for host in hosts] == ["b", "c", "c"]
+
+
+def test_of_two_hosts_of_one_kind_the_first_builds() -> None:
+    plan = spank_plan([PLUGIN], {"gpu1": info()}, {"ctl": info(), "gpu1": info()}, LIBRARIES)
+    assert plan["build"] == {"ctl": [PLUGIN]}
+
+
 def test_a_host_without_slurm() -> None:
     assert "has no Slurm" in problem_report(
-        spank_plan([PLUGIN], {"gpu1": info("")}, "ctl", info(), LIBRARIES)["problems"]
+        spank_plan([PLUGIN], {"gpu1": info("")}, {"ctl": info()}, LIBRARIES)["problems"]
     )
-    assert spank_plan([], {"gpu1": info("")}, "ctl", info(), LIBRARIES)["problems"] == []
+    assert spank_plan([], {"gpu1": info("")}, {"ctl": info()}, LIBRARIES)["problems"] == []
 
 
 def test_a_ready_library() -> None:
     ready = {"name": "x", "version": "1", "library": "/usr/lib/x.so", "required": False}
-    plan = spank_plan([ready], {"gpu1": info()}, "ctl", info(""), LIBRARIES)
-    assert (plan["problems"], plan["build"], plan["send"]) == ([], [], [])
+    plan = spank_plan([ready], {"gpu1": info()}, {"ctl": info("")}, LIBRARIES)
+    assert (plan["problems"], plan["build"], plan["send"]) == ([], {}, [])
     assert plan["hosts"]["gpu1"][0]["line"] == plugin_line(ready, "/usr/lib/x.so") == "optional /usr/lib/x.so"
 
 

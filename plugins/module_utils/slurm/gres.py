@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_for_slurm
@@ -71,12 +73,11 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
     kind = gpu.get("slurm_type") or None
     if not mig and files and near:
-        by_socket: dict[str, list[str]] = {}
-        for name, numbers in zip(expand_hosts(files), near, strict=True):
-            by_socket.setdefault(numbers, []).append(name)
+        # Only neighbours share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their files.
+        pairs = groupby(zip(near, expand_hosts(files), strict=True), key=itemgetter(0))
         return [
-            _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(names), "Cores": numbers})
-            for numbers, names in by_socket.items()
+            _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
+            for numbers, alike in pairs
         ]
     if not mig:
         return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]

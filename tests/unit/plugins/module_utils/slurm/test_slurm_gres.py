@@ -147,14 +147,19 @@ def test_contradictions_are_named(hardware: str, variables: dict[str, Any], key:
             ["File=/dev/nvidia[0-1] Cores=0-35", "File=/dev/nvidia[2-3] Cores=36-71"],
         ),
         ("l40s", {}, ["File=/dev/nvidia[0-3]"]),
-        ("far", {}, ["File=/dev/nvidia[0,2] Cores=0-31", "File=/dev/nvidia[1,3] Cores=32-63"]),
+        # Slurm numbers the GPUs in the order of the lines.
+        (
+            "far",
+            {},
+            ["File=/dev/nvidia0 Cores=0-31", "File=/dev/nvidia[1-2] Cores=32-63", "File=/dev/nvidia3 Cores=0-31"],
+        ),
         ("small", {}, ["File=/dev/nvidia[0-1] Cores=0", "File=/dev/nvidia[2-3] Cores=1"]),
     ],
 )
 def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[str, Any], lines: list[str]) -> None:
     """Slurm 24.11 takes `Cores=0-3` and `Cores=4-7` of Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 for its 8 cores."""
     l40s = CATALOGUE["l40s"]
-    far = {**l40s, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 1, 0, 1]}}
+    far = {**l40s, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 1, 1, 0]}}
     small = {**l40s, "cores_per_socket": 1, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 0, 1, 1]}}
     found = slurm_conf.gres_lines([node(hardware, **variables)], {**CATALOGUE, "far": far, "small": small})
     assert [line.partition(" File=")[2] for line in found] == [line.partition("File=")[2] for line in lines]

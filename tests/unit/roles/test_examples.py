@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "examples"
 TRAININGS = ("ddp", "ddp_torchrun", "fsdp", "deepspeed", "gpt", "resnet50")
 OTHERS = ("hello_gpu", "mpi", "all_reduce", "jupyter", "scaling")
+RUNTIMES = ("charliecloud", "apptainer")
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
     "examples_path": "/shared/examples",
@@ -57,6 +58,10 @@ def rendered(name: str, **options: Any) -> str:  # noqa: ANN401 - any option
     if name in TRAININGS:
         known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
         return environment.get_template("train.sbatch.j2").render(**given, __examples_train=known[f"__examples_{name}"])
+    if name in RUNTIMES:
+        known = yaml.safe_load((ROLE / "vars" / "main.yml").read_text(encoding="utf-8"))
+        script = environment.get_template("runtime.sbatch.j2")
+        return script.render(**given, __examples_runtime=known[f"__examples_{name}"])
     return environment.get_template(f"{name}.sbatch.j2").render(**given)
 
 
@@ -115,7 +120,7 @@ def job(tmp_path: Path) -> Job:
     return Job(tmp_path, rendered("ddp"))
 
 
-@pytest.mark.parametrize("name", [*TRAININGS, *OTHERS])
+@pytest.mark.parametrize("name", [*TRAININGS, *OTHERS, *RUNTIMES])
 @pytest.mark.parametrize(
     "more", [{}, {"examples_gpus_per_node": 0, "examples_partition": "gpu", "examples_image": "a"}]
 )
@@ -369,6 +374,31 @@ def test_a_training_that_fails_is_no_row_and_no_success(tmp_path: Path) -> None:
     code, output, _notes = job.run('python3 "$HOME/rank.py"', BATCHES="13", RESULTS=str(tmp_path / "none"), **table)
     assert code == 2
     assert f"train_table: {tmp_path}/none: no training ended, so there is no table" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("charliecloud", "ch-job /images/it.sqfs -- python3 x.py"),
+        ("apptainer", "apptainer exec /images/it.sif python3 x.py"),
+    ],
+)
+def test_a_command_runs_in_each_runtime(name: str, called: str, tmp_path: Path) -> None:
+    job = Job(tmp_path, rendered(name))
+    program = called.split(maxsplit=1)[0]
+    image = next(word for word in called.split() if word.startswith("/images"))
+    code, output, notes = job.run("true", "python3", "x.py", IMAGE=image, PATH=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    assert (code, notes) == (2, "")
+    assert f"{name}: {program} is not on gpu1: load a module, or ask for {name}_enabled" in output
+    (tmp_path / "bin" / program).write_text("#!/bin/sh\n", encoding="utf-8")
+    (tmp_path / "bin" / program).chmod(0o755)
+    look = 'echo "$MASTER_ADDR ${#RENDEZVOUS_SECRET} $OMP_NUM_THREADS"'
+    code, output, notes = job.run(look, "python3", "x.py", IMAGE=image, SLURM_CPUS_PER_TASK="14")
+    assert (code, output) == (0, "gpu1 48 14\n")
+    assert notes.splitlines()[-1] == f"srun --mpi=none --kill-on-bad-exit=1 --cpus-per-task=14 {called}"
+    code, output, notes = job.run("true", IMAGE="")
+    assert code == 2
+    assert f"{name}: no image: sbatch --export=ALL,IMAGE=" in output
 
 
 def test_the_scripts_are_executable() -> None:

@@ -47,8 +47,7 @@ installed:
   returned: always
   type: dict
 index:
-  description: Whether the repositories could be asked. In check mode, one that is still to be added cannot, and
-    dnf shows nothing of a stream before it is enabled.
+  description: Whether the repositories could be asked. In check mode, one that is still to be added cannot.
   returned: always
   type: bool
 loaded:
@@ -191,9 +190,24 @@ def packages(module: AnsibleModule, release: str) -> dict[str, Any]:
         shape = "%{NAME} %{VERSION}-%{RELEASE} ii\n"
         patterns = [*family, *names, "kmod-nvidia*", EL_HEADERS]
         installed = pairs(module.run_command(["rpm", "-qa", "--qf", shape, *patterns])[1])
-        # A stream that is not enabled yet hides its packages, so that nothing is known before.
-        available, index = {}, False
+        available = repoquery(module, names)
+        index = bool(available)
     return {"installed": installed, "available": available, "index": index, "kernels": kernels}
+
+
+def repoquery(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
+    """Return the versions in dnf's repositories; those of streams that are not enabled yet, too.
+
+    Of a repository with module_hotfixes dnf hides nothing: dnf.conf(5), repo options.
+    """
+    command = ["dnf", "-q", "--setopt=*.module_hotfixes=1", "repoquery", "--showduplicates"]
+    text = module.run_command([*command, "--qf", "%{name} %{evr}", *names])[1]
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        name, _, version = line.partition(" ")
+        if name in names and version not in found.setdefault(name, []):
+            found[name].append(version)
+    return found
 
 
 def module_files(root: Path, release: str) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from ..hardware.gpu_generations import (
     generation_of_model,
     kernel_modules,
 )
-from .driver_packages import Choice, distribution_branch, first_branch, is_el, no_packages
+from .driver_packages import Choice, distribution_branch, first_branch, no_packages
 from .imex import nvlink_racks
 
 if TYPE_CHECKING:
@@ -115,11 +115,6 @@ def driver_problems(
     if system and generation and branch and not found:
         why = no_packages(driver_choice(hardware, settings, system, branch))
         found += [("nvidia_driver_build" if "precompiled" in why[0] else "nvidia_driver_source", *why)] if why else []
-        if is_el(system["distribution"]) and not settings.get("version"):
-            remedy = "say the exact version, such as 580.95.05: dnf shows those of a branch when its stream is enabled"
-            found.append(
-                ("nvidia_driver_version", "is needed on EL, where the parts must be asked for by version", remedy)
-            )
     return [make_problem([host], *fault) for fault in found]
 
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
 from ..hardware.gpu_generations import DEFAULT_BRANCH
 from .driver_choice import driver_branch, driver_choice
+from .driver_lock import lock_key
 from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
 from .driver_state import blocking_reasons, build_problems, is_build_due
+from .driver_versions import choose_version, driver_version, make_offer, version_order
 from .imex import NODES_FILE, imex_changes
 from .kernel_headers import lacking_headers, wanted_headers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["driver_plan", "driver_version"]
+__all__ = ["driver_plan"]
 
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Settings that are not in there count only for modules that are loaded later.
@@ -27,15 +28,6 @@ _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 _REBOOT_BY_HAND = (
     "say -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
 )
-
-
-def driver_version(package: str) -> str:
-    """Return the driver's version in that of a package: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
-    return package.rpartition(":")[2].partition("-")[0]
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def driver_plan(
@@ -50,20 +42,22 @@ def driver_plan(
     Args:
         host: its name.
         hardware: its entry of the catalogue.
-        settings: as driver_problems() takes them, with `kernel_parts` (auto, managed, skipped) and `kernel_flavour`.
+        settings: as driver_problems() takes them, with `kernel_parts` (auto, managed, skipped), `kernel_flavour`,
+            `locked` (the version in the cluster's lock) and `check_mode`.
         system: `distribution`, `major`, and `container`, whether the kernel is somebody else's.
         found: what the module nvidia_driver_info returned; None before it was asked, which gives only `names`.
 
     Returns:
         `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
-        `found` also `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and
-        `stream` (as the module `packages` takes them), `moves` (whether another version is replaced),
-        `imex_moves` (whether a running IMEX gets another list of members), `headers`
-        (packages that DKMS needs, in any version), `files` (for the module `files`), `kernel` (whether kernel parts are
-        cared for), `services` (each with `name`, `started`, and `right` when it is as it should be), `initramfs`
-        (command that brings settings into it, or ''), `reboot` (why one is due, a list), `blocked` (a problem when GPU
-        programs fail until then, a list), `notes` (lines for the admin). To be looked at when the packages are there:
-        `build` (whether DKMS is to be asked again), `build_problems`, `load` (modules to load now, in order).
+        `found` also `offer` (what the host can have, for the cluster's lock), `problems`, `version` (of the driver, ''
+        when only the run will tell), `packages`, `absent` and `stream` (as the module `packages` takes them), `moves`
+        (whether another version is replaced), `imex_moves` (whether a running IMEX gets another list of members),
+        `headers` (packages that DKMS needs, in any version), `files` (for the module `files`), `kernel` (whether kernel
+        parts are cared for), `services` (each with `name`, `started`, and `right` when it is as it should be),
+        `initramfs` (command that brings settings into it, or ''), `reboot` (why one is due, a list), `blocked` (a
+        problem when GPU programs fail until then, a list), `notes` (lines for the admin). To be looked at when the
+        packages are there: `build` (whether DKMS is to be asked again), `build_problems`, `load` (modules to load now,
+        in order).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -82,7 +76,7 @@ def driver_plan(
     }
     if found is None:
         return plan
-    version, problems = _choose_version(host, names, branch, settings, found)
+    version, problems = choose_version(host, names, branch, settings, found)
     kernel = not skipped
     parameters = _parameters(settings, choice)
     loaded = str(found.get("loaded") or "")
@@ -94,6 +88,7 @@ def driver_plan(
     dkms = kernel and choice.build == "dkms"
     el = is_el(choice.distribution)
     return plan | {
+        "offer": make_offer(lock_key(choice.source, choice.distribution, choice.major, branch), names, branch, found),
         "problems": [*problems, *(_header_problems(host, found, is_el=el) if dkms else [])],
         "version": version,
         "packages": _wanted(names, version, found),
@@ -155,38 +150,6 @@ def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], foun
     return "no NVIDIA GPU is on the PCI bus" if found and not found["gpus"] else ""
 
 
-def _choose_version(
-    host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
-) -> tuple[str, list[Problem]]:
-    """Return the driver's version, '' when it cannot be known yet, and why it cannot be had.
-
-    What is declared counts first, then what is installed, then the newest of the branch.
-    """
-    declared, main = str(settings.get("version") or ""), names.exact[0]
-    installed = {name: driver_version(found["installed"].get(name, "")) for name in names.exact}
-    offers = {name: {driver_version(each) for each in found["available"].get(name, [])} for name in names.exact}
-    version = declared
-    if not version and installed[main].partition(".")[0] == str(branch):
-        version = installed[main]
-    if not version:
-        of_branch = [each for each in offers[main] if each.partition(".")[0] == str(branch)]
-        version = max(of_branch, key=_order, default="")
-    lacking = [name for name in names.exact if installed[name] != version and version not in offers[name]]
-    # Without the repository's index, as in check mode on a fresh host, nobody knows what it has.
-    if not lacking or not found["index"]:
-        return version, []
-    return version, [_not_offered(host, name, version or f"branch {branch}", offers[name]) for name in lacking]
-
-
-def _not_offered(host: str, name: str, wanted: str, offers: set[str]) -> Problem:
-    shown = ", ".join(sorted(offers, key=_order)[-6:])
-    problem = f"{wanted} is not to be had; the repositories have {shown or 'no such package'}"
-    if "fabric" in name or "imex" in name or "nscq" in name:
-        problem += "; it must be of the driver's very version"
-    remedy = "say a nvidia_driver_version that all its packages have, or bring them into the mirror"
-    return make_problem([host], name, problem, remedy)
-
-
 def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return each package with the version to ask for, '' for any; one that is right already keeps its revision."""
     wanted: dict[str, str] = {}
@@ -194,7 +157,7 @@ def _wanted(names: PackageSet, version: str, found: Mapping[str, Any]) -> list[d
         offers = [each for each in found["available"].get(name, []) if driver_version(each) == version]
         installed = str(found["installed"].get(name, ""))
         kept = installed if version and driver_version(installed) == version else ""
-        wanted[name] = kept or max(offers, key=_order, default=version and f"{version}-*")
+        wanted[name] = kept or max(offers, key=version_order, default=version and f"{version}-*")
     wanted |= dict.fromkeys(names.free, "")
     return [{"name": name, "version": each, "hold": True} for name, each in wanted.items()]
 

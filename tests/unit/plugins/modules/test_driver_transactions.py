@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import driver_version
 from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver_info
 from driver_indexes import KERNEL, NEW, OLD, debian_index, el_index, ubuntu_index
 from played_apt import HAS_APT, PlayedApt
@@ -113,6 +114,18 @@ def test_up_and_back_with_dnf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, h
         assert {"kernel-devel", "kernel-devel-matched"} <= host.installed.keys()
         again = plan(host, system, ROCKY_KERNEL, hardware, version=version)
         assert not apply(machine, again)["changed"]
+
+
+def test_el_knows_the_newest_version_before_its_stream_is_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = {"distribution": "Rocky", "major": "9", "container": False}
+    host = PlayedDnf(tmp_path / "versionlock.list", *el_index(ROCKY_KERNEL))
+    machine = Machine(host, tmp_path / "versionlock.list", monkeypatch)
+    made = plan(host, system, ROCKY_KERNEL, "dgx_b200")
+    assert (made["version"], host.streams) == (NEW, {})
+    apply(machine, made)
+    assert set(of_driver({name: item.plain for name, item in host.installed.items()}).values()) == {NEW}
 
 
 @pytest.mark.skipif(not HAS_APT, reason="needs apt")

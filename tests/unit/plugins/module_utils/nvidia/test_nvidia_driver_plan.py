@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import driver_version
 
 CATALOGUE = site_catalogue({})
 DEBIAN = {"distribution": "Debian", "major": "12", "container": False}
@@ -185,7 +186,7 @@ def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
     found["available"]["nvidia-fabricmanager"] = ["580.82.07-1"]
     (problem,) = plan("dgx_h100", DEBIAN, found)["problems"]
     assert problem["key"] == "nvidia-fabricmanager"
-    assert problem["problem"].startswith(f"{NEW} is not to be had; the repositories have 580.82.07; it must be of")
+    assert problem["problem"].startswith(f"{NEW} is not available; the repositories have 580.82.07; it must be of")
     # What is installed already needs no repository.
     found["installed"] = dict.fromkeys(names, f"{NEW}-1")
     assert plan("dgx_h100", DEBIAN, found)["problems"] == []
@@ -194,7 +195,7 @@ def test_a_fabric_manager_of_another_version_is_refused_by_name() -> None:
 def test_a_version_that_has_left_the_repository_is_told_with_those_that_are_there() -> None:
     found = offering(NEW, names=plan("l40s", DEBIAN)["names"])
     problems = plan("l40s", DEBIAN, found, version="580.65.06")["problems"]
-    assert [item["problem"] for item in problems] == [f"580.65.06 is not to be had; the repositories have {NEW}"] * 4
+    assert [item["problem"] for item in problems] == [f"580.65.06 is not available; the repositories have {NEW}"] * 4
     assert plan("l40s", DEBIAN, {**FOUND, "index": False}, version="580.65.06")["problems"] == []
 
 

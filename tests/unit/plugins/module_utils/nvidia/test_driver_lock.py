@@ -1,0 +1,136 @@
+"""One version of the driver for the cluster: the newest that all parts have on all hosts, and then always the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_lock import (
+    choose_lock,
+    lock_key,
+    lock_text,
+    parse_lock,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import PackageSet
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import make_offer
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import Offer
+
+A, B, C = "580.65.06", "580.95.05", "580.105.08"
+PATH = "/site/nvidia_driver.lock.yml"
+PARTS = PackageSet(("nvidia-driver-cuda", "nvidia-fabricmanager"))
+
+
+def offer(*versions: str, installed: str = "", key: str = "580", known: bool = True) -> Offer:
+    return {"key": key, "known": known, "versions": list(versions), "installed": installed}
+
+
+def chosen(*offers: Offer, locked: dict[str, str] | None = None, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    hosts = {f"gpu{number}": each for number, each in enumerate(offers, 1)}
+    return dict(choose_lock(hosts, locked or {}, **{"elsewhere": None, "upgrade": False, **given}))
+
+
+def test_a_host_offers_what_all_of_its_parts_have() -> None:
+    """A fabric manager that is late, and one version of it that is only installed."""
+    found = {
+        "available": {
+            "nvidia-driver-cuda": [f"{B}-1", f"{C}-1", "570.195.03-1", f"{A}-1"],
+            "nvidia-fabricmanager": [f"{B}-1", "570.195.03-1"],
+        },
+        "installed": {"nvidia-fabricmanager": f"{A}-1"},
+        "index": True,
+    }
+    expected = {"key": "580", "known": True, "versions": [A, B], "installed": ""}
+    assert make_offer("580", PARTS, 580, found) == expected
+
+
+def test_a_bare_host_takes_the_newest_version_of_all_parts_and_not_of_the_main_package() -> None:
+    hardware, system = site_catalogue({})["dgx_h100"], {"distribution": "Debian", "major": "12", "container": True}
+    names = driver_plan("gpu1", hardware, {"source": "nvidia"}, system)["names"]
+    available = {name: [f"{B}-1", f"{C}-1"] for name in names} | {"nvidia-fabricmanager": [f"{B}-1"]}
+    found = {"available": available, "installed": {}, "index": True, "gpus": 8, "loaded": "", "kernel_release": "6.1"}
+    made = driver_plan("gpu1", hardware, {"source": "nvidia"}, system, found)
+    assert (made["version"], made["problems"]) == (B, [])
+
+
+@pytest.mark.parametrize(
+    ("offers", "given", "version"),
+    [
+        # The newest that all hosts have, not that of the first.
+        ([offer(A, B, C), offer(A, B)], {}, B),
+        # What is written down stays, whatever is newer or installed.
+        ([offer(A, B, C, installed=C)], {"locked": {"580": A}}, A),
+        ([offer(A, B, C), offer(A, B)], {"locked": {"580": A}, "upgrade": True}, B),
+        # A cluster from before there was a lock: what most nodes have, so that few of them change.
+        ([offer(A, B, C, installed=A), offer(A, B, C, installed=A), offer(A, B, C, installed=C)], {}, A),
+        ([offer(A, B, C, installed=A), offer(B, C)], {}, C),
+        # A new node beside others that are not in this run.
+        ([offer(A, B, C)], {"elsewhere": {"known": True, "installed": A}}, A),
+        ([offer(A, B, C)], {"elsewhere": {"known": True, "installed": ""}}, C),
+        # In check mode a fresh host knows nothing, and stands in nobody's way.
+        ([offer(A, B), offer(known=False)], {}, B),
+    ],
+)
+def test_the_version_of_the_cluster(offers: list[Offer], given: dict[str, Any], version: str) -> None:
+    made = chosen(*offers, **given)
+    assert (made["versions"], made["problems"]) == ({"580": version}, [])
+    assert made["changed"] is (version != given.get("locked", {}).get("580"))
+
+
+def test_what_nobody_could_be_asked_about_is_not_written_down() -> None:
+    made = chosen(offer(A, B), elsewhere={"known": False, "installed": ""})
+    assert (made["versions"], made["changed"]) == ({"580": B}, False)
+
+
+def test_each_branch_and_each_distribution_of_its_own_has_a_line() -> None:
+    made = chosen(offer(A), offer("535.261.03", key="debian12-535"), locked={"570": "570.195.03"})
+    assert made["versions"] == {"570": "570.195.03", "580": A, "debian12-535": "535.261.03"}
+    assert lock_key("nvidia", "Ubuntu", "24", 580) == lock_key("nvidia", "Debian", "12", 580) == "580"
+    assert lock_key("distribution", "Debian", "12", 535) == "debian12-535"
+
+
+def test_hosts_without_a_common_version_are_told_by_name() -> None:
+    made = chosen(offer(A, B), offer(C))
+    (problem,) = made["problems"]
+    assert problem["hosts"] == ["gpu1", "gpu2"]
+    assert problem["problem"] == f"no version of 580 is available to all 2 hosts; gpu2 can have {C}"
+    assert (made["versions"], made["changed"]) == ({}, False)
+    (problem,) = chosen(offer(A), offer())["problems"]
+    assert problem["problem"].endswith("gpu2 can have none that all of its packages have")
+
+
+def test_the_file_says_how_it_is_changed_and_is_read_again() -> None:
+    text = lock_text({"580": B})
+    assert text.endswith(f'\n"580": "{B}"\n')
+    assert "-e nvidia_driver_upgrade=true" in text
+    assert parse_lock({580: B}, PATH) == {"580": B}
+    assert parse_lock(None, PATH) == {}
+
+
+@pytest.mark.parametrize("values", [["580"], "580.95.05", {"580": "newest"}, {"580": 580}, {"580": None}])
+def test_a_file_that_somebody_broke_is_named(values: object) -> None:
+    with pytest.raises(ValueError, match=rf'^{PATH}: .*: no valid version: write "580": "580\.95\.05", or move'):
+        parse_lock(values, PATH)
+
+
+def test_a_locked_version_that_has_left_the_repository_names_the_way_on() -> None:
+    hardware, system = site_catalogue({})["l40s"], {"distribution": "Debian", "major": "12", "container": True}
+    names = driver_plan("gpu1", hardware, {"source": "nvidia"}, system)["names"]
+    available = {name: [f"{C}-1"] for name in names}
+    found = {"available": available, "installed": {}, "index": True, "gpus": 8, "loaded": "", "kernel_release": "6.1"}
+    settings = {"source": "nvidia", "locked": B}
+    problems = driver_plan("gpu1", hardware, settings, system, found)["problems"]
+    assert f"{B} is not available" in problems[0]["problem"]
+    assert "-e nvidia_driver_upgrade=true" in problems[0]["remedy"]
+
+
+def test_repositories_of_el_that_do_not_answer_are_no_reason_to_guess() -> None:
+    hardware, system = site_catalogue({})["l40s"], {"distribution": "Rocky", "major": "9", "container": True}
+    found = {"available": {}, "installed": {}, "index": False, "gpus": 8, "loaded": "", "kernel_release": "5.14"}
+    (problem,) = driver_plan("gpu1", hardware, {"source": "nvidia"}, system, found)["problems"]
+    assert problem["problem"].startswith("its repositories could not be asked")
+    for settings in ({"version": B}, {"check_mode": True}):
+        assert driver_plan("gpu1", hardware, {"source": "nvidia", **settings}, system, found)["problems"] == []

@@ -82,6 +82,10 @@ key_enrolled:
   description: Whether the firmware trusts that key.
   returned: always
   type: bool
+persistence_command:
+  description: The command of the persistence daemon in the unit of its package, empty without one.
+  returned: always
+  type: str
 kernels:
   description: Installed packages of kernels, on Debian and Ubuntu.
   returned: always
@@ -304,6 +308,15 @@ def units(text: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def persistence_command(module: AnsibleModule) -> str:
+    """Return how the package's own unit starts the persistence daemon; a unit of the admin's is left alone."""
+    path = module.run_command(["systemctl", "show", "-P", "FragmentPath", "nvidia-persistenced"])[1].strip()
+    if not path.startswith(("/lib/", "/usr/lib/")):
+        return ""
+    lines = (line for line in read(Path(path)).splitlines() if line.startswith("ExecStart="))
+    return next(lines, "").partition("=")[2].strip()
+
+
 def slurm_daemons(root: Path) -> list[str]:
     """Return which of Slurm's daemons of a compute node run."""
     running = {read(path).strip() for path in (root / "proc").glob("[0-9]*/comm")}
@@ -338,6 +351,7 @@ def main() -> None:
         kernel_release=release,
         gpus=gpus_on_bus(root),
         slurm=slurm_daemons(root),
+        persistence_command=persistence_command(module),
         nouveau=(root / "sys/module/nouveau").exists(),
         initramfs=next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
         units=units(module.run_command(show)[1]),

@@ -22,6 +22,7 @@ __all__ = ["driver_plan"]
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Settings that are not in there count only for modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
+_PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
 _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
 # Parameters that /proc/driver/nvidia/params shows by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
 _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
@@ -52,12 +53,12 @@ def driver_plan(
         `found` also `offer` (what the host can have, for the cluster's lock), `problems`, `version` (of the driver, ''
         when only the run will tell), `packages`, `absent` and `stream` (as the module `packages` takes them), `moves`
         (whether another version is replaced), `imex_moves` (whether a running IMEX gets another list of members),
-        `headers` (packages that DKMS needs, in any version), `files` (for the module `files`), `kernel` (whether kernel
-        parts are cared for), `services` (each with `name`, `started`, and `right` when it is as it should be),
-        `initramfs` (command that brings settings into it, or ''), `reboot` (why one is due, a list), `blocked` (a
-        problem when GPU programs fail until then, a list), `notes` (lines for the admin). To be looked at when the
-        packages are there: `build` (whether DKMS is to be asked again), `build_problems`, `load` (modules to load now,
-        in order).
+        `headers` (packages that DKMS needs, in any version), `files` (for the module `files`), `drop_ins` (the same, of
+        units that the packages bring), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
+        `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
+        `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list), `notes`
+        (lines for the admin). To be looked at when the packages are there: `build` (whether DKMS is to be asked again),
+        `build_problems`, `load` (modules to load now, in order).
     """
     branch = driver_branch(settings, system) or DEFAULT_BRANCH
     choice = driver_choice(hardware, settings, system, branch, str((found or {}).get("kernel_release", "")))
@@ -99,6 +100,7 @@ def driver_plan(
         "imex_moves": kernel and choice.imex and imex_changes(_imex_nodes(settings), found),
         "kernel": kernel,
         "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
+        "drop_ins": _drop_ins(str(found.get("persistence_command") or "")) if kernel else [],
         "services": _services(choice, found.get("units") or {}, started=matches) if kernel else [],
         "build": dkms and is_build_due(version, found),
         "build_problems": build_problems(host, version, found, dkms=choice.build == "dkms") if kernel else [],
@@ -200,6 +202,11 @@ def _files(
     return [
         {"path": _MODULES_FILE, "content": "\n".join(lines) + "\n", "state": state},
         {
+            "path": "/etc/modules-load.d/busbar-nvidia.conf",
+            "content": "# Written by busbar: users open its device and may not load it.\nnvidia-uvm\n",
+            "state": state,
+        },
+        {
             "path": "/etc/modules-load.d/busbar-nvlsm.conf",
             "content": "# Written by busbar: the subnet manager of the NVLinks talks through it.\nib_umad\n",
             "state": "present" if kernel and choice.nvlsm else "absent",
@@ -214,6 +221,20 @@ def _files(
 
 def _imex_nodes(settings: Mapping[str, Any]) -> list[str]:
     return [str(node) for node in settings.get("imex_nodes") or []]
+
+
+def _drop_ins(command: str) -> list[dict[str, str]]:
+    """Return what lets the persistence daemon do what it is there for.
+
+    Ubuntu's unit starts it with --no-persistence-mode, and stops it when no device wants it: without a display, the
+    driver then lets the GPUs go between two programs, and each of them waits for seconds.
+    """
+    if not command:
+        return []
+    off = "--no-persistence-mode"
+    text = f"# Written by busbar.\n[Unit]\nStopWhenUnneeded=no\n[Service]\nExecStart=\nExecStart={command}\n"
+    state = "present" if off in command.split() else "absent"
+    return [{"path": _PERSISTENCE_FILE, "content": text.replace(off, "--persistence-mode"), "state": state}]
 
 
 def _services(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:

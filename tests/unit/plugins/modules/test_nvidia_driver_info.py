@@ -152,3 +152,19 @@ def test_slurm_is_known_by_what_runs(tmp_path: Path) -> None:
         (tmp_path / "proc" / number).mkdir(parents=True)
         (tmp_path / "proc" / number / "comm").write_text(f"{name}\n")
     assert nvidia_driver_info.slurm_daemons(tmp_path) == ["slurmstepd"]
+
+
+def test_the_unit_of_the_package_tells_how_the_persistence_daemon_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unit = "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\nExecStopPost=rm x\n"
+    monkeypatch.setattr(nvidia_driver_info, "read", lambda _: unit)
+    for folder, command in (
+        ("/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
+        ("/usr/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
+        # The admin's own.
+        ("/etc/systemd/system", ""),
+    ):
+        module = FakeModule({"FragmentPath": f"{folder}/nvidia-persistenced.service\n"}, ())
+        assert nvidia_driver_info.persistence_command(module) == command
+    assert nvidia_driver_info.persistence_command(FakeModule({}, ())) == ""

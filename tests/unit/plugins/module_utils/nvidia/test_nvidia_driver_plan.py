@@ -340,3 +340,37 @@ def test_secure_boot_is_explained(found: dict[str, Any], words: str | None) -> N
 @pytest.mark.parametrize("text", ["570.133.20-1", "3:570.133.20-1.el9", "570.133.20-0ubuntu1", "570.133.20"])
 def test_the_drivers_version_of_a_package(text: str) -> None:
     assert driver_version(text) == OLD
+
+
+UBUNTUS = "/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose"
+
+
+@pytest.mark.parametrize(
+    ("command", "states"),
+    [
+        (UBUNTUS, ["present"]),
+        # Debian's, and what NVIDIA's own packages of later branches have, is left alone.
+        ("/usr/bin/nvidia-persistenced --user nvpd", ["absent"]),
+        ("", []),
+    ],
+)
+def test_the_persistence_daemon_keeps_the_gpus(command: str, states: list[str]) -> None:
+    found = offering(NEW, names=plan("l40s", UBUNTU)["names"], persistence_command=command)
+    made = plan("l40s", UBUNTU, found)["drop_ins"]
+    assert [file["state"] for file in made] == states
+    if "present" in states:
+        assert made[0]["path"] == "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
+        assert made[0]["content"].splitlines()[1:] == [
+            "[Unit]",
+            "StopWhenUnneeded=no",
+            "[Service]",
+            "ExecStart=",
+            "ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --persistence-mode --verbose",
+        ]
+
+
+def test_what_users_cannot_load_is_loaded_at_boot() -> None:
+    made = plan("l40s", DEBIAN, offering(NEW, names=plan("l40s", DEBIAN)["names"]))
+    files = {item["path"]: item for item in made["files"]}
+    assert files["/etc/modules-load.d/busbar-nvidia.conf"]["content"].endswith("\nnvidia-uvm\n")
+    assert files["/etc/modules-load.d/busbar-nvidia.conf"]["state"] == "present"

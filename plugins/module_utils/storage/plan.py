@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["cluster_addresses", "exported_mounts", "home_is_made_here", "mount_plan", "nfs_entries"]
+__all__ = ["cluster_addresses", "exported_mounts", "home_is_made_here", "mount_plan", "nfs_entries", "nfs_home_mounts"]
 
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
@@ -110,6 +110,17 @@ def home_is_made_here(
         declared = mine.get("nfs_client_mounts")
         mounts += exported_mounts(servers, variables, host) if declared is None else list(declared)
     return not any(lies_in(base, str(mount.get("path"))) for mount in mounts)
+
+
+def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str]:
+    """Return the paths of the NFS mounts on which homes below `base` lie, or some of them.
+
+    Args:
+        entries: as `storage_mounts_entries` has them.
+        base: directory of the homes.
+    """
+    paths = [str(entry.get("path")) for entry in entries if entry.get("type") == "nfs"]
+    return [path for path in paths if lies_in(base, path) or lies_in(path, base)]
 
 
 def _list(variables: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:

@@ -217,7 +217,9 @@ def test_every_user_has_directories_of_his_own_on_disk(site: Site) -> None:
         paths[user] = settings
         mode = site.cluster.exec("gpu1", f"stat -c '%U %a' {settings['ENROOT_CACHE_PATH']}").stdout
         assert mode == f"{user} 700\n"
-    assert paths["alice"]["ENROOT_CONFIG_PATH"] == "/etc/enroot/users/alice"
+    config = paths["alice"]["ENROOT_CONFIG_PATH"]
+    assert config == f"{paths['alice']['ENROOT_CACHE_PATH']}/.config"
+    assert SECRET in site.cluster.exec("gpu1", f"cat {config}/.credentials", user="alice").stdout
     assert paths["bob"]["ENROOT_CONFIG_PATH"] == "/shared/home/bob/.config/enroot"
 
 

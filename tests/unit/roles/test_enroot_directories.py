@@ -160,7 +160,11 @@ class Asked:
             "enroot_free_mb": 0,
             "enroot_refuse_mb": 0,
         } | options
-        values |= {"__enroot_socket": str(self.socket), "__enroot_users": "/none", "ansible_managed": "ours"}
+        values |= {
+            "__enroot_socket": str(self.socket),
+            "__enroot_users": str(folder / "users"),
+            "ansible_managed": "ours",
+        }
         text = (ROLE / "templates/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
         templar = Templar(loader=DataLoader(), variables=values)
         self.file.write_text(templar.template(trust_as_template(text)), encoding="utf-8")
@@ -168,7 +172,10 @@ class Asked:
     def run(self, kind: str = "data", user: int = OTHER) -> subprocess.CompletedProcess[str]:
         """Ask it as a user."""
         command = ["sh", str(self.file), kind]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, user=user, cwd="/")
+        given = {"PATH": os.environ["PATH"], "HOME": "/home/of"}
+        return subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=60, user=user, cwd="/", env=given
+        )
 
     @contextlib.contextmanager
     def answered(self) -> Iterator[None]:
@@ -217,6 +224,23 @@ def test_a_user_without_a_job_is_given_directories_and_nobody_elses(asked: Asked
     assert (done.stdout, done.stderr) == (f"{trap}\n", "")
     assert asked.node.owned(OTHER)
     assert not asked.node.directory(user=OTHER + 1).exists()
+
+
+@as_root
+def test_a_user_with_credentials_keeps_hooks_mounts_and_variables(asked: Asked) -> None:
+    assert asked.run("config").stdout == "/home/of/.config/enroot\n"
+    asked.node.prolog(OTHER)
+    whose = subprocess.run(["id", "-un"], check=False, capture_output=True, text=True, user=OTHER).stdout.strip()
+    kept = asked.file.parent / "users" / whose
+    kept.mkdir(parents=True)
+    (kept / ".credentials").write_text("machine a login b password c\n", encoding="utf-8")
+    for _ in range(2):
+        done = asked.run("config")
+        place = asked.node.directory("cache", OTHER) / ".config"
+        assert (done.stdout, done.stderr) == (f"{place}\n", "")
+    found = {path.name: str(path.readlink()) for path in place.iterdir()}
+    own = {name: f"/home/of/.config/enroot/{name}" for name in ("hooks.d", "mounts.d", "environ.d")}
+    assert found == {".credentials": str(kept / ".credentials"), **own}
 
 
 @as_root

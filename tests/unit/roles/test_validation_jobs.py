@@ -251,8 +251,8 @@ def test_an_image_is_unpacked_once_on_each_node_and_nothing_of_it_stays(tmp_path
     assert job.unpacked() == ["gpu1", "gpu2"]
     # Job 4 runs; of the others of busbar nothing is left, and what is not busbar's is not touched.
     for node in ("gpu1", "gpu2"):
-        left = sorted(path.name for path in (tmp_path / "data" / node).iterdir())
-        assert left == ["busbar-6", "pyxis_busbar-4", "pyxis_of-alice"]
+        stays = sorted(path.name for path in (tmp_path / "data" / node).iterdir())
+        assert stays == ["busbar-6", "pyxis_busbar-4", "pyxis_of-alice"]
 
 
 def test_a_training_unpacks_once_too(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound; {MODINFO}")
     fabric(sandbox, JOINED)
     with served(sandbox, made) as url:
-        yield {"url": url, "made": made, "other": Repository(tmp_path_factory.mktemp("other"))}
+        lock = tmp_path_factory.mktemp("site") / "nvidia_driver.lock.yml"
+        yield {"url": url, "made": made, "other": Repository(tmp_path_factory.mktemp("other")), "lock": lock}
     sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f {REBOOT} {BOOTS} /usr/local/sbin/modinfo")
     sandbox.exec(NODE, f"apt-get purge -y linux-headers-{kernel}", check=False)
     sandbox.exec(NODE, CLEAN)
@@ -100,6 +101,8 @@ def run(sandbox: Cluster, repository: dict[str, Any], *options: str, **settings:
         "nvidia_driver_source": "nvidia",
         "nvidia_driver_hardware": HARDWARE,
         "nvidia_driver_kernel_parts": "managed",
+        "nvidia_driver_lock_file": str(repository["lock"]),
+        "nvidia_driver_cluster_hosts": [NODE],
         "nvidia_repository_urls": {"cuda": repository["url"]},
         "nvidia_repository_key_urls": {"cuda": repository["url"] + KEY_FILE},
         "nvidia_repository_fingerprints": {"cuda": repository["made"].fingerprint},
@@ -234,6 +237,7 @@ def test_fabric_manager_goes_up_and_back_with_the_driver(sandbox: Cluster, repos
     assert installed(sandbox) == expected(NEW)
     assert "this node takes no further part in the run and is drained in Slurm" in output
     assert f"{NODE}: NVIDIA driver: reboot needed: the driver {OLD} is loaded, {NEW} is installed" in output
+    assert f'"580": "{NEW}"' in repository["lock"].read_text()
     reason = f"busbar: NVIDIA driver {NEW} waits for a reboot"
     assert sandbox.exec("ctl", f"sinfo -h -n {NODE} -o '%T|%E'").stdout.strip() == f"drained|{reason}"
     code, output, _ = run(sandbox, repository, version=OLD)

@@ -58,6 +58,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_conflicts
 from ..module_utils.hardware.gpu_claims import claim_problems
+from ..module_utils.hardware.gpu_cures import cures_of_run, manages_subnet, without_cured
 from ..module_utils.hardware.gpu_places import place_problems
 from ..module_utils.hardware.nvlink_domains import domain_claims
 from ..module_utils.preflight.nodes import node_problems
@@ -80,6 +81,7 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
 ) -> list[Problem]:
     """Return the problems of all nodes."""
     wrong = []
+    manager = manages_subnet(hostvars, site["compute"])
     for host in hosts:
         variables = hostvars[host]
         found = variables.get(answer)
@@ -93,7 +95,9 @@ def problems(  # noqa: PLR0913, PLR0917 - a filter's arguments
                     wrong += node_software_problems(host, variables, hardware, node["programs"])
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
-                wrong += claim_problems(host, hardware, gpus, limits) + place_problems(host, hardware, gpus)
+                cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
+                cured = without_cured(gpus, cures)
+                wrong += claim_problems(host, hardware, cured, limits) + place_problems(host, hardware, gpus)
     read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 

@@ -85,6 +85,10 @@ pci_nics:
   returned: always
   type: list
   elements: str
+fabric_manager:
+  description: Whether a fabric manager runs, without which GPUs behind NVSwitches wait for their fabric.
+  returned: always
+  type: bool
 errors:
   description: What went wrong, one line each.
   returned: always
@@ -106,6 +110,9 @@ from ..module_utils.hardware.gpu_reading import (
     read_gpus,
 )
 from ..module_utils.hardware.network import pci_address, rdma_ports
+
+# nv-fabricmanager, as the kernel cuts it.
+FABRIC_MANAGER = "nv-fabricmanage"
 
 
 def network_interfaces(root: Path) -> list[dict[str, Any]]:
@@ -135,6 +142,7 @@ def gather(root: Path, program: str | None, timeout_s: float) -> dict[str, Any]:
         "rdma_ports": rdma_ports(root),
         "network_interfaces": network_interfaces(root),
         "pci_nics": [device["address"] for device in bus["nic"]],
+        "fabric_manager": any(read(path) == FABRIC_MANAGER for path in (root / "proc").glob("[0-9]*/comm")),
     }
 
 

@@ -27,7 +27,8 @@ def test_each_scale_has_bars_and_a_row(browser: Chrome, pages: dict[str, Path]) 
         for row in card.find_elements(By.CSS_SELECTOR, "tbody tr")
     ]
     assert [row[:2] for row in cells] == [["1 GPU", "1"], ["2 nodes", "2"], ["4 nodes", "4"]]
-    assert cells[2][4:] == ["7.692", "1300", "100", "1200", "92.31", "communication"]
+    assert cells[2][4:10] == ["7.692", "1300", "100", "1200", "92.31", "communication"]
+    assert cells[2][10:13] == ["80", "0", "2.016e+05"]
     assert browser.find_elements(By.CSS_SELECTOR, "#checks") == []
     assert complaints(browser) == []
     assert requests(browser) == [pages["training"].as_uri()]

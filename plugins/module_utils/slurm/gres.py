@@ -14,7 +14,7 @@ from .hostlist import expand_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MODES", "gres_conf", "gres_counts", "gres_mode", "gres_problems"]
+__all__ = ["MODES", "gres_conf", "gres_counts", "gres_mode", "gres_problems", "smi_places"]
 
 # files: the device files are declared; those of MIG instances have the names that the role mig gives them.
 # nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
@@ -82,7 +82,7 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
     if not mig:
         return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]
     lines: list[dict[str, Any]] = []
-    # In the order of nvidia-smi: by their places in it the prolog knows which job has which instance.
+    # In the order of nvidia-smi, which smi_places() counts on.
     for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
         parent, said = device_name(index), near[index] if near else None
         if not instances:
@@ -91,6 +91,26 @@ def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int 
             files = ",".join((parent, *(device_name(index, profile, number, end) for end in ("gi", "ci"))))
             lines.append(_given({"Name": "gpu", "Type": name, "MultipleFiles": files, "Cores": said}))
     return lines
+
+
+def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
+    """Return for each number that Slurm gives a GPU or an instance its place in nvidia-smi's list of them.
+
+    Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so that
+    of two divided GPUs all instances of one type come first; nvidia-smi goes GPU by GPU.
+
+    Args:
+        gpu: the part ``gpu`` of the node's profile.
+        mig: its MIG layout.
+
+    Raises:
+        ValueError: the layout has no valid form.
+    """
+    if not gpu or not mig:
+        return []
+    whole = str(gpu.get("slurm_type") or "")
+    shown = [kind for each in gpu_instances(mig, int(gpu["count"])) for *_, kind in each or [("", 0, whole)]]
+    return [place for kind, _ in gres_counts(gpu, mig) for place, name in enumerate(shown) if name == kind]
 
 
 def _cores(socket: int, cores: int) -> str:

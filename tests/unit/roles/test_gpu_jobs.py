@@ -179,21 +179,25 @@ def test_gpus_that_slurmd_detects_are_numbered_alike(node: Node) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "visible", "wanted"),
+    ("gpus", "visible", "places", "wanted"),
     [
-        ("0", "", ["0.2"]),
-        ("1,2", "", ["0.9", "1"]),
-        ("0", "MIG-0002", ["0.9"]),
-        ("0,1", "MIG-0001,GPU-bbbb", ["0.2", "1"]),
+        ("0", "", "0 1 2", ["0.2"]),
+        ("1,2", "", "0 1 2", ["0.9", "1"]),
+        # Slurm numbers the small instance first where its type stands first in slurm.conf.
+        ("0", "", "1 0 2", ["0.9"]),
+        ("1-2", "", "1 0 2", ["0.2", "1"]),
+        ("0", "", "", ["0.2"]),
+        ("0", "MIG-0002", "", ["0.9"]),
+        ("0,1", "MIG-0001,GPU-bbbb", "", ["0.2", "1"]),
     ],
 )
-def test_mig_instances_are_told_apart(node: Node, gpus: str, visible: str, wanted: list[str]) -> None:
+def test_mig_instances_are_told_apart(node: Node, gpus: str, visible: str, places: str, wanted: list[str]) -> None:
     folder = node.scripts / "bin"
     folder.mkdir()
     for name, text in {"nvidia-smi": SMI, "q.txt": SMI_Q, "list.txt": SMI_LIST}.items():
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
-    node.configure(mig="yes")
+    node.configure(mig="yes", places=places)
     with (node.scripts / "gpu_jobs.conf").open("a", encoding="utf-8") as stream:
         stream.write(f"PATH={folder}:$PATH\n")
     node.run("prolog", 12, gpus, **({"CUDA_VISIBLE_DEVICES": visible} if visible else {}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import conf as slurm_conf
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gres import MODES, gres_problems, smi_places
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import gpu_problems
 
 CATALOGUE = site_catalogue({})
@@ -163,3 +163,22 @@ def test_cores_are_whole_sockets_and_no_threads(hardware: str, variables: dict[s
     small = {**l40s, "cores_per_socket": 1, "gpu": {**l40s["gpu"], "cpu_sockets": [0, 0, 1, 1]}}
     found = slurm_conf.gres_lines([node(hardware, **variables)], {**CATALOGUE, "far": far, "small": small})
     assert [line.partition(" File=")[2] for line in found] == [line.partition("File=")[2] for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("layout", "places"),
+    [
+        (None, []),
+        ([], []),
+        ([{"profile": "1g.10gb", "count": 7}], list(range(56))),
+        # Of two divided GPUs Slurm numbers all instances of one type before those of the other.
+        (
+            [{"profile": "1g.10gb", "count": 2, "gpus": [0, 1]}, {"profile": "3g.40gb", "gpus": [0, 1]}],
+            [1, 2, 4, 5, 0, 3, 6, 7, 8, 9, 10, 11],
+        ),
+        ([{"profile": "7g.80gb", "gpus": [2]}], [2, 0, 1, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_numbers_of_slurm_are_places_in_nvidia_smi(layout: object, places: list[int]) -> None:
+    assert smi_places(CATALOGUE["dgx_h100"]["gpu"], layout) == places
+    assert smi_places(None, layout) == []

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.proves("nvidia_driver", "nvidia_repository")
 
 NODE = "gpu1"
 OLD, NEW = "570.133.20", "580.95.05"
+# Its module is not built, and the package's script ends with what DKMS says, until this file is there.
+BROKEN, CURED = "590.48.01", "/run/busbar-test-dkms"
 RECORDING = "/etc/simulated-gpus.xml"
 REBOOT = "/usr/local/sbin/simulated-reboot"
 BOOTS = "/run/simulated-boots"
@@ -43,6 +45,16 @@ MODINFO = """cat >/usr/local/sbin/modinfo <<'END'
 exit 1
 END
 chmod +x /usr/local/sbin/modinfo"""
+LOG = f"/var/lib/dkms/nvidia/{BROKEN}/build"
+SCRIPTS = {
+    "postinst": f"""#!/bin/sh
+[ -e {CURED} ] || {{
+  mv /lib/modules/*/updates/dkms/nvidia.ko /run/busbar-test-module
+  mkdir -p {LOG} && echo 'make: *** Error 2' >{LOG}/make.log
+  exit 10
+}}
+"""
+}
 JOINED = "<state>Completed</state><status>Success</status>"
 # Puts the node's packages, repositories, settings and services back.
 CLEAN = f"""
@@ -68,7 +80,7 @@ def driver(version: str, kernel: str = "none") -> list[Package]:
         Package("libcuda1", exact),
         Package("nvidia-persistenced", exact, files={"/lib/systemd/system/nvidia-persistenced.service": UNIT}),
         Package("nvidia-modprobe", exact),
-        Package("nvidia-kernel-open-dkms", exact, files=module),
+        Package("nvidia-kernel-open-dkms", exact, files=module, scripts=SCRIPTS if version == BROKEN else {}),
         Package(fabric, exact, files={"/lib/systemd/system/nvidia-fabricmanager.service": UNIT}),
         Package(nscq, exact),
     ]
@@ -80,14 +92,16 @@ def repository(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     made = Repository(tmp_path_factory.mktemp("cuda"))
     kernel = sandbox.exec(NODE, "uname -r").stdout.strip()
     include = {f"/lib/modules/{kernel}/build/include/config": ""}
-    made.add(*driver(OLD, kernel), *driver(NEW, kernel))
+    made.add(*driver(OLD, kernel), *driver(NEW, kernel), *driver(BROKEN, kernel))
     made.add(Package(f"linux-headers-{kernel}", "1", files=include)).publish()
     sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound; {MODINFO}")
     fabric(sandbox, JOINED)
     with served(sandbox, made) as url:
         lock = tmp_path_factory.mktemp("site") / "nvidia_driver.lock.yml"
         yield {"url": url, "made": made, "other": Repository(tmp_path_factory.mktemp("other")), "lock": lock}
-    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f {REBOOT} {BOOTS} /usr/local/sbin/modinfo")
+    sandbox.exec(
+        NODE, f"mv {RECORDING}.sound {RECORDING}; rm -rf {REBOOT} {BOOTS} {CURED} {LOG} /usr/local/sbin/modinfo"
+    )
     sandbox.exec(NODE, f"apt-get purge -y linux-headers-{kernel}", check=False)
     sandbox.exec(NODE, CLEAN)
     assert installed(sandbox) == {}
@@ -207,6 +221,19 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     assert code == 2, output
     assert f"{NODE}: DKMS: there is no kernel module {OLD} for the running kernel" in output
     assert f"{log}/make.log: make: *** Error 2" in output
+
+
+def test_a_build_that_fails_in_the_package_is_told_with_its_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
+    code, output, _ = run(sandbox, repository, version=BROKEN)
+    assert code == 2, output
+    assert f"left half done, so that the host is not as before: nvidia-kernel-open-dkms {BROKEN}-1 (half-con" in output
+    assert f"its build failed; the end of {LOG}/make.log: make: *** Error 2" in output
+    assert "The node stays drained: put it right, then run again" in output
+    sandbox.exec(NODE, f"touch {CURED}; rm -rf /var/lib/dkms/nvidia")
+    code, output, _ = run(sandbox, repository, version=OLD)
+    assert code == 0, output
+    assert installed(sandbox) == expected(OLD)
+    sandbox.wait_idle()
 
 
 def test_a_driver_is_not_replaced_under_a_job(sandbox: Cluster, repository: dict[str, Any]) -> None:

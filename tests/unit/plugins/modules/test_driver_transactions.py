@@ -40,7 +40,7 @@ def plan(host: Any, system: dict[str, Any], kernel: str, hardware: str, **given:
     names = driver_plan("gpu1", CATALOGUE[hardware], settings, system)
     module = PlayedModule(host, {"names": names["names"], "family": names["family"]}, check_mode=False)
     headers = not host.installed.keys().isdisjoint({f"linux-headers-{kernel}", "kernel-devel"})
-    offered = nvidia_driver_info.packages(module, kernel)  # type: ignore[arg-type]
+    offered = nvidia_driver_info.packages(module, kernel)
     found = {**STATE, "kernel_release": kernel, "headers": headers, **offered}
     made = driver_plan("gpu1", CATALOGUE[hardware], settings, system, found)
     assert made["problems"] == []

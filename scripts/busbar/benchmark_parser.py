@@ -78,18 +78,18 @@ def _run_reader(size: int) -> dict[str, Any]:
 
 
 def _busbw(size: int) -> float:
-    return round(400 * size / (size + (1 << 24)), 2)
+    return round(_algbw(size) * 2 * (_RANKS - 1) / _RANKS, 2)
 
 
 def _algbw(size: int) -> float:
-    return round(_busbw(size) * _RANKS / (2 * (_RANKS - 1)), 2)
+    return 213 * size / (size + (1 << 24))
 
 
 def _log(size: int) -> Iterator[bytes]:
     """A log of about so many bytes: a table, with an equal share of noise before, between and behind its lines."""
     rows = []
     for row in _SIZES:
-        half = f"{row / 1e3:.2f} {_algbw(row):.2f} {_busbw(row):.2f} 0"
+        half = f"{row / 1e3 / _algbw(row):.2f} {_algbw(row):.2f} {_busbw(row):.2f} 0"
         rows.append(f"{row:14} {row // 4:14} float sum -1 {half} {half}")
     average = sum(map(_busbw, _SIZES)) / len(_SIZES)
     table = [*_HEAD, *rows, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {average:g}"]

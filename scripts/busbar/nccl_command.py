@@ -115,7 +115,7 @@ def _print_run(run: dict[str, Any]) -> None:
         print(printable(f"{row['size']:>14} {row['type'] or '-':>10} {halves}"))
     checked = "" if run["checked"] or not run["rows"] else " (results not checked)"
     print(f"out of bounds: {'-' if run['out_of_bounds'] is None else run['out_of_bounds']}{checked}")
-    for error in run["errors"]:
+    for error in run["contradictions"] + run["errors"]:
         print(f"  {printable(error)}")
 
 

@@ -9,6 +9,8 @@ import math
 import re
 from typing import Any
 
+from .agreement import Printed
+
 __all__ = ["parse_json"]
 
 _BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
@@ -72,8 +74,9 @@ def _number(value: Any, where: str, errors: list[str]) -> float | int | None:  #
             return None
     if not isinstance(value, (int, float)):
         return None
-    if not math.isfinite(value):
+    if not math.isfinite(value) or value < 0:
         errors.append(f"{where} is {value}")
+    if not math.isfinite(value):
         return None
     return value
 
@@ -149,7 +152,12 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     errors: list[str] = []
     run["program"] = _program(data.get("args"))
     run["nccl_version"] = _text(str(data["nccl_version"])) if data.get("nccl_version") is not None else None
-    run["rows"] = [_row(item, errors) for item in results if isinstance(item, dict)]
+    for item in results:
+        if isinstance(item, dict):
+            bad: list[str] = []
+            run["rows"].append(_row(item, bad))
+            errors += bad
+            run["seen"]["printed"].append(Printed(0, "", ({}, {}), tuple(bad)))
     _footer(run, data, errors)
     told = data.get("errors")
     errors += [str(error)[:300] for error in told] if isinstance(told, list) else []

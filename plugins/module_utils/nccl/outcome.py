@@ -9,6 +9,8 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
+from .agreement import contradictions
+
 __all__ = ["bus_factor", "conclude", "missing_parts", "ranks_from_ratio"]
 
 Run = dict[str, Any]
@@ -130,8 +132,8 @@ def _average_contradicts(run: Run) -> bool:
     if average is None or not values or len(values) != len(_halves(run)):
         return False
     mean = math.fsum(values) / len(values)
-    slack = _CELL_ROUNDING + _SIX_DIGITS * abs(average)
-    slack += math.fsum(abs(v) for v in values if abs(v) >= 1000) / len(values) * _WIDE_ROUNDING  # noqa: PLR2004 - 4 digits
+    units = [half.get("busbw", 0.0) for printed in run["seen"]["printed"] for half in printed.units]
+    slack = _CELL_ROUNDING / 100 + _SIX_DIGITS * abs(average) + math.fsum(units) / len(values)
     return bool(abs(mean - average) > slack)
 
 
@@ -207,14 +209,29 @@ def _missing_ranks(run: Run) -> list[str]:
     if not lines:
         return ["the rank lines are missing"] if seen["devices"] and start is not None else []
     if len(lines) != max(lines) + 1:
-        return _gap_in_ranks(lines)
+        ranks = max(lines) + 1
+        if _is_excerpt(run, lines):
+            return []
+        return [f"{ranks - len(lines)} of {ranks} rank lines are missing"]
     return _too_few_ranks(run, lines, start)
 
 
-def _gap_in_ranks(lines: dict[int, tuple[str, str]]) -> list[str]:
-    """Name the rank lines that are missing; where most are gone somebody shortened the text, and nothing follows."""
+def _is_excerpt(run: Run, lines: dict[int, tuple[str, str]]) -> bool:
+    """Return whether somebody chose the rank lines that are left, and nothing else is gone.
+
+    Published outputs show the first and the last rank of each host, or only the last; or the text begins at the last
+    rank line. What a loss leaves does not look like that.
+    """
     ranks = max(lines) + 1
-    return [] if 2 * len(lines) < ranks else [f"{ranks - len(lines)} of {ranks} rank lines are missing"]
+    if list(lines) == [ranks - 1] and run["seen"]["start"] is None and not run["seen"]["named"]:
+        return True
+    hosts = dict.fromkeys(host for host, _ in lines.values())
+    each, rest = divmod(ranks, len(hosts))
+    if rest or len(hosts) < 2 or each < 3:  # noqa: PLR2004 - several hosts, with ranks between their first and last
+        return False
+    shown = {host: {rank % each for rank, (on, _) in lines.items() if on == host} for host in hosts}
+    apart = len({(rank // each, host) for rank, (host, _) in lines.items()}) == len(hosts)
+    return apart and (all(s == {each - 1} for s in shown.values()) or all(s == {0, each - 1} for s in shown.values()))
 
 
 def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str, str] | None) -> list[str]:
@@ -223,17 +240,19 @@ def _too_few_ranks(run: Run, lines: dict[int, tuple[str, str]], start: dict[str,
         share = int(start["threads"]) * int(start["gpus"])
         if share > 0 and len(lines) % share:
             return [f"{len(lines)} rank lines do not divide by {share} ranks of a process"]
-    if _last_host_is_short([lines[rank][0] for rank in sorted(lines)]):
-        return ["the last host has one rank line less than each other host"]
+    lacking = _lacking_on_last_host([lines[rank][0] for rank in sorted(lines)])
+    # Ranks may be dealt out unevenly; where busbw / algbw does not tell how many there are, nothing proves that.
+    if lacking == 1 or (lacking and bus_factor(run["program"], len(lines)) in {1.0, None}):
+        return [f"the last host has {lacking} rank line(s) less than each other host"]
     if _ratio_contradicts(run, len(lines)):
         return [f"{len(lines)} rank lines do not agree with busbw / algbw: rank lines are missing"]
     return []
 
 
-def _last_host_is_short(hosts: list[str]) -> bool:
-    """Return whether all hosts have as many ranks as one another, but the last one has one less."""
+def _lacking_on_last_host(hosts: list[str]) -> int:
+    """Return how many ranks the last host has less than the others, if these have as many as one another."""
     counts = list(Counter(hosts).values())
-    return len(counts) > 1 and len(set(counts[:-1])) == 1 and counts[-1] == counts[0] - 1
+    return max(0, counts[0] - counts[-1]) if len(counts) > 1 and len(set(counts[:-1])) == 1 else 0
 
 
 def _take_ranks(run: Run) -> None:
@@ -258,7 +277,7 @@ def _wrong(run: Run) -> bool:
     return run["seen"]["check"] != "error" and any((half["wrong"] or 0) > 0 for half in _halves(run))
 
 
-def _outcome(run: Run, missing: list[str]) -> str:
+def _outcome(run: Run, missing: list[str]) -> str:  # noqa: PLR0911 - one per outcome
     seen = run["seen"]
     footer = run["out_of_bounds"] is not None
     if seen["placeholders"]:
@@ -271,7 +290,9 @@ def _outcome(run: Run, missing: list[str]) -> str:
         return "wrong-results"
     if not run["rows"] and not footer:
         return "hung"
-    return "truncated" if missing or not footer else "ok"
+    if missing or not footer:
+        return "truncated"
+    return "contradictory" if run["contradictions"] else "ok"
 
 
 def conclude(run: Run) -> None:
@@ -285,6 +306,7 @@ def conclude(run: Run) -> None:
     missing = missing_parts(run) if seen["begun"] and (has_footer or run["rows"]) else []
     if run["rows"] and not has_footer:
         missing.append("the footer (Out of bounds values) is missing")
+    run["contradictions"] = contradictions(run)
     run["outcome"] = _outcome(run, missing)
     if run["outcome"] != "template":
         run["errors"] += missing

@@ -8,6 +8,7 @@ tables and the rank lines, not with the noise of the library around them.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import text as words
@@ -27,6 +28,7 @@ MAX_LINE = 65536
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
 _MAX_ERROR_TEXT = 300
+_MAX_DIGITS = 30
 # A line of the frame of a table holds one of these.
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
@@ -47,6 +49,7 @@ def new_run() -> Run:
         "out_of_bounds": None,
         "checked": False,
         "errors": [],
+        "contradictions": [],
         "fabric": {},
         "outcome": "no-data",
         "seen": {
@@ -65,6 +68,8 @@ def new_run() -> Run:
             "check": "",
             "begun": False,
             "text": False,
+            "printed": [],
+            "strange_footer": [],
         },
     }
 
@@ -72,14 +77,16 @@ def new_run() -> Run:
 class Parser:
     """The state between two lines."""
 
-    def __init__(self) -> None:
-        """Start before the first line."""
+    def __init__(self, *, numbered: bool = True) -> None:
+        """Start before the first line; what is found is named with the number of its line, if lines are numbered."""
         self.runs: list[Run] = []
         self.run = new_run()
         self.layout: words.Layout | None = None
         self.row: OpenRow | None = None
         self.fabric = FabricNotes()
         self.program: str | None = None
+        self.line = 0
+        self.step = int(numbered)
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -130,6 +137,7 @@ class Parser:
             row.broken = True
         seen["broken_rows"] += row.broken
         self.run["rows"].append(data)
+        seen["printed"].append(row.printed)
         for problem in problems:
             self._error(problem)
 
@@ -143,6 +151,7 @@ class Parser:
 
     def feed(self, raw: str) -> None:
         """Take one line."""
+        self.line += self.step
         if words.is_library_line(raw):
             self._library(raw)
             return
@@ -173,7 +182,7 @@ class Parser:
             if self._has_footer:
                 self._next_run()
             self._begin()
-            self.row = OpenRow(match.groupdict(), self.layout)
+            self.row = OpenRow(match.groupdict(), self.layout, self.line, line)
             if self.row.full:
                 self._close_row()
             return True
@@ -266,10 +275,7 @@ class Parser:
             if self._has_footer:
                 self._next_run()
             self._begin()
-            count = words.read_cell(match["count"])
-            if count is not None and count.value is not None and count.value == count.value:
-                self.run["out_of_bounds"] = int(min(count.value, 2**53))
-            self.run["seen"]["failed_words"] |= match["word"] == "FAILED"
+            self._out_of_bounds(match["count"], match["word"], line)
             return True
         match = words.AVERAGE.search(line)
         if match is None:
@@ -278,17 +284,37 @@ class Parser:
         if self.run["avg_busbw"] is not None:
             self._next_run()
         self._begin()
-        self._average(match["value"], match["word"])
+        self._average(match["value"], match["word"], line)
         return True
 
-    def _average(self, value: str, word: str | None) -> None:
+    def _out_of_bounds(self, count: str, word: str | None, line: str) -> None:
+        seen = self.run["seen"]
+        if count.isascii() and count.isdigit():
+            self.run["out_of_bounds"] = min(int(count[:_MAX_DIGITS]), 2**53)
+            if (word == "OK") == (int(count[:_MAX_DIGITS]) > 0):
+                self._strange(line)
+        else:
+            seen["placeholders"] |= count.startswith("X")
+            if not count.startswith("X"):
+                self._strange(line)
+        seen["failed_words"] |= word == "FAILED"
+
+    def _strange(self, line: str) -> None:
+        """Keep a line of the footer that nccl-tests does not print."""
+        where = f"line {self.line}: " if self.line else ""
+        self.run["seen"]["strange_footer"].append(f'{where}a footer that cannot be: "{line.strip()[:99]}"')
+
+    def _average(self, value: str, word: str | None, line: str) -> None:
         cell = words.read_cell(value)
         if cell is None or cell.value is None:
             self.run["seen"]["placeholders"] |= value.startswith("X")
-        elif cell.value - cell.value == 0:
+            if not value.startswith("X"):
+                self._strange(line)
+        elif cell.whole and cell.value >= 0 and math.isfinite(cell.value):
             self.run["avg_busbw"] = cell.value
         else:
             self._error(f"the average is {value}")
+            self._strange(line)
         if word == "FAILED":
             self._error("the average is under NCCL_TESTS_MIN_BW")
 
@@ -348,15 +374,16 @@ class Parser:
         return self.runs
 
 
-def parse_lines(lines: Iterable[str]) -> dict[str, list[Run]]:
+def parse_lines(lines: Iterable[str], *, numbered: bool = True) -> dict[str, list[Run]]:
     """Return ``{"runs": [...]}`` for the lines of one or more outputs of nccl-tests.
 
     Sizes are bytes, times microseconds, bandwidths GB/s (10^9 bytes). Never raises on any text.
 
     Args:
         lines: the lines as they came; a line longer than MAX_LINE characters counts as several.
+        numbered: whether a contradiction names the number of its line; not for a part of a text.
     """
-    parser = Parser()
+    parser = Parser(numbered=numbered)
     for line in lines:
         if len(line) <= MAX_LINE:
             parser.feed(line)
@@ -369,11 +396,11 @@ def parse_lines(lines: Iterable[str]) -> dict[str, list[Run]]:
     return {"runs": runs}
 
 
-def parse_text(text: str) -> dict[str, list[Run]]:
+def parse_text(text: str, *, numbered: bool = True) -> dict[str, list[Run]]:
     """Return ``{"runs": [...]}`` for a whole output: the table, or the file that nccl-tests writes with -J."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         run = parse_json(text, new_run())
         if run is not None:
             conclude(run)
             return {"runs": [run]}
-    return parse_lines(text.split("\n"))
+    return parse_lines(text.split("\n"), numbered=numbered)

@@ -8,6 +8,7 @@ import math
 import re
 from typing import Any
 
+from .agreement import Printed, half_unit
 from .text import OPERATORS, Cell, Layout, read_cell
 
 __all__ = ["OpenRow", "TableRow", "continues"]
@@ -28,6 +29,7 @@ _FIELDS = {
     "error": "wrong",
 }
 _TWO_HALVES = 2
+_MOST_TEXT = 400
 
 
 def continues(line: str) -> bool:
@@ -42,14 +44,20 @@ def continues(line: str) -> bool:
 class OpenRow:
     """A row that may still wait for its cells."""
 
-    def __init__(self, fields: dict[str, str], layout: Layout | None) -> None:
+    def __init__(self, fields: dict[str, str], layout: Layout | None, line: int = 0, text: str = "") -> None:
         """Start a row.
 
         Args:
             fields: size, count, type and rest, as the pattern ROW gives them.
             layout: what the column heads said, None when there were none.
+            line: number of the line in its text.
+            text: the line.
         """
         self.layout = layout
+        self.line = line
+        self.text = text[:_MOST_TEXT]
+        self.units: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        self.bad: list[str] = []
         self.size = int(fields["size"])
         self.count = int(fields["count"])
         self.type = fields["type"]
@@ -112,9 +120,13 @@ class OpenRow:
     def finish(self, problems: list[str]) -> TableRow:
         """Return the row as data; what is not finite is None and named in problems."""
         names = self.half_names
-        halves = [self._half(self.cells[i * len(names) : (i + 1) * len(names)], problems) for i in range(_TWO_HALVES)]
+        halves = [
+            self._half(self.cells[i * len(names) : (i + 1) * len(names)], problems, self.units[i])
+            for i in range(_TWO_HALVES)
+        ]
         if self.blank_first:
             halves = [None, halves[0]]
+            self.units = (self.units[1], self.units[0])
         return {
             "size": self.size,
             "count": self.count,
@@ -125,7 +137,14 @@ class OpenRow:
             "in_place": halves[1],
         }
 
-    def _half(self, cells: list[Cell], problems: list[str]) -> dict[str, float | int | None] | None:
+    @property
+    def printed(self) -> Printed:
+        """Return how it was printed, once it is finished."""
+        return Printed(self.line, self.text, self.units, tuple(self.bad))
+
+    def _half(
+        self, cells: list[Cell], problems: list[str], units: dict[str, float]
+    ) -> dict[str, float | int | None] | None:
         """Return one half, or None when it is not there or holds placeholders only."""
         if not cells:
             return None
@@ -138,18 +157,30 @@ class OpenRow:
             field = _FIELDS.get(name)
             if field is not None:
                 half[field] = self._value(field, cell, problems)
+                if half[field] is not None and field != "wrong":
+                    units[field] = half_unit(cell.text) * (self._scale if field == "time_us" else 1)
         if len(cells) < min(len(self.half_names), len(_DEFAULT_HALF)):
             self.broken = True
         return half
 
+    @property
+    def _scale(self) -> int:
+        """Return how many microseconds the unit of the times is."""
+        return 1000 if self.layout is not None and self.layout.milliseconds else 1
+
     def _value(self, field: str, cell: Cell, problems: list[str]) -> float | int | None:
         if cell.value is None:
+            if field != "wrong":
+                self.bad.append(f"{field} is {cell.text}")
             return None
         if not math.isfinite(cell.value):
             problems.append(f"size {self.size}: {field} is {cell.text}")
+            self.bad.append(f"{field} is {cell.text}")
             return None
-        if field == "time_us" and self.layout is not None and self.layout.milliseconds:
-            return cell.value * 1000
+        if cell.value < 0:
+            self.bad.append(f"{field} is {cell.text}")
+        if field == "time_us":
+            return cell.value * self._scale
         if field == "wrong" and cell.value.is_integer():
             return int(cell.value)
         return cell.value

@@ -91,7 +91,8 @@ FAILURE = re.compile(
 )
 
 _CELL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|inf|nan|nan\(\S*\))|N/A|\d*X[\dX.]*")
-_GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z])")
+# What touches a count is the name of a host with a colon behind it, as the library and nccl-tests begin their lines.
+_GLUED_COUNT = re.compile(r"\d+(?=[A-Za-z][\w.-]*:)")
 _MAX_INT_DIGITS = 30
 
 

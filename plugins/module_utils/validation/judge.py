@@ -125,8 +125,10 @@ def _did_not_run(runs: list[dict[str, Any]]) -> str | None:
         "no-data": "there is no output of nccl-tests",
     }
     for number, run in enumerate(runs, start=1):
+        which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
+        if run["outcome"] in {"ok", "truncated", "contradictory"} and run.get("contradictions"):
+            return f"the output contradicts itself{which}: {run['contradictions'][0]}"
         if run["outcome"] in said:
-            which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
             why = f": {run['errors'][0]}" if run["errors"] else ""
             return f"{said[run['outcome']]}{which}{why}"
     return None if runs else "there is no output of nccl-tests"

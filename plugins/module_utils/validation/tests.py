@@ -242,7 +242,7 @@ def _answer(
     entry, text, pieces = came
     nodes = entry["nodes"] + entry["partners"]
     name, profile = _profile(options, nodes, collective)
-    runs = [run for piece in pieces for run in parse_text(piece)["runs"]]
+    runs = [run for piece in pieces for run in parse_text(piece, numbered=False)["runs"]]
     floor = floor_of(options, collective)
     if planned["rail"]:
         share = rail_share(options, profile)

@@ -26,14 +26,37 @@ WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
 SEED = ROOT.parent / "shared/seeds/001_df0eff65af7a84aa.txt"
 
 
-def scaled(share: float) -> str:
-    """The output with all bandwidths at a share of the figures."""
+def table(share: float = 1.0, program: str = "all_reduce", factor: float = 30 / 16, size: float = 1.0) -> str:
+    """The output with other figures that agree with one another.
+
+    Args:
+        share: bandwidths, as a share of the output's.
+        program: another program.
+        factor: busbw / algbw of that program on 16 ranks.
+        size: sizes, as a share of the output's; the bandwidths stay.
+    """
+    busbw = []
+
+    def half(match: re.Match[str], bytes_now: int) -> str:
+        busbw.append(float(match[1]) * share)
+        algbw = busbw[-1] / factor
+        return f"{bytes_now / algbw / 1e3:10.2f} {algbw:7.2f} {busbw[-1]:7.2f}       0"
 
     def row(match: re.Match[str]) -> str:
-        return re.sub(r"\d+\.\d\d", lambda m: f"{float(m.group()) * share:.2f}", match.group())
+        bytes_now = int(int(match[1]) * size)
+        halves = re.sub(r"[\d.]+ +[\d.]+ +([\d.]+) +0\b", lambda found: half(found, bytes_now), match[2])
+        return f"{bytes_now:12} {bytes_now // 4:13}     float     sum      -1 {halves}"
 
-    text = re.sub(r"^ *\d+ +\d+ +float.*$", row, WHOLE, flags=re.MULTILINE)
-    return text.replace("334.125", f"{334.125 * share:.6g}")
+    text = re.sub(r"^ *(\d+) +\d+ +float +sum +-1(.*)$", row, WHOLE, flags=re.MULTILINE)
+    for power in (30, 33):
+        text = text.replace(f"Bytes {1 << power}", f"Bytes {int((1 << power) * size)}")
+    text = text.replace("all_reduce_perf", f"{program}_perf")
+    return text.replace("334.125", f"{sum(busbw) / len(busbw):.6g}")
+
+
+def scaled(share: float) -> str:
+    """The output with all bandwidths at a share of the figures."""
+    return table(share)
 
 
 def verdict(text: str, profile: dict[str, Any] | None = H100, **asked: Any) -> Judged:  # noqa: ANN401 - of Asked
@@ -88,7 +111,12 @@ def test_a_good_run_passes_with_all_keys() -> None:
         (scaled(0.5) + scaled(0.3), {}, FAIL, "too slow: 140 GB/s at 8 GiB (median of 2: 105 to 175), floor 300"),
         (WHOLE, {"repeats": 3}, INCONCLUSIVE, "1 of 3 repeats are there"),
         (WHOLE, {"collective": "all_gather"}, INCONCLUSIVE, "the output is of all_reduce and not of all_gather"),
-        (WHOLE.replace("all_reduce_perf", "hypercube_perf"), {}, INCONCLUSIVE, "no floor is known for hypercube"),
+        (
+            table(program="all_gather", factor=15 / 16).replace("all_gather", "gather"),
+            {},
+            INCONCLUSIVE,
+            "no floor is known for gather",
+        ),
     ],
 )
 def test_verdicts(text: str, asked: dict[str, Any], wanted: str, words: str) -> None:
@@ -104,10 +132,7 @@ def test_unknown_hardware_is_inconclusive_unless_a_floor_is_given() -> None:
 
 
 def test_a_message_too_small_for_the_plateau_is_no_fail() -> None:
-    small = WHOLE
-    for power in range(4):
-        small = small.replace(f" {1 << 30 + power} ", f" {1 << 17 + power} ")
-    small = small.replace("minBytes 1073741824 maxBytes 8589934592", "minBytes 131072 maxBytes 1048576")
+    small = table(size=1 / 8192)
     found = verdict(small, floor=400.0)
     assert (found["verdict"], found["at_size"]) == (INCONCLUSIVE, 1 << 20)
     assert "too small" in found["reason"]
@@ -175,18 +200,9 @@ def test_the_weakest_verdict_stands() -> None:
 
 
 def test_each_collective_has_its_own_floor_and_ceiling() -> None:
-    text = ""
-    for program, factor in (("all_gather", 15 / 16), ("alltoall", 15 / 16)):
-        other = WHOLE.replace("all_reduce_perf", f"{program}_perf")
-
-        def row(match: re.Match[str], factor: float = factor) -> str:
-            return f"{match[1]} {float(match[2]):.2f}  {float(match[2]) * factor:.2f}"
-
-        text += re.sub(r"(float +sum +-1 +[\d.]+|       0 +[\d.]+) +([\d.]+) +[\d.]+", row, other)
-    runs = parse_text(re.sub(r"# Avg.*\n", "", text))["runs"]
-    assert [run["rows"][-1]["out_of_place"]["busbw"] for run in runs] == [pytest.approx(175, rel=0.01)] * 2
-    for run in runs:
-        run.update(outcome="ok", errors=[])
+    text = "".join(table(0.5, program, 15 / 16) for program in ("all_gather", "alltoall"))
+    runs = parse_text(text)["runs"]
+    assert [(run["outcome"], run["rows"][-1]["out_of_place"]["busbw"]) for run in runs] == [("ok", 175)] * 2
     gathered = judge(runs[:1], H100, Asked(nodes=2, hardware="dgx_h100"))
     assert (gathered["floor"], gathered["ceiling"]) == (300, 370.8)
     exchanged = judge(runs[1:], H100, Asked(nodes=2, hardware="dgx_h100"))

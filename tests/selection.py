@@ -21,7 +21,7 @@ from pathlib import Path
 __all__ = ["changed", "files", "part", "proofs", "roles"]
 
 TOP = Path(__file__).resolve().parents[1]
-FOLDERS = ("tests/sandbox", "tests/nfs")
+FOLDERS = ("tests/sandbox", "tests/vm")
 PLUGIN = re.compile(r"plugins/(?:action|callback|filter|lookup|modules)/(\w+)\.py")
 OWN = "ansible_collections.busbar.cluster.plugins."
 PROGRAM = re.compile(r"program_files', '([\w.]+)'")

@@ -33,7 +33,7 @@ def has_core(path: Path) -> bool:
 @pytest.mark.parametrize("role", SELECTION["roles"]())
 def test_every_role_has_a_proof_and_a_core_test(role: str) -> None:
     proving = [path for path, roles in PROOFS.items() if role in roles]
-    assert proving, f'no file of tests/sandbox or tests/nfs says pytest.mark.proves("{role}")'
+    assert proving, f'no file of tests/sandbox or tests/vm says pytest.mark.proves("{role}")'
     assert any(map(has_core, proving)), f"no test of {role} is marked core"
 
 
@@ -71,7 +71,7 @@ def tree(tmp_path: Path) -> Path:
         "tests/fixtures/helper.py": "",
         "tests/sandbox/test_one.py": 'import helper\npytestmark = [pytest.mark.proves("one"), pytest.mark.core]\n',
         "tests/sandbox/test_whole.py": "pytestmark = pytest.mark.proves()\n",
-        "tests/nfs/test_two.py": 'pytestmark = pytest.mark.proves("two")\n',
+        "tests/vm/test_two.py": 'pytestmark = pytest.mark.proves("two")\n',
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -104,8 +104,8 @@ def test_a_change_touches_what_proves_it(tree: Path, touched: str, tests: list[s
 
 
 def test_a_file_that_does_not_say_what_it_proves_is_named(tree: Path) -> None:
-    (tree / "tests/nfs/test_mute.py").write_text("")
-    with pytest.raises(ValueError, match=r"tests/nfs/test_mute\.py does not say what it proves"):
+    (tree / "tests/vm/test_mute.py").write_text("")
+    with pytest.raises(ValueError, match=r"tests/vm/test_mute\.py does not say what it proves"):
         SELECTION["proofs"](tree)
 
 

@@ -22,7 +22,7 @@ case "{name}: $*" in
 {fail}) echo "{name} broke" && exit 1 ;;
 *no-such-mark*) exit 5 ;;
 *pytest*tests/sandbox*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;
-*pytest*tests/nfs*) mkdir -p .sandbox/"$BUSBAR_TEST_VMS" ;;
+*pytest*tests/vm*) mkdir -p .sandbox/"$BUSBAR_TEST_VMS" ;;
 "busbar: sandbox down --name "* | "busbar: vm down --name "*) rm -r .sandbox/"$4" ;;
 esac
 """
@@ -95,7 +95,7 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
     for part in ("lint: ", "python: -m pytest -q tests/unit", "python: -m pytest -q tests/browser"):
         assert part in script.calls
     (cluster,) = script.pytests("tests/sandbox")
-    (machines,) = script.pytests("tests/nfs")
+    (machines,) = script.pytests("tests/vm")
     assert " -m core " in cluster
     assert " -m core " in machines
     assert "tests/sandbox/test_0_first_runs.py" in cluster
@@ -109,8 +109,8 @@ def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> No
     first, last = script.pytests("tests/sandbox")
     assert " -m not rate " in first
     assert " -m rate " in last
-    assert "tests/nfs" in last
-    assert script.calls.index(script.pytests("tests/nfs")[0]) < script.calls.index(last)
+    assert "tests/vm" in last
+    assert script.calls.index(script.pytests("tests/vm")[0]) < script.calls.index(last)
     assert script.standing == []
 
 
@@ -124,7 +124,7 @@ def test_three_parts_are_the_whole_and_the_first_has_the_unit_tests(script: Scri
     assert (
         len(seen)
         == len(set(seen))
-        == len(list(TOP.glob("tests/sandbox/test_*"))) + len(list(TOP.glob("tests/nfs/test_*")))
+        == len(list(TOP.glob("tests/sandbox/test_*"))) + len(list(TOP.glob("tests/vm/test_*")))
     )
 
 
@@ -163,7 +163,7 @@ def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: st
     ("fail", "said"),
     [
         ("*pytest*tests/sandbox*", "tests on the sandbox"),
-        ("*pytest*tests/nfs*", "tests on virtual machines"),
+        ("*pytest*tests/vm*", "tests on virtual machines"),
     ],
 )
 def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
@@ -172,7 +172,7 @@ def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: 
     assert done.stderr.splitlines()[-1] == f"failed: {said}"
     assert "python broke" in done.stdout
     assert script.pytests("tests/sandbox")
-    assert script.pytests("tests/nfs")
+    assert script.pytests("tests/vm")
     assert script.standing == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from virtual_machines import CLIENT
+from virtual_machines import CLIENT, recap
 
 if TYPE_CHECKING:
     from virtual_machines import Machines
@@ -36,3 +36,22 @@ def test_what_is_there_stays_when_the_role_runs_again(machines: Machines) -> Non
     assert done.returncode == 0, done.stdout
     assert "changed=0" in done.stdout
     assert machines.output(CLIENT, "sha256sum /scratch/data") == before
+
+
+def test_a_striped_volume_of_lvm_is_made_once(machines: Machines) -> None:
+    spare = {
+        "scratch_devices": ["/dev/disk/by-id/virtio-spare0", "/dev/disk/by-id/virtio-spare1"],
+        "scratch_raid": "lvm",
+        "scratch_minimum_mb": 500,
+        "scratch_path": "/striped",
+        "scratch_name": "striped",
+    }
+    done = machines.provision("--limit", CLIENT, "--tags", "scratch", **spare)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert machines.mount_options("/striped")["type"] == "xfs"
+    parts = machines.output(CLIENT, "lvs --noheadings -o devices striped")
+    assert parts.count("/dev/vd") == 2, parts
+    machines.ssh(CLIENT, "runuser -u alice -- sh -c 'echo kept >/striped/file' && sync")
+    again = machines.provision("--limit", CLIENT, "--tags", "scratch", **spare)
+    assert recap(again.stdout)[CLIENT]["changed"] == 0, again.stdout
+    assert machines.output(CLIENT, "cat /striped/file") == "kept"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from virtual_machines import CLIENT, recap
+from virtual_machines import CLIENT, recap, wait_until
 
 if TYPE_CHECKING:
     from virtual_machines import Machines
@@ -57,3 +57,19 @@ def test_at_boot_a_disk_that_holds_anything_is_left_as_it_is(machines: Machines)
     told = machines.output(CLIENT, "journalctl -u busbar-scratch -n 20 -o cat --no-pager")
     assert f"scratch is not made again: {DEVICE} holds" in told
     assert machines.disk_digest(CLIENT, "data0") == before
+
+
+def test_at_boot_a_blank_disk_is_made_scratch_again(machines: Machines) -> None:
+    kept = machines.output(CLIENT, "cat /scratch/data | sha256sum")
+    # What a cloud gives an instance that was stopped: the same disk, of zeros.
+    machines.ssh(CLIENT, f"systemctl reset-failed busbar-scratch; blkdiscard --zeroout --force {DEVICE} && sync")
+    machines.reboot(CLIENT)
+    machines.wait_for_boot(CLIENT)
+    wait_until(lambda: "/other " in machines.output(CLIENT, "cat /proc/mounts"), "scratch is not mounted", 120)
+    assert machines.mount_options("/other")["type"] == "xfs"
+    assert machines.output(CLIENT, "ls -A /other; stat -c %a /other") == "1777"
+    told = machines.output(CLIENT, "journalctl -b -u busbar-scratch -o cat --no-pager")
+    assert "FAILURE" not in told, told
+    machines.ssh(CLIENT, "runuser -u alice -- touch /other/mine")
+    # The other scratch, whose disks hold something, is what it was.
+    assert machines.output(CLIENT, "cat /scratch/data | sha256sum") == kept

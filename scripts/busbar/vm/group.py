@@ -130,8 +130,9 @@ def launch(group: Group, machine: Machine, root: image.Image) -> None:
     if qemu.pid_of(group, machine):
         return
     make_disks(group, machine, root)
-    public, private = read_key(group, "id_ed25519", public=True), read_key(group, machine.name, public=False)
-    lines = "\n".join(qemu.own_files(machine, public.strip(), private)) + "\n"
+    authorized = read_key(group, "id_ed25519", public=True).strip()
+    host_key = (read_key(group, machine.name, public=False), read_key(group, machine.name, public=True))
+    lines = "\n".join(qemu.own_files(machine, authorized, host_key)) + "\n"
     encoded = base64.b64encode(lines.encode()).decode()
     credential = group.file(machine.name, "credential")
     credential.touch(mode=0o600)

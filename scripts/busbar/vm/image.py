@@ -1,4 +1,4 @@
-"""The disk that every machine starts from: a bare Debian with its kernel, and the packages of the storage roles."""
+"""The disk that every machine starts from: a bare Debian with its kernel, and the packages of the roles tried there."""
 
 from __future__ import annotations
 
@@ -41,8 +41,28 @@ BARE_PACKAGES = [
     "zstd",
 ]
 # What the roles would install: an emulator takes minutes for what the host does in seconds. Their services stay off.
-ROLE_PACKAGES = ["mdadm", "nfs-common", "nfs-kernel-server", "xfsprogs"]
-ROLE_SERVICES = ["nfs-server.service", "rpcbind.service", "rpcbind.socket"]
+ROLE_PACKAGES = [
+    "chrony",
+    "libpam-slurm-adopt",
+    "lvm2",
+    "mdadm",
+    "munge",
+    "nfs-common",
+    "nfs-kernel-server",
+    "slurm-client",
+    "slurmctld",
+    "slurmd",
+    "xfsprogs",
+]
+ROLE_SERVICES = [
+    "chrony.service",
+    "munge.service",
+    "nfs-server.service",
+    "rpcbind.service",
+    "rpcbind.socket",
+    "slurmctld.service",
+    "slurmd.service",
+]
 SLOW_UNITS = [
     "apt-daily-upgrade.timer",
     "apt-daily.timer",

@@ -24,7 +24,8 @@ def hosts(group: Group) -> dict[str, Any]:
     for machine in MACHINES:
         reached = {"ansible_host": "127.0.0.1", "ansible_port": group.ports[machine.name]}
         own: dict[str, Any] = {"hosts_address": machine.address}
-        empty = [f"/dev/disk/by-id/virtio-{serial}" for serial in machine.disks if serial not in machine.data_disks]
+        others = (*machine.data_disks, *machine.spare_disks)
+        empty = [f"/dev/disk/by-id/virtio-{serial}" for serial in machine.disks if serial not in others]
         if empty:
             own["scratch_devices"] = empty
         for name in machine.groups:

@@ -65,8 +65,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def own_files(machine: Machine, authorized_key: str, host_key: str) -> list[str]:
-    """What an installer would have written, as lines of systemd-tmpfiles, which makes a file only where none is."""
+def own_files(machine: Machine, authorized_key: str, host_key: tuple[str, str]) -> list[str]:
+    """What an installer would have written, as lines of systemd-tmpfiles, which makes a file only where none is.
+
+    `host_key` is the private and the public half.
+    """
     uplink = "[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n"
     shared = f"[Match]\nName=eth1\n[Network]\nAddress={machine.address}/24\nAddress={machine.outside_address}/24\n"
     files = [
@@ -74,7 +77,8 @@ def own_files(machine: Machine, authorized_key: str, host_key: str) -> list[str]
         ("/etc/hosts", "0644", "root", f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {machine.name}\n"),
         ("/etc/systemd/network/10-uplink.network", "0644", "root", uplink),
         ("/etc/systemd/network/20-shared.network", "0644", "root", shared),
-        ("/etc/ssh/ssh_host_ed25519_key", "0600", "root", host_key),
+        ("/etc/ssh/ssh_host_ed25519_key", "0600", "root", host_key[0]),
+        ("/etc/ssh/ssh_host_ed25519_key.pub", "0644", "root", host_key[1]),
         (f"/home/{ADMIN}/.ssh/authorized_keys", "0600", ADMIN, f"{authorized_key}\n"),
     ]
     encoded = [(*head, base64.b64encode(text.encode()).decode()) for *head, text in files]

@@ -28,6 +28,7 @@ class Machine:
         groups: its inventory groups.
         disks: serial number to size in bytes of its further disks, `/dev/disk/by-id/virtio-SERIAL` inside.
         data_disks: those of them that carry a file system with data from the start.
+        spare_disks: those of them that the inventory gives to nobody.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Machine:
     groups: tuple[str, ...]
     disks: dict[str, int] = dataclasses.field(default_factory=dict)
     data_disks: tuple[str, ...] = ()
+    spare_disks: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -53,8 +55,9 @@ MACHINES = (
         "client1",
         11,
         ("nfs_client", "scratch"),
-        disks={"scratch0": GIB, "scratch1": GIB, "data0": GIB},
+        disks={"scratch0": GIB, "scratch1": GIB, "data0": GIB, "spare0": GIB, "spare1": GIB},
         data_disks=("data0",),
+        spare_disks=("spare0", "spare1"),
     ),
 )
 

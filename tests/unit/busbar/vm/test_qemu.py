@@ -60,10 +60,11 @@ def test_disks_are_found_by_their_serial_numbers_and_machines_by_each_other(grou
 def test_a_machine_gets_its_keys_and_addresses_as_files() -> None:
     files = {
         fields[1]: (fields[2], base64.b64decode(fields[6]).decode())
-        for line in qemu.own_files(SERVER, "ssh-ed25519 AAAA", "PRIVATE\n")
+        for line in qemu.own_files(SERVER, "ssh-ed25519 AAAA", ("PRIVATE\n", "PUBLIC\n"))
         if (fields := line.split())[0] == "f~"
     }
     assert files["/etc/ssh/ssh_host_ed25519_key"] == ("0600", "PRIVATE\n")
+    assert files["/etc/ssh/ssh_host_ed25519_key.pub"] == ("0644", "PUBLIC\n")
     assert files["/home/admin/.ssh/authorized_keys"] == ("0600", "ssh-ed25519 AAAA\n")
     assert "Address=10.77.0.10/24" in files["/etc/systemd/network/20-shared.network"][1]
 

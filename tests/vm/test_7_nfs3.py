@@ -1,0 +1,52 @@
+"""Old clients and mounts on first use: version 3 beside version 4.2, by systemd's automount."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from virtual_machines import CLIENT, SERVER, recap
+
+if TYPE_CHECKING:
+    from virtual_machines import Machines
+
+pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
+
+FILER = "10.77.0.10"
+BOTH = {
+    "nfs_server_versions": ["3", "4.2"],
+    "nfs_client_mounts": [
+        {"src": f"{FILER}:/shared", "path": "/shared"},
+        {"src": f"{FILER}:/projects", "path": "/projects"},
+        {"src": f"{FILER}:/projects", "path": "/old", "options": ["vers=3"], "automount": True},
+    ],
+}
+
+
+def test_version_3_is_mounted_when_somebody_first_looks(machines: Machines) -> None:
+    done = machines.provision(**BOTH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {"+3", "+4.2"} <= set(machines.output(SERVER, "cat /proc/fs/nfsd/versions").split())
+    kinds = "findmnt -n -o FSTYPE /old || true"
+    assert machines.output(CLIENT, kinds) == "autofs"
+    machines.ssh(SERVER, "runuser -u bob -- sh -c 'echo of old >/projects/old'")
+    assert machines.output(CLIENT, "runuser -u alice -- cat /old/old") == "of old"
+    assert machines.output(CLIENT, kinds).split() == ["autofs", "nfs"]
+    assert machines.output(CLIENT, "grep ' /old nfs ' /proc/mounts").count("vers=3") == 1
+
+
+def test_locks_of_version_3_hold_between_two_mounts(machines: Machines) -> None:
+    machines.ssh(CLIENT, "runuser -u alice -- touch /old/lock")
+    hold = "systemd-run --quiet --unit=old-lock --uid=alice flock /old/lock -c 'echo held; sleep 600'"
+    machines.ssh(CLIENT, f"{hold} && until journalctl -u old-lock -o cat | grep -q held; do sleep 0.5; done")
+    try:
+        taken = machines.ssh(SERVER, "runuser -u alice -- flock -n /projects/lock true", check=False)
+        assert taken.returncode == 1, taken.stderr
+    finally:
+        machines.ssh(CLIENT, "systemctl stop old-lock")
+
+
+def test_a_second_run_changes_nothing(machines: Machines) -> None:
+    done = machines.provision(**BOTH)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items()} == {SERVER: 0, CLIENT: 0}

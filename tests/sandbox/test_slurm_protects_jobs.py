@@ -48,12 +48,13 @@ class Changed(Cluster):
 
 @pytest.fixture
 def without_gpu2(sandbox: Cluster) -> Iterator[Changed]:
-    """The sandbox with an inventory from which gpu2 was deleted; it lies beside the other, as the secrets do."""
+    """The sandbox with an inventory from which gpu2 was deleted, and the secrets that it has."""
     folder = sandbox.state / "inventory_without_gpu2"
     shutil.copytree(sandbox.inventory, folder, symlinks=True)
     hosts = yaml.safe_load((folder / "hosts.yml").read_text())
     del hosts["all"]["children"]["sandbox_gpu"]["hosts"]["gpu2"]
     (folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
+    (folder / "group_vars/all/zz_site.yml").write_text(yaml.safe_dump({"cluster_dir": str(sandbox.state)}))
     yield Changed(sandbox.name, folder)
     shutil.rmtree(folder)
 

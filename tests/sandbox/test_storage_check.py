@@ -177,7 +177,7 @@ def test_check_mode_and_limit(sandbox: Cluster) -> None:
     [
         ({"validation_storage_path": ""}, "validation_storage_path: the stage storage needs the path"),
         ({"validation_storage_size": "12Q"}, "validation_storage_size: '12Q' is no size"),
-        ({"validation_storage_seconds": 0}, "validation_storage_seconds: must be 1 or more"),
+        ({"validation_storage_seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),
     ],
 )
 def test_bad_options_are_refused_before_any_job(sandbox: Cluster, options: dict[str, Any], words: str) -> None:

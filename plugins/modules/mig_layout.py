@@ -12,7 +12,8 @@ description:
     that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
   - A layout that does not fit a GPU fails before anything is changed.
   - Programs that hold the GPUs open, such as DCGM, are stopped for the change and started again, also when it fails.
-  - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows.
+  - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows, and
+    the instances are described anew to container runtimes (CDI).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.
@@ -91,6 +92,8 @@ if TYPE_CHECKING:
 SETTINGS = "/usr/local/lib/busbar/gpu_settings_boot"
 # Names the device files of the instances.
 DEVICES = "/usr/local/lib/busbar/mig_devices.py"
+# Units that write which devices a container may get, by CDI: of the role nvidia_container_toolkit, and of NVIDIA.
+DESCRIBING = ("busbar-nvidia-cdi", "nvidia-cdi-refresh")
 STEP_S = 2
 _RUNNING = frozenset({"active", "activating", "reloading"})
 
@@ -221,6 +224,13 @@ class Change:
             raise RuntimeError(message)
         return out.splitlines()
 
+    def describe(self) -> None:
+        """Have the instances described anew for containers, where a service does that; it must not undo the change."""
+        for name in DESCRIBING:
+            status, out, err = self.run(["systemctl", "try-restart", name])
+            if status and "not found" not in f"{out} {err}".lower():
+                self.module.warn(f"{name} still describes the former instances to containers: {told(f'{err} {out}')}")
+
     def agrees(self) -> bool:
         """Return whether Slurm knows the GPUs of the layout."""
         wanted = {str(kind): int(count) for kind, count in self.module.params["gres"].items()}
@@ -296,6 +306,7 @@ def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:
     try:
         change.apply(plan)
         change.name_devices()
+        change.describe()
     finally:
         problem = change.start(stopped)
     if problem:

@@ -115,9 +115,11 @@ class Slurm:
         self.units: dict[str, str] = {}
         self.broken: list[list[str]] = []
         self.devices = 0, "", ""
+        self.described: list[str] = []
+        self.cdi = 5, "", "Failed to try-restart nvidia-cdi-refresh.service: Unit nvidia-cdi-refresh.service not found."
         monkeypatch.setattr(mig_layout, "module_run", lambda _: self.answer)
 
-    def answer(self, words: list[str]) -> tuple[int, str, str]:
+    def answer(self, words: list[str]) -> tuple[int, str, str]:  # noqa: PLR0911 - an answer for each program
         """Answer one command."""
         if words[:2] == ["scontrol", "show"]:
             return (
@@ -131,6 +133,9 @@ class Slurm:
             return 1, "", "Job failed. See journalctl -xe"
         if words[0] == mig_layout.DEVICES:
             return self.devices
+        if words[:2] == ["systemctl", "try-restart"] and words[2] in mig_layout.DESCRIBING:
+            self.described.append(words[2])
+            return self.cdi
         if words[0] == "squeue":
             return 0, "\n".join(self.jobs.pop(0) if self.jobs else []), ""
         self.done.append(" ".join(words))
@@ -310,4 +315,20 @@ def test_device_files_are_named_before_the_node_is_given_back(
     slurm.devices = 0, "", ""
     assert run(mig_layout, **wanted)["changed"] is True
     assert slurm.done == [DRAIN, RESTART, RESUME]
+    assert smi.now.exists()
+
+
+def test_containers_are_told_of_the_instances(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    assert "warnings" not in run(mig_layout, check=True, **wanted)
+    assert slurm.described == []
+    # A host without the toolkit has none of the units.
+    assert "warnings" not in run(mig_layout, **wanted)
+    assert slurm.described == ["busbar-nvidia-cdi", "nvidia-cdi-refresh"]
+    run(mig_layout, **wanted)
+    assert slurm.described[2:] == []
+    slurm.cdi = 1, "", "Job for busbar-nvidia-cdi.service failed"
+    answer = run(mig_layout, **{**wanted, "layout": [], "gres": {"a100": 2}})
+    assert "busbar-nvidia-cdi still describes the former instances" in str(answer["warnings"])
     assert smi.now.exists()

@@ -152,6 +152,7 @@ def _judge(args: argparse.Namespace) -> int:
         collective=args.collective,
         allow_unchecked=args.allow_unchecked,
         allow_missing_ranks=args.allow_missing_ranks,
+        allow_known_causes=args.allow_known_causes,
         domains=None if args.domains is None else _domains(args.domains),
     )
     answer = judge(read_runs(args.file)["runs"], profile, asked)
@@ -249,4 +250,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
     judged.add_argument(
         "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"
+    )
+    judged.add_argument(
+        "--allow-known-causes",
+        action="store_true",
+        help="a run that is fast enough may pass though NCCL's lines tell of a known fault, such as NET/Socket",
     )

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.domains import domain_problem, placed_floor, scope_of
 from ..nccl.outcome import ranks_from_ratio
+from .causes import KNOWN_CAUSE, causes
 
 __all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "Judged", "judge", "worst"]
 
@@ -49,6 +50,7 @@ class Asked:
         collective: program without "_perf"; by default what the runs say, else all_reduce.
         allow_unchecked: let results pass that nobody checked.
         allow_missing_ranks: let an output pass whose rank lines were cut away.
+        allow_known_causes: let a run pass whose bandwidth is enough, though NCCL tells of a known fault on its way.
         hosts: names of the hosts that had to take part; empty when any will do.
         steady: how far repeats may lie apart, as a share of the best.
         repeats: how many runs of each collective there have to be; None when any number will do.
@@ -62,6 +64,7 @@ class Asked:
     collective: str | None = None
     allow_unchecked: bool = False
     allow_missing_ranks: bool = False
+    allow_known_causes: bool = False
     hosts: tuple[str, ...] = ()
     steady: float = STEADY
     repeats: int | None = None
@@ -223,7 +226,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
     limits = _limits(profile, asked, ranks, collective)
     answer.ceiling = _rounded(limits.get("limit"))
     _measure(answer, runs)
-    _fabric_findings(answer, runs, profile, asked)
+    known = _fabric_findings(answer, runs, profile, asked, collective)
     wrong = [run for run in runs if run["outcome"] == "wrong-results"]
     reason = _did_not_run([run for run in runs if run not in wrong] if wrong else runs)
     if reason is None and not wrong and profile is None and answer.floor is None:
@@ -243,6 +246,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
         answer.reason = "the results were not checked (all correctness cells are N/A)"
     else:
         _speed(answer, runs, limits, replace(asked, collective=collective), ranks)
+        _known_causes(answer, known)
     return answer
 
 
@@ -355,45 +359,26 @@ def _believable(answer: _Verdict, measured: float, limits: dict[str, Any]) -> No
 
 
 def _fabric_findings(
-    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked
-) -> None:
-    """Name what NCCL's own lines tell about a slow way."""
-    gpu = (profile or {}).get("gpu") or {}
-    nics = [nic for nic in (profile or {}).get("nics") or [] if nic.get("rdma")]
-    for run in runs:
-        fabric = run.get("fabric") or {}
-        if nics and asked.nodes > 1:
-            _network_findings(answer, fabric, sum(int(nic["count"]) for nic in nics))
-            _rail_findings(answer, fabric.get("rails") or {})
-        if fabric.get("nvls") is False and float(gpu.get("nvlink_gbs") or 0) >= 450:  # noqa: PLR2004 - Hopper
-            _once(answer, "NVLS not in use: the fabric manager, the driver or NCCL_NVLS_ENABLE")
+    answer: _Verdict, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked, collective: str
+) -> list[str]:
+    """Add what NCCL's own lines tell about a slow way, and return what of it is a fault whatever was measured."""
+    found = causes(runs, profile, collective, asked.nodes, asked.domains)
+    for cause in found:
+        _once(answer, cause.words)
     if answer.measured_busbw and asked.nodes == 1 and profile is not None:
-        line = float(gpu.get("nvlink_gbs") or 0)
+        line = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0)
         below = answer.floor is not None and answer.measured_busbw < answer.floor
         if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
             _once(answer, "the figure is that of a ring: NVLS not in use")
+    return [] if asked.allow_known_causes else list(dict.fromkeys(cause.words for cause in found if cause.counts))
 
 
-def _network_findings(answer: _Verdict, fabric: dict[str, Any], nics: int) -> None:
-    if any(name.lower().startswith("socket") for name in fabric.get("networks") or []):
-        _once(answer, "InfiniBand not used (NET/Socket)")
-    elif fabric.get("gdrdma") is False:
-        _once(answer, "GPUDirect RDMA off")
-    found = len(fabric.get("nics") or [])
-    if found and found != nics:
-        _once(answer, f"wrong number of NICs: NCCL uses {found} and the profile has {nics}")
-
-
-def _rail_findings(answer: _Verdict, rails: dict[str, dict[str, list[str]]]) -> None:
-    """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
-    for key, words in (("listed", "is not in use"), ("carried", "is idle")):
-        told = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
-        names = sorted({name for nics in told.values() for name in nics})
-        usual = [name for name in names if 2 * sum(name in nics for nics in told.values()) >= len(told)]
-        for host, nics in sorted(told.items()):
-            for name in usual:
-                if name not in nics and (key == "listed" or name in rails[host]["listed"]):
-                    _once(answer, f"rail {name} of node {host} {words}, unlike on other nodes")
+def _known_causes(answer: _Verdict, named: list[str]) -> None:
+    """Let what is known to be a fault decide where the bandwidth alone would pass, and explain it where it does not."""
+    if named and answer.verdict == PASS:
+        answer.verdict, answer.reason = FAIL, f"{KNOWN_CAUSE}: {'; '.join(named)}; {answer.reason}"
+    elif named and answer.verdict == FAIL:
+        answer.reason = f"{answer.reason}; {'; '.join(named)}"
 
 
 def _once(answer: _Verdict, finding: str) -> None:

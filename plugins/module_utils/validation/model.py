@@ -86,6 +86,7 @@ class Options(TypedDict):
     spread_limit: Annotated[int, Span(0, 100)]
     floor_gbs: Any
     allow_unchecked: bool
+    allow_known_causes: bool
     sbatch_arguments: list[str]
     script: str
     output: str

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..search.locate import locate
 from ..slurm.jobs import CUT
+from .causes import KNOWN_CAUSE
 from .hands import TOO_LONG
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
 from .tests import floor_for, scope_for
@@ -158,8 +159,12 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
 
 
 def calls_for_search(test: Test) -> bool:
-    """Return whether a test of all together says that something is wrong with some of them."""
-    return test["verdict"] == FAIL or search_result(test)["outcome"] in {"crashed", "hung"}
+    """Return whether a test of all together says that something is wrong with some of them.
+
+    A known cause is named already, and tests of some of the nodes could not show it: their bandwidth is enough.
+    """
+    named = test["reason"].startswith(KNOWN_CAUSE)
+    return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}
 
 
 def member_nodes(test: Test) -> list[str]:

@@ -254,6 +254,7 @@ def _answer(
         floor=floor,
         collective=collective,
         allow_unchecked=options["allow_unchecked"],
+        allow_known_causes=options["allow_known_causes"],
         hosts=tuple(nodes),
         steady=options["spread_limit"] / 100,
         repeats=options["repeats"],

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.causes import causes
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -155,8 +156,57 @@ def test_what_is_above_the_wire_is_flagged() -> None:
 )
 def test_nccls_own_lines_name_the_cause(line: str, finding: str) -> None:
     at = WHOLE.index("NCCL version")
-    found = verdict(f"{WHOLE[:at]}gpu1:1:1 [0] {line}\n{WHOLE[at:]}")
+    text = f"{WHOLE[:at]}gpu1:1:1 [0] {line}\n{WHOLE[at:]}"
+    found = verdict(text)
     assert any(finding in said for said in found["findings"]), found
+    assert found["verdict"] == FAIL
+    assert found["reason"].startswith(f"a known cause of low bandwidth: {finding}")
+    assert found["reason"].endswith("350 GB/s at 8 GiB, floor 300")
+    allowed = verdict(text, allow_known_causes=True)
+    assert (allowed["verdict"], allowed["findings"]) == (PASS, found["findings"])
+    slow = verdict(text, floor=400.0)
+    assert slow["verdict"] == FAIL
+    assert slow["reason"].startswith("too slow: ")
+    assert finding in slow["reason"]
+
+
+SOCKET = {"networks": ["Socket"]}
+NO_GDR = {"gdrdma": False}
+NO_NVLS = {"nvls": False}
+L40S = CATALOGUE["l40s"]
+RACK = CATALOGUE["gb200_nvl72"]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "profile", "asked", "counts"),
+    [
+        (SOCKET, H100, {}, True),
+        (SOCKET, H100, {"nodes": 1}, None),
+        (SOCKET, RACK, {"domains": (2,)}, False),
+        (SOCKET, RACK, {"domains": (1, 1)}, True),
+        (SOCKET, CATALOGUE["rtx_4090"], {}, None),
+        (NO_GDR, H100, {}, True),
+        # Over PCIe a GPU may be too far from the NIC, and so may one that shares it with many.
+        (NO_GDR, L40S, {}, False),
+        (NO_GDR, {**H100, "nics": [{"count": 1, "gbps": 400, "rdma": True}]}, {}, False),
+        (NO_NVLS, H100, {}, True),
+        (NO_NVLS, H100, {"nodes": 1}, True),
+        (NO_NVLS, H100, {"collective": "all_gather"}, False),
+        (NO_NVLS, {**H100, "gpu": {**H100["gpu"], "nvswitch": False}}, {}, False),
+        (NO_NVLS, H100, {"ranks": 4}, False),
+        (NO_NVLS, CATALOGUE["dgx_a100"], {}, None),
+        ({"nics": ["m0"]}, H100, {}, True),
+        ({"nics": [f"m{n}" for n in range(9)]}, H100, {}, False),
+        ({"nics": [f"m{n}" for n in range(8)]}, H100, {}, None),
+    ],
+)
+def test_a_cause_counts_where_the_hardware_has_no_sound_reason(
+    fabric: dict[str, Any], profile: dict[str, Any], asked: dict[str, Any], counts: object
+) -> None:
+    asked = {"nodes": 2, "ranks": 16, "collective": "all_reduce", "domains": None, **asked}
+    run = {"fabric": fabric, "ranks": asked["ranks"], "nodes": asked["nodes"]}
+    found = causes([run, run], profile, asked["collective"], asked["nodes"], asked["domains"])
+    assert [cause.counts for cause in found] == ([] if counts is None else [counts]), found
 
 
 def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
@@ -181,13 +231,16 @@ def rails(listed: dict[str, str], carried: dict[str, str]) -> str:
         ({"gpu1": "m0 m1", "gpu2": "m0", "gpu3": "m0"}, {}, []),
         ({"gpu1": "m0 m1", "gpu2": "m0 m1"}, {"gpu1": "1", "gpu2": "1"}, []),
     ],
+    ids=["all", "lacking", "idle", "one more", "idle on both"],
 )
 def test_a_rail_that_one_node_lacks_is_named(
     listed: dict[str, str], carried: dict[str, str], findings: list[str]
 ) -> None:
     at = WHOLE.index("NCCL version")
-    said = verdict(WHOLE[:at] + rails(listed, carried) + WHOLE[at:])["findings"]
-    named = [finding for finding in said if finding.startswith("rail ")]
+    two = {**H100, "nics": [{"count": 2, "gbps": 1600, "rdma": True}]}
+    found = verdict(WHOLE[:at] + rails(listed, carried) + WHOLE[at:], two)
+    named = [finding for finding in found["findings"] if finding.startswith("rail ")]
+    assert all(finding in found["reason"] for finding in named)
     assert len(named) == len(findings)
     assert all(finding.startswith(words) for finding, words in zip(named, findings, strict=True))
 
@@ -256,3 +309,17 @@ def test_trays_of_a_rack_are_judged_by_what_joins_them(
     rack = {"hardware": "gb200_nvl72", "ranks": 16, "floor": given, "domains": domains}
     found = verdict(scaled(0.5), CATALOGUE["gb200_nvl72"], **rack)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
+
+
+def test_nics_of_other_names_and_the_rails_of_a_root_are_findings() -> None:
+    two = {**H100, "nics": [{"count": 2, "gbps": 1600, "rdma": True}]}
+    other = {"gpu1": {"listed": ["m0", "m1"], "carried": []}, "gpu2": {"listed": ["m0", "m2"], "carried": []}}
+    found = causes([{"fabric": {"rails": other}}], two, "all_reduce", 2, None)
+    assert [cause.counts for cause in found] == [False, False]
+    idle = {
+        "gpu1": {"listed": ["m0", "m1"], "carried": ["m0"]},
+        "gpu2": {"listed": ["m0", "m1"], "carried": ["m0", "m1"]},
+    }
+    for collective, counts in (("all_reduce", True), ("broadcast", False)):
+        (cause,) = causes([{"fabric": {"rails": idle}}], two, collective, 2, None)
+        assert cause == ("rail m1 of node gpu1 is idle, unlike on other nodes", counts)

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import typed
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import member_nodes, search_result
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import (
+    calls_for_search,
+    member_nodes,
+    search_result,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import (
@@ -478,6 +482,31 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
     assert told["busbw"] == (5.0 if outcome == "ok" else None)
     assert told["nodes"] == (["a", "b"] if outcome == "ok" else ["a", "b", "c"])
     assert member_nodes(cast("Test", test)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "calls"),
+    [
+        ({"verdict": "FAIL", "reason": "too slow: 5 GB/s"}, True),
+        ({"verdict": "FAIL", "reason": "too slow: 5 GB/s; InfiniBand not used (NET/Socket)"}, True),
+        # Their bandwidth is enough: tests of fewer nodes would not tell them apart.
+        ({"verdict": "FAIL", "reason": "a known cause of low bandwidth: GPUDirect RDMA off; 350 GB/s"}, False),
+        ({"verdict": "PASS", "reason": "350 GB/s"}, False),
+        ({"verdict": "INCONCLUSIVE", "reason": "", "job": {**CRASHED, "job_id": "7"}}, True),
+    ],
+)
+def test_a_cause_that_is_named_already_is_not_searched_for(changes: dict[str, Any], calls: bool) -> None:  # noqa: FBT001
+    job = {"job_id": "7", "state": "COMPLETED", "problem": ""}
+    test = {
+        "nodes": ["a"],
+        "partners": ["b"],
+        "left_out": {},
+        "runs": [],
+        "job": job,
+        "measured_busbw": 5.0,
+        "floor": 1.0,
+    }
+    assert calls_for_search(cast("Test", test | changes)) is calls
 
 
 @pytest.mark.parametrize(

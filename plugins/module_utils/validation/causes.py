@@ -1,0 +1,99 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What NCCL's own lines tell about a slow way, and which of it is a fault whatever bandwidth was measured.
+
+A known cause counts only where hardware of the profile has no sound reason for it. Elsewhere it is a finding:
+
+- NET/Socket, fewer NICs than the profile has, a NIC that one node lacks or leaves idle: where the way between the nodes
+  is a network with RDMA. The trays of one NVLink domain do not need it.
+- GPUDirect RDMA off: where each GPU has NVLink and no more than two share a NIC. NCCL uses it up to PATH_PXB
+  (src/graph/paths.cc, ncclTopoCheckGdr), so a GPU that reaches the NIC through the processor only goes without it.
+- NVLS off: an all-reduce on three GPUs or more of Hopper or newer behind an NVSwitch (src/transport/nvls.cc,
+  ncclNvlsInit: no NVLS up to two GPUs).
+- A NIC that is idle on one node: in collectives whose ranks all do the same. A root or a pair uses some rails only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..catalogue.domains import domain_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["KNOWN_CAUSE", "Cause", "causes"]
+
+# How the reason begins when the bandwidth would have been enough.
+KNOWN_CAUSE = "a known cause of low bandwidth"
+_HOPPER_LINE = 450
+_FEWEST_OF_NVLS = 3
+_GPUS_OF_A_NIC = 2
+_ALIKE = frozenset({"all_reduce", "all_gather", "reduce_scatter", "alltoall"})
+
+
+class Cause(NamedTuple):
+    """A cause in words, and whether it is a fault whatever was measured."""
+
+    words: str
+    counts: bool
+
+
+def causes(
+    runs: Sequence[dict[str, Any]],
+    profile: dict[str, Any] | None,
+    collective: str,
+    nodes: int,
+    domains: Sequence[int] | None,
+) -> list[Cause]:
+    """Return what NCCL's lines tell, each once, in the order of the runs.
+
+    Args:
+        runs: as ``nccl_output.parse_text`` gives them; only their fabric is read.
+        profile: the entry of the hardware catalogue, None when it is not known.
+        collective: the program without "_perf".
+        nodes: how many took part.
+        domains: how many of them each NVLink domain has; None when that is not known.
+    """
+    found: list[Cause] = []
+    gpu = (profile or {}).get("gpu") or {}
+    nics = sum(int(nic["count"]) for nic in (profile or {}).get("nics") or [] if nic.get("rdma"))
+    within = domain_nodes(profile) > 1 and domains is not None and len(domains) == 1
+    gpus = int(gpu.get("count") or 1)
+    nvlink = float(gpu.get("nvlink_gbs") or 0)
+    for run in runs:
+        fabric = run.get("fabric") or {}
+        if nics and nodes > 1:
+            near = nvlink > 0 and gpus <= _GPUS_OF_A_NIC * nics
+            found += _network(fabric, nics, counts=not within, near=near)
+            found += _rails(fabric.get("rails") or {}, counts=not within, alike=collective in _ALIKE)
+        if fabric.get("nvls") is False and nvlink >= _HOPPER_LINE:
+            each = (run.get("ranks") or 0) // max(1, run.get("nodes") or nodes)
+            summed = collective == "all_reduce" and each >= _FEWEST_OF_NVLS and bool(gpu.get("nvswitch"))
+            found.append(Cause("NVLS not in use: the fabric manager, the driver or NCCL_NVLS_ENABLE", summed))
+    return list(dict.fromkeys(found))
+
+
+def _network(fabric: dict[str, Any], nics: int, *, counts: bool, near: bool) -> Iterator[Cause]:
+    if any(name.lower().startswith("socket") for name in fabric.get("networks") or []):
+        yield Cause("InfiniBand not used (NET/Socket)", counts)
+    elif fabric.get("gdrdma") is False:
+        yield Cause("GPUDirect RDMA off", counts and near)
+    found = len(fabric.get("nics") or [])
+    if found and found != nics:
+        yield Cause(f"wrong number of NICs: NCCL uses {found} and the profile has {nics}", counts and found < nics)
+
+
+def _rails(rails: dict[str, dict[str, list[str]]], *, counts: bool, alike: bool) -> Iterator[Cause]:
+    """Name the NICs that a node lacks, or leaves idle, though half of the nodes or more use theirs of that name."""
+    most = max((len(nics["listed"]) for nics in rails.values()), default=0)
+    for key, words in (("listed", "is not in use"), ("carried", "is idle")):
+        told = {host: set(nics[key]) for host, nics in rails.items() if nics[key]}
+        names = sorted({name for nics in told.values() for name in nics})
+        usual = [name for name in names if 2 * sum(name in nics for nics in told.values()) >= len(told)]
+        for host, nics in sorted(told.items()):
+            # A node that has as many NICs of other names lacks none.
+            sure = alike if key == "carried" else len(nics) < most
+            for name in usual:
+                if name not in nics and (key == "listed" or name in rails[host]["listed"]):
+                    yield Cause(f"rail {name} of node {host} {words}, unlike on other nodes", counts and sure)

@@ -78,6 +78,15 @@ def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
     assert "Ask ]] if lost." in sandbox.exec("login", "module help cuda 2>&1", user="alice").stdout
 
 
+def test_the_shell_of_a_command_over_ssh_has_modules(sandbox: Cluster) -> None:
+    """bash reads /etc/bash.bashrc there, and no profile: it knows that from this variable."""
+    shell = "env -i PATH=/usr/bin:/bin HOME=/tmp SSH_CLIENT='10.0.0.1 1 22' bash -c"
+    told = sandbox.exec("login", f"runuser -u alice -- {shell} 'module -t avail 2>&1; echo done'").stdout
+    assert "cuda/12.4" in told
+    assert told.endswith("done\n")
+    assert sandbox.exec("login", f"runuser -u alice -- {shell} 'echo nothing'").stdout == "nothing\n"
+
+
 @pytest.mark.core
 def test_a_job_loads_a_module_and_what_it_needs(sandbox: Cluster) -> None:
     script = "module load nccl && echo $CUDA_HOME $NCCL_HOME && echo $PATH && echo $ODD"

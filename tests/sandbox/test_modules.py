@@ -79,7 +79,7 @@ def test_users_see_the_modules_and_what_is_default(sandbox: Cluster) -> None:
 
 
 def test_the_shell_of_a_command_over_ssh_has_modules(sandbox: Cluster) -> None:
-    """bash reads /etc/bash.bashrc there, and no profile: it knows that from this variable."""
+    """Bash reads /etc/bash.bashrc there, and no profile: it knows that from this variable."""
     shell = "env -i PATH=/usr/bin:/bin HOME=/tmp SSH_CLIENT='10.0.0.1 1 22' bash -c"
     told = sandbox.exec("login", f"runuser -u alice -- {shell} 'module -t avail 2>&1; echo done'").stdout
     assert "cuda/12.4" in told

@@ -20,7 +20,7 @@ from ..hardware.gpu_generations import FIRST_OPEN_BRANCH
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MODES", "acs_redirects", "bus_notes", "choose_mode", "loaded_driver", "needed_bridges"]
+__all__ = ["MODES", "acs_control", "acs_redirects", "bus_notes", "choose_mode", "loaded_driver", "needed_bridges"]
 
 MODES = ("auto", "dmabuf", "nvidia_peermem", "none")
 FIRST_PEERMEM_BRANCH = 470
@@ -54,16 +54,26 @@ def acs_redirects(config: bytes) -> bool | None:
     """
     if len(config) < _EXTENDED + 4:
         return None
+    found = acs_control(config)
+    return bool(found and found[1] & _REDIRECTS)
+
+
+def acs_control(config: bytes) -> tuple[int, int] | None:
+    """Return where the control register of a PCI device's ACS is and what it holds; None for a device without ACS.
+
+    Args:
+        config: its configuration space, of which only root sees more than the first 64 bytes.
+    """
     place = _EXTENDED
     for _ in range(_MOST_CAPABILITIES):
         head = int.from_bytes(config[place : place + 4], "little")
         if head & 0xFFFF == _ACS:
             control = place + _ACS_CONTROL
-            return bool(int.from_bytes(config[control : control + 2], "little") & _REDIRECTS)
+            return control, int.from_bytes(config[control : control + 2], "little")
         place = head >> 20
         if place < _EXTENDED or place + 4 > len(config):
             break
-    return False
+    return None
 
 
 def needed_bridges(paths: Mapping[str, str]) -> list[str]:
@@ -180,7 +190,7 @@ def bus_notes(facts: Mapping[str, Any]) -> list[str]:
     if redirecting:
         notes.append(
             f"ACS sends copies between GPUs and NICs over the root complex at {', '.join(redirecting)}: switch it off "
-            "in the BIOS, or with setpci where no virtual machine needs it"
+            "in the BIOS, or with gpudirect_acs: disabled, where no virtual machine needs it"
         )
     if unseen:
         notes.append(f"whether ACS is on cannot be seen at {', '.join(unseen)}")

@@ -64,7 +64,7 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 
 def test_the_tree_is_written_by_the_server_alone(first_modules: str) -> None:
-    shown = first_modules.split("PLAY [Give users their software]")[1]
+    shown = first_modules.split("PLAY [Install containers and modules]")[1]
     assert "cuda/12.4.lua" not in shown
 
 

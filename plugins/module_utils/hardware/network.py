@@ -15,6 +15,8 @@ __all__ = ["parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "rdma_p
 
 _NETWORK = "02"
 _INFINIBAND = "infiniband"
+# An IPv4 address within IPv6 (RFC 4291, 2.5.5.2), as sysfs writes it.
+_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 
 
 def pci_address(device: Path) -> str | None:
@@ -30,8 +32,9 @@ def rdma_ports(root: Path) -> list[dict[str, Any]]:
     """Return the ports of all RDMA devices; virtual functions of a device that is here, too, are left out.
 
     Returns:
-        each with `device`, `port`, `active`, `state`, `rate_gbps` (Gb/s), `link_layer`, `address` (on the PCI bus) and
-        `guid`, that of InfiniBand, empty for others.
+        each with `device`, `port`, `active`, `state`, `rate_gbps` (Gb/s), `link_layer`, `address` (on the PCI bus),
+        `guid`, that of InfiniBand, empty for others, and `roce_gids`, the indexes of GIDs of RoCE v2 that map an IPv4
+        address.
     """
     ports = []
     for device in listed(root / "sys/class/infiniband"):
@@ -49,9 +52,16 @@ def rdma_ports(root: Path) -> list[dict[str, Any]]:
                     "link_layer": read(port / "link_layer"),
                     "address": pci_address(device / "device"),
                     "guid": read(port / "gids/0").replace(":", "")[16:],
+                    "roce_gids": _roce_gids(port) if read(port / "link_layer") == "Ethernet" else [],
                 }
             )
     return ports
+
+
+def _roce_gids(port: Path) -> list[int]:
+    """Return the indexes of GIDs of RoCE v2 that map an IPv4 address; most of a table is empty and cannot be read."""
+    types = [path for path in listed(port / "gid_attrs/types") if path.name.isdigit() and read(path) == "RoCE v2"]
+    return sorted(int(path.name) for path in types if read(port / "gids" / path.name).startswith(_MAPPED))
 
 
 def pci_nics(root: Path) -> list[dict[str, str]]:

@@ -38,7 +38,8 @@ def declaration_problems(host: str, declared: Mapping[str, Any]) -> list[Problem
     Args:
         host: its name.
         declared: `source`, `naming`, `names` and `interface_names` (PCI address to name), `modules`, `ipoib`
-            (interfaces with `name`, `address`, `mode`, `mtu`), `networks`, `roce_mode`, `roce_tos`.
+            (interfaces with `name`, `address`, `mode`, `mtu`), `networks`, `roce_mode`, `roce_tos`,
+            `gid_index`.
     """
     return [
         *_choices(host, declared),
@@ -58,6 +59,9 @@ def _choices(host: str, declared: Mapping[str, Any]) -> Iterator[Problem]:
         if value not in allowed:
             words = ", ".join(word for word in allowed if word)
             yield make_problem([host], option, f"{value!r} is unknown", f"write one of {words}")
+    gid = str(declared["gid_index"])
+    if gid not in {"", "auto"} and not gid.isdigit():
+        yield make_problem([host], "rdma_nccl_gid_index", f"{gid!r} is no index of a GID", "write auto, a number or ''")
     if not -1 <= int(declared["roce_tos"]) <= _MOST_TOS:
         yield make_problem(
             [host], "rdma_roce_tos", f"{declared['roce_tos']} is no type of service", "write 0 to 255, or -1 for none"

@@ -39,6 +39,19 @@ def test_ports_of_infiniband_and_ethernet(tmp_path: Path) -> None:
     assert rdma_ports(tmp_path / "none") == []
 
 
+def test_gids_of_roce(tmp_path: Path) -> None:
+    ethernet = port(tmp_path, "mlx5_0", state="4: ACTIVE", rate="400 Gb/sec", link_layer="Ethernet")
+    (ethernet / "gid_attrs/types").mkdir(parents=True)
+    local, mapped = "fe80:0000:0000:0000:b83f:d2ff:fe12:3456", "0000:0000:0000:0000:0000:ffff:0a01:0005"
+    kinds = ("IB/RoCE v1", "RoCE v2")
+    for index, (kind, gid) in enumerate((kind, gid) for gid in (local, mapped) for kind in kinds):
+        (ethernet / "gid_attrs/types" / str(index)).write_text(f"{kind}\n")
+        (ethernet / "gids" / str(index)).write_text(f"{gid}\n")
+    infiniband = port(tmp_path, "mlx5_1", state="4: ACTIVE", rate="400 Gb/sec", link_layer="InfiniBand", gid=local)
+    (infiniband / "gid_attrs/types").mkdir(parents=True)
+    assert [each["roce_gids"] for each in rdma_ports(tmp_path)] == [[3], []]
+
+
 def test_network_cards_on_the_bus(tmp_path: Path) -> None:
     for address, kind, vendor in (("0000:1a:00.0", "0x020700", "0x15b3"), ("0000:1b:00.0", "0x030200", "0x10de")):
         folder = tmp_path / "sys/bus/pci/devices" / address

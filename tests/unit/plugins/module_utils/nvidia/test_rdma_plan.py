@@ -22,6 +22,7 @@ DECLARED = {
     "opensm": False,
     "roce_mode": "",
     "roce_tos": -1,
+    "gid_index": "",
 }
 PORT = {"device": "mlx5_0", "port": "1", "active": True, "state": "ACTIVE", "rate_gbps": 400.0, "guid": "00aa"}
 PORT |= {"link_layer": "InfiniBand", "address": "0000:1a:00.0"}
@@ -194,6 +195,8 @@ def test_a_subnet_manager_beside_another_is_warned_of() -> None:
         ({"naming": "slot"}, "rdma_naming: 'slot' is unknown"),
         ({"roce_mode": "v3"}, "rdma_roce_mode: 'v3' is unknown"),
         ({"roce_tos": 300}, "rdma_roce_tos: 300 is no type of service"),
+        ({"gid_index": "three"}, "rdma_nccl_gid_index: 'three' is no index of a GID"),
+        ({"gid_index": -1}, "rdma_nccl_gid_index: '-1' is no index of a GID"),
         ({"names": {"1a:00.0": "a", "0000:1A:00.0": "b"}}, "1a:00.0 and 0000:1A:00.0 are the same PCI address"),
         ({"interface_names": {"0000:1a:00.0": "ib0", "0000:1b:00.0": "ib0"}}, "get the same name ib0"),
         ({"names": {"eth0": "a"}}, "'eth0' is no PCI address"),

@@ -1,0 +1,52 @@
+"""Which GID NCCL takes on RoCE: NCCL_IB_GID_INDEX of /etc/nccl.conf.
+
+NCCL 2.21 and newer find a GID of RoCE v2 by themselves (NCCL user guide, NCCL_IB_GID_INDEX: -1); older ones take index
+0, which is RoCE v1. One number counts for all ports of a node, those of InfiniBand included, so it is only said where
+all have it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["nccl_gid_index"]
+
+AUTO = "auto"
+
+
+def nccl_gid_index(wanted: str, ports: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the index to write and what to say of it.
+
+    Args:
+        wanted: `auto`, a number, or empty for nothing.
+        ports: as `rdma_ports` returns them.
+
+    Returns:
+        `index`, empty when none is to be written, and `note`, why not.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    if not wanted or wanted.isdigit():
+        return {"index": wanted, "note": ""}
+    if wanted != AUTO:
+        message = f"{wanted!r} is no index of a GID; write auto, a number such as 3, or nothing"
+        raise ValueError(message)
+    active = [port for port in ports if port["active"]]
+    fastest = max((port["rate_gbps"] or 0 for port in active), default=0)
+    fabric = [port for port in active if (port["rate_gbps"] or 0) == fastest]
+    if not fabric:
+        return {"index": "", "note": "no RDMA port is active: NCCL_IB_GID_INDEX is not written"}
+    if any(port["link_layer"] != "Ethernet" for port in fabric):
+        return {"index": "", "note": ""}
+    common = set(fabric[0]["roce_gids"]).intersection(*(port["roce_gids"] for port in fabric))
+    if common:
+        return {"index": str(min(common)), "note": ""}
+    seen = ", ".join(f"{port['device']}: {port['roce_gids'] or 'none'}" for port in fabric)
+    return {
+        "index": "",
+        "note": f"no index is a GID of RoCE v2 on all ports ({seen}): NCCL_IB_GID_INDEX is not written",
+    }

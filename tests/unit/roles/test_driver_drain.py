@@ -196,8 +196,7 @@ def test_imex_is_started_anew_in_a_whole_rack_without_jobs(
     else:
         slurm.say(jobs=jobs)
     rack = {"rack1": {"hosts": members, "addresses": ["10.0.0.1"]}}
-    given: dict[str, object] = {"nvlink_domain": "rack1", "__nvidia_driver_racks": rack}
-    code, told = slurm.drain(daemons=daemons, play=RACK_PLAY, **given)
+    code, told = slurm.drain(daemons=daemons, play=RACK_PLAY, nvlink_domain="rack1", __nvidia_driver_racks=rack)
     assert (code, "restarting IMEX" in told) == ((2, False) if words else (0, True)), told
     assert words in told
     assert slurm.calls("scontrol") == []

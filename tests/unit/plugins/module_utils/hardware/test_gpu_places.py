@@ -33,16 +33,17 @@ def machine(root: Path, near: list[str], numa: list[str], *, nodes: int = 2) -> 
         write(f"sys/devices/system/node/node{node}/cpulist", str(node))
     # Memory of a GPU is a node without CPUs.
     write(f"sys/devices/system/node/node{nodes}/cpulist", "")
-    for address, cpu_list, node in zip(ADDRESSES, near, numa, strict=True):
+    for address, cpu_list, place in zip(ADDRESSES, near, numa, strict=True):
         write(f"sys/bus/pci/devices/{address}/local_cpulist", cpu_list)
-        write(f"sys/bus/pci/devices/{address}/numa_node", node)
+        write(f"sys/bus/pci/devices/{address}/numa_node", place)
     return root
 
 
 def facts(root: Path, *, minors: list[int] | None = None) -> dict[str, Any]:
+    known: list[int | None] = [*minors] if minors else [None] * 8
     gpus = [
         {"pci_bus_id": f"0000{address.upper()}", "minor_number": minor}
-        for address, minor in zip(ADDRESSES, minors or [None] * 8, strict=True)
+        for address, minor in zip(ADDRESSES, known, strict=True)
     ]
     return {"gpus": gpus, "pci_gpus": ADDRESSES, "gpu_places": gpu_places(root, ADDRESSES)}
 

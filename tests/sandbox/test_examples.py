@@ -50,3 +50,20 @@ def test_hello_and_mpi(sandbox: Cluster, runs: str) -> None:
         assert f"(UUID: GPU-simulated-{node}-" in text
     lines = [line for line in output("mpi").splitlines() if line.startswith("rank ")]
     assert sorted(lines) == [f"rank {rank} of 2 on gpu{rank + 1}: sum 1, right" for rank in (0, 1)]
+
+
+def test_an_all_reduce_of_ranks_that_are_not_connected_is_no_result(sandbox: Cluster, runs: str) -> None:
+    """The validation's own all-reduce of CPUs prints nccl-tests' table, and knows no other ranks without PMIx."""
+
+    def all_reduce(program: str) -> tuple[int, str]:
+        command = f'export PROGRAM="{program} all_reduce"; cd {runs} && sbatch --wait --parsable --ntasks-per-node=1'
+        command += f" --gpus-per-node=1 {EXAMPLES}/all_reduce.sbatch -b 4K -e 64K -f 4 -n 2 -s 1"
+        done = sandbox.exec("login", command, user="alice", check=False, timeout=300)
+        return done.returncode, sandbox.exec("login", f"cat {runs}/all-reduce-{done.stdout.strip()}.out").stdout
+
+    code, text = all_reduce("/usr/local/bin/busbar_collectives")
+    assert code == 0, text
+    assert (text.count("# nThread 1"), text.count("#  Rank ")) == (1, 2)
+    code, text = all_reduce("env -i PATH=/usr/bin HOME=/tmp /usr/local/bin/busbar_collectives")
+    assert code == 1, text
+    assert "all_reduce: 2 tables of 2 ranks, one of 2 was asked for: the ranks are not connected" in text

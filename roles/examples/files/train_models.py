@@ -49,17 +49,27 @@ class Bottleneck(torch.nn.Module):
         return functional.relu(self.third(inner) + self.around(value))
 
 
-def residual_network(model: str) -> torch.nn.Module:
+def residual_network(shape: Shape) -> torch.nn.Module:
     """Return a ResNet of 1000 classes."""
-    layers: list[torch.nn.Module] = [convolution(3, 64, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
-    inputs = 64
-    for stage, blocks in enumerate(BLOCKS[model]):
-        inner = 64 << stage
+    inputs = shape.width
+    layers: list[torch.nn.Module] = [convolution(3, inputs, 7, 2), torch.nn.ReLU(), torch.nn.MaxPool2d(3, 2, 1)]
+    for stage, blocks in enumerate(BLOCKS[shape.model]):
+        inner = shape.width << stage
         for block in range(blocks):
             layers.append(Bottleneck(inputs, inner, 2 if stage and not block else 1))
             inputs = 4 * inner
     last = torch.nn.Linear(inputs, CLASSES)
     return torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), last)
+
+
+def attention(query: torch.Tensor, key: torch.Tensor, content: torch.Tensor) -> torch.Tensor:
+    """Return what each token makes of those before it; all samples x heads x tokens x width of a head."""
+    if hasattr(functional, "scaled_dot_product_attention"):
+        return functional.scaled_dot_product_attention(query, key, content, is_causal=True)
+    # Before torch 2.0, as in Debian 12.
+    later = torch.ones(query.shape[-2], query.shape[-2], dtype=torch.bool, device=query.device).triu(1)
+    scores = (query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5).masked_fill(later, float("-inf"))
+    return scores.softmax(-1) @ content
 
 
 class Layer(torch.nn.Module):
@@ -78,7 +88,7 @@ class Layer(torch.nn.Module):
         samples, tokens, width = value.shape
         split = self.attended(self.before(value)).view(samples, tokens, 3, self.heads, width // self.heads)
         query, key, content = split.permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(query, key, content, is_causal=True)
+        found = attention(query, key, content)
         value = value + self.joined(found.transpose(1, 2).reshape(samples, tokens, width))
         return value + self.narrow(functional.gelu(self.wide(self.between(value)), approximate="tanh"))
 
@@ -112,7 +122,7 @@ def build_model(shape: Shape) -> torch.nn.Module:
     if shape.model == "gpt":
         return Gpt(shape)
     if shape.model in BLOCKS:
-        return residual_network(shape.model)
+        return residual_network(shape)
     first, last = torch.nn.Linear(MLP_INPUTS, shape.width), torch.nn.Linear(shape.width, MLP_OUTPUTS)
     return torch.nn.Sequential(first, *(Block(shape.width) for _ in range(shape.layers)), last)
 

@@ -44,7 +44,7 @@ class Shape:
 
     Attributes:
         model: one of MODELS.
-        width: of the hidden layers (mlp), of a token (gpt).
+        width: of the hidden layers (mlp), of a token (gpt), channels of the first stage (resnet).
         layers: how many (mlp, gpt).
         length: edge of an image in pixels, tokens of a sample.
         vocabulary: how many tokens there are (gpt).
@@ -78,7 +78,7 @@ class Shape:
         if width or layers:
             message = f"--hidden and --layers: {model} has layers of its own"
             raise ValueError(message)
-        return cls(model, length=length or (224 if gpu else 32))
+        return cls(model, 64 if gpu else 8, length=length or (224 if gpu else 32))
 
     @property
     def tokens(self) -> int | None:
@@ -86,11 +86,11 @@ class Shape:
         return self.length if self.model == "gpt" else None
 
 
-def convolutions(model: str) -> list[tuple[int, int, int, int]]:
+def convolutions(shape: Shape) -> list[tuple[int, int, int, int]]:
     """Return the convolutions of a ResNet: inputs, outputs, kernel and the shrinkage of the image after it."""
-    found, inputs, shrinkage = [(3, 64, 7, 2)], 64, 4
-    for stage, blocks in enumerate(BLOCKS[model]):
-        inner, outer = 64 << stage, 256 << stage
+    found, inputs, shrinkage = [(3, shape.width, 7, 2)], shape.width, 4
+    for stage, blocks in enumerate(BLOCKS[shape.model]):
+        inner, outer = shape.width << stage, 4 * shape.width << stage
         for block in range(blocks):
             before = shrinkage
             if stage and not block:
@@ -111,8 +111,8 @@ def flops_per_sample(shape: Shape) -> float:
         # Attention has 4 squares of weights, the two layers after it 8.
         weights = 12 * layers * width * width + shape.vocabulary * width
         return float(shape.length * (6 * weights + 12 * layers * width * shape.length))
-    macs = float(CLASSES * (256 << 3))
-    for inputs, outputs, kernel, shrinkage in convolutions(shape.model):
+    macs = float(CLASSES * (4 * width << 3))
+    for inputs, outputs, kernel, shrinkage in convolutions(shape):
         edge = -(-shape.length // shrinkage)
         macs += inputs * outputs * kernel * kernel * edge * edge
     return 6 * macs

@@ -185,8 +185,10 @@ def test_an_image_is_handed_to_pyxis(name: str, tmp_path: Path) -> None:
 
 
 # What a script exports for its ranks, and what its user gives it for them.
-EXPORTED = {
-    **{key: {"MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "RENDEZVOUS", "RENDEZVOUS_SECRET"} for key in TRAININGS},
+MEETING = {"MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "RENDEZVOUS", "RENDEZVOUS_SECRET"}
+EXPORTED: dict[str, set[str]] = {
+    **dict.fromkeys(TRAININGS, MEETING),
+    **dict.fromkeys(("ddp_torchrun", "scaling"), MEETING | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}),
     "all_reduce": {"NCCL_DEBUG"},
     "jupyter": {"JUPYTER_TOKEN"},
     "hello_gpu": set(),
@@ -228,6 +230,26 @@ def test_it_is_not_requeued_for_ever(job: Job) -> None:
     _code, output, notes = job.run("exit 75", SLURM_RESTART_COUNT="10")
     assert "scontrol requeue" not in notes
     assert "ended with 75 after 10 restarts: no more of them" in output
+
+
+@pytest.mark.parametrize("name", ["ddp_torchrun", "scaling"])
+def test_torchruns_agents_meet_in_a_file_and_open_no_port(name: str, tmp_path: Path) -> None:
+    """A torch without libuv opens no store at a port: elastic/rendezvous asks for it whatever USE_LIBUV says (2.6)."""
+    job = Job(tmp_path, rendered(name))
+    _code, output, notes = job.run('echo "$TORCH_DISABLE_SHARE_RDZV_TCP_STORE ${RENDEZVOUS%/*}"')
+    flag, folder = output.splitlines()[0].split()
+    words = notes.split()
+    assert flag == "1"
+    assert {"--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--rdzv-id=30007"} <= set(words)
+    (place,) = {word.partition("=")[2].rpartition("/")[0] for word in words if word.startswith("--rdzv-endpoint=")}
+    assert place == folder
+    assert "--master-port" not in notes
+    job.notes.unlink()
+    (tmp_path / "bin" / "flock").write_text("#!/bin/sh\nexit 69\n", encoding="utf-8")
+    (tmp_path / "bin" / "flock").chmod(0o755)
+    notes = job.run("true")[2]
+    assert "--master-port=" in notes
+    assert "--rdzv-" not in notes
 
 
 def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path: Path) -> None:

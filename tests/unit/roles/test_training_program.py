@@ -145,12 +145,13 @@ def test_a_resnet_has_the_operations_and_weights_that_are_known_of_it() -> None:
         shape = work.Shape.asked(model, 0, 0, 0, gpu=True)
         assert shape.length == 224
         assert work.flops_per_sample(shape) == pytest.approx(3 * 2 * macs, rel=1e-3)
-        layers = work.convolutions(model)
+        layers = work.convolutions(shape)
         # Each convolution has a normalisation of two figures per channel; the last layer has a bias.
         count = sum(inputs * outputs * kernel**2 + 2 * outputs for inputs, outputs, kernel, _shrinkage in layers)
         assert count + (2048 + 1) * 1000 == weights
+    # A rank on CPUs has few MB: weights, gradients, those on the way, Adam's two figures, and all of the probe again.
     tiny = work.Shape.asked("resnet50", 0, 0, 0, gpu=False)
-    assert work.flops_per_sample(tiny) < work.flops_per_sample(work.Shape.asked("resnet50", 0, 0, 0, gpu=True)) / 40
+    assert sum(inputs * outputs * kernel**2 for inputs, outputs, kernel, _shrinkage in work.convolutions(tiny)) < 1e6
 
 
 def test_a_gpt_has_the_operations_of_palms_formula() -> None:

@@ -112,7 +112,7 @@ def test_the_floor_is_the_operators_or_the_weakest_hardwares() -> None:
     assert by_profile["training"]["efficiency_floor"] == 0.5
     assert by_profile["training"]["rate_floor"] == 100
     assert trained(**options)["tests"][0]["training"]["efficiency_floor"] == 0.8
-    bare = {"catalogue": {"desktop": {**profile, "busbw": {}}}}
+    bare: dict[str, Any] = {"catalogue": {"desktop": {**profile, "busbw": {}}}}
     unknown = trained(training=TRAINING | {"efficiency": 0}, **bare)["tests"][0]
     assert (unknown["verdict"], unknown["source"]) == ("INCONCLUSIVE", None)
     mixed = trained(training=TRAINING | {"efficiency": 0}, hardware={"gpu1": "desktop"}, **options)["tests"][0]

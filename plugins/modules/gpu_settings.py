@@ -103,7 +103,11 @@ def write_record(path: Path, settings: dict[str, Any], before: Sequence[str]) ->
 
 def command(step: Step, *, everything: bool) -> list[str]:
     """Return the options of a step; without GPUs where it is for all."""
-    return [*([] if everything else ["-i", ",".join(map(str, step.gpus))]), *step.words]
+    chosen = [] if everything else ["-i", ",".join(map(str, step.gpus))]
+    # A command of nvidia-smi comes before its options.
+    if not step.words[0].startswith("-"):
+        return [step.words[0], *chosen, *step.words[1:]]
+    return [*chosen, *step.words]
 
 
 def shown(steps: Sequence[Step], side: str) -> str:
@@ -121,10 +125,11 @@ def waiting(gpus: Sequence[dict[str, Any]], settings: dict[str, Any]) -> str:
     return f"ECC {mode} of GPU {','.join(map(str, late))} waits for a reboot (or: nvidia-smi --gpu-reset, without jobs)"
 
 
-def read(module: AnsibleModule, smi: Smi | None) -> list[dict[str, Any]]:
+def read(module: AnsibleModule, smi: Smi | None, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the settings of the GPUs; ends the module when there is nobody to ask, for a boot will bring them."""
     status, text = smi(["-q", "-x"]) if smi else (1, "it is not installed")
-    gpus = settings_found(text) if status == 0 else []
+    boost, sliders = smi(["boost-slider", "-l"]) if smi and "vboost" in settings else (1, "")
+    gpus = settings_found(text, "" if boost else sliders) if status == 0 else []
     if not gpus:
         unread = f"nvidia-smi does not answer: {told(text) if status else 'it lists no GPU'}"
         module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread)
@@ -146,7 +151,7 @@ def main() -> None:
     if wrong:
         module.fail_json(msg=f"gpu_settings: {'; '.join(wrong)}")
     smi = smi_runner(module)
-    gpus = read(module, smi)
+    gpus = read(module, smi, settings)
     locked = recorded(record)
     faults, steps = settings_plan(settings, gpus, locked)
     if faults:
@@ -166,7 +171,7 @@ def main() -> None:
                 module.fail_json(msg=f"`nvidia-smi {' '.join(words)}` failed: {told(text)}")
         if any(step.key in LOCKS for step in steps):
             write_record(record, settings, locked)
-        gpus = read(module, smi) if steps else gpus
+        gpus = read(module, smi, settings) if steps else gpus
     diff = {"before": shown(steps, "before"), "after": shown(steps, "after")}
     module.exit_json(
         changed=bool(steps),

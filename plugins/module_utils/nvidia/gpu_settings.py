@@ -18,6 +18,7 @@ KEYS = (
     "graphics_clocks_mhz",
     "memory_clocks_mhz",
     "application_clocks_mhz",
+    "vboost",
 )
 # What a running job does not notice.
 HARMLESS = frozenset({"persistence"})
@@ -27,7 +28,7 @@ LOCKS = {"graphics_clocks_mhz": ("-lgc", "-rgc"), "memory_clocks_mhz": ("-lmc", 
 _PAIR = 2
 _WATT = 0.5
 # All of it is gone when the driver is unloaded, as happens without persistence when the last program ends.
-_VOLATILE = ("power_limit_w", *LOCKS, "application_clocks_mhz")
+_VOLATILE = ("power_limit_w", *LOCKS, "application_clocks_mhz", "vboost")
 
 
 class Fault(NamedTuple):
@@ -80,6 +81,9 @@ def settings_form(settings: object) -> list[str]:
         isinstance(clocks, dict) and set(clocks) == {"graphics", "memory"} and all(map(_clock, clocks.values()))
     ):
         problems.append("application_clocks_mhz: must have graphics and memory in MHz, or be default")
+    vboost = settings.get("vboost", DEFAULT)
+    if vboost != DEFAULT and (isinstance(vboost, bool) or not isinstance(vboost, int) or vboost < 0):
+        problems.append("vboost: must be a step of the slider, 0 or more, or default")
     fleeting = [key for key in _VOLATILE if settings.get(key, DEFAULT) != DEFAULT]
     if settings.get("persistence") is False and fleeting:
         problems.append(f"{', '.join(fleeting)}: would be lost whenever no program uses the GPU; set persistence: true")
@@ -110,7 +114,9 @@ def boot_lines(settings: Mapping[str, Any]) -> list[str]:
     lines += [f"-pl {power:g}"] if power != DEFAULT else []
     lines += [line for key in LOCKS for line in _lock_line(key, settings)]
     clocks = settings.get("application_clocks_mhz", DEFAULT)
-    return lines + ([f"-ac {clocks['memory']},{clocks['graphics']}"] if clocks != DEFAULT else [])
+    lines += [f"-ac {clocks['memory']},{clocks['graphics']}"] if clocks != DEFAULT else []
+    vboost = settings.get("vboost", DEFAULT)
+    return lines + ([f"boost-slider --vboost {vboost}"] if vboost != DEFAULT else [])
 
 
 def _lock_line(key: str, settings: Mapping[str, Any]) -> list[str]:
@@ -153,13 +159,16 @@ def _cannot(key: str, value: Any, gpu: Mapping[str, Any]) -> list[tuple[str, str
         return []
     power = gpu["power"]
     has = {"power_limit_w": None not in {power["now"], power["least"], power["most"]}}
-    has |= {name: gpu[name] is not None for name in ("persistence", "ecc", "compute_mode")}
+    has |= {name: gpu[name] is not None for name in ("persistence", "ecc", "compute_mode", "vboost")}
     if not has.get(key, bool(gpu["supported"])):
         return [("the card does not have it", f"remove {key} from the settings of this hardware or host")]
     if key == "power_limit_w":
         least, most = power["least"], power["most"]
         taken = f"{least:g} to {most:g}"
         return [] if least <= value <= most else [(f"{value:g} W: the card takes {taken} W", f"choose {taken}")]
+    if key == "vboost" and value > gpu["vboost"]["most"]:
+        most = gpu["vboost"]["most"]
+        return [(f"{value}: the slider of the card goes to {most}", f"choose 0 to {most}")]
     return [] if key in has else _clock_faults(key, value, gpu["supported"])
 
 
@@ -207,6 +216,9 @@ def _present(key: str, value: Any, gpu: Mapping[str, Any]) -> tuple[str | None, 
         power, wanted = gpu["power"]["now"], gpu["power"]["default"] if value == DEFAULT else value
         same = power is None or wanted is None or abs(power - wanted) < _WATT
         return (None, (), "") if same else (f"{power:g} W", ("-pl", f"{wanted:g}"), f"{wanted:g} W")
+    if key == "vboost":
+        slider, asked = gpu["vboost"], 0 if value == DEFAULT else value
+        return (str(slider["now"]) if slider else None), ("boost-slider", "--vboost", str(asked)), str(asked)
     present = gpu["applications"]
     clocks = gpu["default_applications"] if value == DEFAULT else value
     words = ("-rac",) if value == DEFAULT else ("-ac", f"{value['memory']},{value['graphics']}")

@@ -13,17 +13,27 @@ _NUMBER = re.compile(r"^\s*(\d{1,9}(?:\.\d{1,6})?)")
 _WORDS = {"enabled": True, "on": True, "disabled": False, "off": False}
 
 
-def settings_found(text: str) -> list[dict[str, Any]]:
+# A line of the table: number of the GPU, the slider, its highest step, and where it is.
+_SLIDER = re.compile(r"^\s*\|\s*(\d+)\s+vboost\s+(\d+)\s+(\d+)\s*\|", re.MULTILINE)
+
+
+def settings_found(text: str, sliders: str = "") -> list[dict[str, Any]]:
     """Return the settings of each GPU; what a card does not have is None.
+
+    Args:
+        text: `nvidia-smi -q -x`.
+        sliders: `nvidia-smi boost-slider -l`, where somebody wants to know of `vboost`.
 
     Returns:
         Of each GPU ``index``, ``persistence``, ``ecc`` and ``ecc_pending`` (true or false), ``compute_mode`` (in lower
         case), ``power`` (``now``, ``least``, ``most``, ``default``, in W), ``applications`` and
-        ``default_applications`` (``graphics``, ``memory``, in MHz), ``supported`` (graphics clocks by memory clock).
+        ``default_applications`` (``graphics``, ``memory``, in MHz), ``supported`` (graphics clocks by memory clock),
+        ``vboost`` (``now`` and ``most``, steps of the slider).
     """
     tree, _ = read_xml(text)
     gpus = [node for node in tree.children if node.tag == "gpu"]
-    return [{"index": index, **_settings(gpu)} for index, gpu in enumerate(gpus)]
+    boost = {int(gpu): {"most": int(most), "now": int(now)} for gpu, most, now in _SLIDER.findall(sliders)}
+    return [{"index": index, **_settings(gpu), "vboost": boost.get(index)} for index, gpu in enumerate(gpus)]
 
 
 def _settings(gpu: Node) -> dict[str, Any]:

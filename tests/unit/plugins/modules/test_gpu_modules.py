@@ -61,6 +61,19 @@ def test_settings_are_set_once(run: Run, smi: SimulatedGpus, tmp_path: Path) -> 
     assert (freed["commands"], record.read_text()) == (["nvidia-smi -rgc"], "")
 
 
+def test_the_slider_of_one_gpu_is_moved_to_where_that_of_the_other_is(run: Run, smi: SimulatedGpus) -> None:
+    wanted: dict[str, Any] = {"settings": {"vboost": 1}}
+    assert "vboost: the card does not have it" in run(gpu_settings, **wanted)["msg"]
+    first, second = smi.kept.read_text().rsplit("</gpu>", 2)[:2]
+    slider = "<simulated_vboost most='4' now='{}'/></gpu>".format
+    smi.kept.write_text(f"{first}{slider(0)}{second}{slider(1)}</nvidia_smi_log>")
+    assert run(gpu_settings, **wanted)["commands"] == ["nvidia-smi boost-slider -i 0 --vboost 1"]
+    assert run(gpu_settings, **wanted)["changed"] is False
+    assert run(gpu_settings, settings={"vboost": "default"})["commands"] == ["nvidia-smi boost-slider --vboost 0"]
+    assert "the slider of the card goes to 4" in run(gpu_settings, settings={"vboost": 9})["msg"]
+    assert smi(["--vboost", "1"])[0] == 2
+
+
 def test_a_driver_that_was_loaded_anew_has_forgotten_its_clocks(tmp_path: Path) -> None:
     record, driver = tmp_path / "clocks", tmp_path / "driver"
     assert gpu_settings.recorded(record, driver) == []

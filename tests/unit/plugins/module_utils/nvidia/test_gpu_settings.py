@@ -41,6 +41,11 @@ ALL = {
         ({"graphics_clocks_mhz": [1410, 210]}, "graphics_clocks_mhz: must be MHz, a list of lowest and highest"),
         ({"memory_clocks_mhz": "fast"}, "memory_clocks_mhz: must be MHz"),
         ({"application_clocks_mhz": {"graphics": 705}}, "application_clocks_mhz: must have graphics and memory"),
+        ({"vboost": 0}, ""),
+        ({"vboost": "default"}, ""),
+        ({"vboost": -1}, "vboost: must be a step of the slider"),
+        ({"vboost": True}, "vboost: must be a step of the slider"),
+        ({"persistence": False, "vboost": 1}, "vboost: would be lost whenever no program uses the GPU"),
         ({"persistence": False, "power_limit_w": 300}, "power_limit_w: would be lost whenever no program uses the GPU"),
     ],
 )
@@ -134,3 +139,37 @@ def test_a_boot_brings_back_what_the_card_forgets() -> None:
 def test_the_host_wins_key_by_key_and_null_leaves_alone() -> None:
     merged = merge_settings({"ecc": True, "power_limit_w": 300}, {"power_limit_w": None, "persistence": True})
     assert merged == {"ecc": True, "persistence": True}
+
+
+SLIDERS = """\
++-------------------------------------------------------------------------+
+| Boost Slider                                                            |
+| GPU    Slider           Max Value              Current Value            |
+|=========================================================================|
+|   0    vboost                  4                      0                 |
+|   1    vboost                  4                      1                 |
++-------------------------------------------------------------------------+
+"""
+
+
+def test_the_slider_is_read_and_moved() -> None:
+    gpus = settings_found(RECORDING, SLIDERS)
+    assert [gpu["vboost"] for gpu in gpus] == [{"most": 4, "now": 0}, {"most": 4, "now": 1}]
+    faults, steps = settings_plan({"vboost": 1}, gpus, [])
+    assert faults == []
+    assert [(step.gpus, step.words, step.before, step.after) for step in steps] == [
+        ((0,), ("boost-slider", "--vboost", "1"), "0", "1")
+    ]
+    _, steps = settings_plan({"vboost": "default"}, gpus, [])
+    assert [(step.gpus, step.words) for step in steps] == [((1,), ("boost-slider", "--vboost", "0"))]
+    assert boot_lines({"vboost": 1}) == ["boost-slider --vboost 1"]
+    assert boot_lines({"vboost": "default"}) == []
+
+
+def test_a_slider_that_is_not_there_or_not_so_long_is_refused() -> None:
+    (fault,), _ = settings_plan({"vboost": 5}, settings_found(RECORDING, SLIDERS), [])
+    assert (fault.problem, fault.remedy) == ("5: the slider of the card goes to 4", "choose 0 to 4")
+    (fault,), steps = settings_plan({"vboost": 1}, settings_found(RECORDING), [])
+    assert fault.problem == "the card does not have it"
+    assert steps == []
+    assert settings_plan({"vboost": "default"}, settings_found(RECORDING), []) == ([], [])

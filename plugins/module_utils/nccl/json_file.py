@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any
 
-from .agreement import Printed
+from .printed import Printed
 
 __all__ = ["parse_json"]
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.agreement import half_unit
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.printed import half_unit
 
 NEW = "size count type redop root time algbw busbw #wrong time algbw busbw #wrong"
 OLD = "size count type redop time algbw busbw error time algbw busbw error"
@@ -175,6 +176,13 @@ def test_an_error_above_the_tolerance_of_its_type_is_no_ok(kind: str, error: str
     text = output("all_reduce", (1, 2 * SHARE), new=False).replace(" float ", f" {kind} ").replace("2e-07", "0e+00")
     run = one(text[::-1].replace("0e+00"[::-1], error[::-1], 1)[::-1])
     assert run["outcome"] == outcome, run["contradictions"]
+
+
+@pytest.mark.parametrize(("program", "factor"), [("alltoall", SHARE), ("sendrecv", 1.0), ("", SHARE)])
+def test_in_place_an_exchange_of_old_versions_overwrites_what_is_read(program: str, factor: float) -> None:
+    text = output(program, (1, factor), new=False).replace(" redop", "").replace(" sum", "")
+    assert one(re.sub(r"2e-07$", "3e+00", text, flags=re.MULTILINE))["outcome"] == "ok"
+    assert one(re.sub(r"2e-07 ", "3e+00 ", text))["outcome"] == "contradictory"
 
 
 @pytest.mark.parametrize(

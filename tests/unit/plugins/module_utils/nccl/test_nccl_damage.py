@@ -51,6 +51,7 @@ class Output(NamedTuple):
     asked: Asked
     halves: list[tuple[int, list[Cell]]]
     biggest: int
+    parts: list[int]
 
 
 class Damage(NamedTuple):
@@ -91,6 +92,16 @@ def _verdict(lines: list[str], asked: Asked) -> Judged:
     return judge(parse_text("\n".join(lines))["runs"], None, asked)
 
 
+def _whole(entry: dict[str, Any]) -> bool:
+    """Whether a lost line shows: one run of more than two ranks, with its rank lines."""
+    run = entry["runs"][0]
+    return len(entry["runs"]) == 1 and run["n_ranks_basis"] == "rank lines" and run["n_ranks"] > 2
+
+
+def _is_part(line: str) -> bool:
+    return bool(RANK.search(line) or ROW.search(line) or "Out of bounds values" in line)
+
+
 @cache
 def outputs() -> list[Output]:
     """What of the published outputs passes against a very low floor, and is not too long to be read often."""
@@ -112,7 +123,8 @@ def outputs() -> list[Output]:
         answer = _verdict(lines, asked)
         halves = [(size, cells) for size, cells in _halves(lines) if size > 0]
         if answer["verdict"] == PASS and halves:
-            found.append(Output(entry["file"], lines, asked, halves, answer["at_size"] or 0))
+            parts = [number for number, line in enumerate(lines) if _is_part(line)] if _whole(entry) else []
+            found.append(Output(entry["file"], lines, asked, halves, answer["at_size"] or 0, parts))
     return found
 
 
@@ -144,7 +156,7 @@ def damaged(draw: st.DrawFn) -> Damage:
     output = draw(st.sampled_from(outputs()))
     decisive = [half for half in output.halves if half[0] == output.biggest]
     size, cells = draw(st.sampled_from(decisive if draw(st.booleans()) else output.halves))
-    kind = draw(st.sampled_from(["speed", "speed", "odd", "odd", "wrong", "size", "footer", "average"]))
+    kind = draw(st.sampled_from(["speed", "speed", "odd", "odd", "wrong", "size", "footer", "average", "gone"]))
     lines: list[str] | None = None
     if kind == "speed":
         assume(_telling(cells))
@@ -161,6 +173,10 @@ def damaged(draw: st.DrawFn) -> Damage:
         assert match is not None
         new_size = str(int(size * draw(st.sampled_from([10, 2, 0.5, 0.1]))))
         lines = _put(output.lines, Cell(cells[0].line, match.start(1), match.end(1), match[1], -1), new_size)
+    elif kind == "gone":
+        assume(bool(output.parts))
+        place = draw(st.sampled_from(output.parts))
+        lines = [*output.lines[:place], "", *output.lines[place + 1 :]]
     else:
         word = "Out of bounds values" if kind == "footer" else "Avg bus bandwidth"
         places = [number for number, line in enumerate(output.lines) if word in line]

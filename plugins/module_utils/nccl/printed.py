@@ -1,0 +1,41 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""How the rows of a table were printed: where, and how exactly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+__all__ = ["Printed", "half_unit", "printed_row"]
+
+
+class Printed(NamedTuple):
+    """How a row was printed.
+
+    Attributes:
+        line: number of its first line in the text, from 1; 0 where it has none.
+        text: that line as it was printed.
+        units: for out-of-place and in-place, half a unit of the last printed digit of time_us, algbw and busbw.
+        bad: what is wrong with single cells, in words.
+    """
+
+    line: int
+    text: str
+    units: tuple[dict[str, float], dict[str, float]]
+    bad: tuple[str, ...]
+
+
+def half_unit(text: str) -> float:
+    """Return half a unit of the last digit of a printed number: 0.005 of "13.67", 5e5 of "2.0e+07"."""
+    mantissa, _, exponent = text.lower().partition("e")
+    try:
+        return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    except (OverflowError, ValueError):
+        return math.inf
+
+
+def printed_row(run: dict[str, Any], row: int) -> Printed:
+    """Return how a row of a run was printed, whose key "seen" is still there."""
+    printed = run["seen"]["printed"]
+    return printed[row] if row < len(printed) else Printed(0, "", ({}, {}), ())

@@ -240,16 +240,16 @@ def test_torchruns_agents_meet_in_a_file_and_open_no_port(name: str, tmp_path: P
     flag, folder = output.splitlines()[0].split()
     words = notes.split()
     assert flag == "1"
-    assert {"--rdzv-backend=c10d", "--rdzv-conf=store_type=file", "--rdzv-id=30007"} <= set(words)
-    (place,) = {word.partition("=")[2].rpartition("/")[0] for word in words if word.startswith("--rdzv-endpoint=")}
+    assert {"--rdzv_backend=c10d", "--rdzv_conf=store_type=file", "--rdzv_id=30007"} <= set(words)
+    (place,) = {word.partition("=")[2].rpartition("/")[0] for word in words if word.startswith("--rdzv_endpoint=")}
     assert place == folder
-    assert "--master-port" not in notes
+    assert "--master_port" not in notes
     job.notes.unlink()
     (tmp_path / "bin" / "flock").write_text("#!/bin/sh\nexit 69\n", encoding="utf-8")
     (tmp_path / "bin" / "flock").chmod(0o755)
     notes = job.run("true")[2]
-    assert "--master-port=" in notes
-    assert "--rdzv-" not in notes
+    assert "--master_port=" in notes
+    assert "--rdzv_" not in notes
 
 
 def test_torchrun_is_given_another_try_only_where_something_was_learned(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from busbar.paths import collection
@@ -307,6 +308,23 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
     assert bool(told) is refused
     assert all("MiB are left" in line and "too few for an image" in line for line in told)
     assert (done.returncode, done.stdout) == ((1, "") if refused else (0, f"{command}\n"))
+
+
+@pytest.mark.parametrize(
+    ("options", "prologs"),
+    [
+        ({}, []),
+        ({"enroot_enabled": True}, ["enroot_prolog"]),
+        ({"enroot_enabled": True, "scratch_per_job": True}, ["scratch_prolog", "enroot_prolog"]),
+        ({"enroot_enabled": True, "slurm_gpu_jobs": True}, ["enroot_prolog", "gpu_jobs_prolog"]),
+        ({"enroot_enabled": False, "slurm_gpu_jobs": True}, ["gpu_jobs_prolog"]),
+    ],
+)
+def test_slurm_calls_the_prolog_where_enroot_is_on(options: dict[str, bool], prologs: list[str]) -> None:
+    defaults = yaml.safe_load((ROLE.parent / "slurm/defaults/main.yml").read_text(encoding="utf-8"))
+    templar = Templar(loader=DataLoader(), variables={"slurm_gpu_jobs": False} | options)
+    scripts = templar.template(trust_as_template(defaults["slurm_job_scripts"]))
+    assert [path.rpartition("/")[2] for path in scripts.get("Prolog", [])] == prologs
 
 
 def test_only_root_may_write_where_the_directories_lie() -> None:

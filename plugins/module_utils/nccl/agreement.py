@@ -148,8 +148,9 @@ def _sizes(run: Run) -> Iterator[str]:
     start = run["seen"]["start"]
     slack = _ALIGNMENT * run["ranks"] if run["ranks"] else _UNKNOWN_SLACK
     for number, (before, size) in enumerate(pairwise(sizes), start=1):
-        # A sweep is run again for each type, operator and root, and with -N.
-        if size < before and size > sizes[0] + slack:
+        # A sweep is run again for each type, operator and root, and with -N. Processes that each print their own table
+        # print their rows between one another's.
+        if size < before and size > sizes[0] + slack and not run["seen"]["repeated_ranks"]:
             yield _quote(run, number, f"a size of {size} B comes after {before} B")
             return
     if start is None or start["step"] is None or run["seen"]["elided"] or "alltoallv" in str(run["program"]):

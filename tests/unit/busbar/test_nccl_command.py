@@ -186,3 +186,33 @@ def test_text_of_a_node_cannot_command_the_terminal(tmp_path: Path, capsys: pyte
         said = capsys.readouterr().out
         assert "common.cu:958" in said
         assert not [char for char in said if not char.isprintable() and char != "\n"]
+
+
+def test_a_row_that_contradicts_itself_is_quoted_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = Path(WHOLE).read_text().split("\n")
+    (row,) = [number for number, line in enumerate(lines) if line.startswith("  8589934592 ")]
+    lines[row] = lines[row].replace("46017.51", "4601.751", 1)
+    path = tmp_path / "x.txt"
+    path.write_text("\n".join(lines))
+    assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2") == 3
+    said = capsys.readouterr().out
+    assert said.startswith(f"INCONCLUSIVE: the output contradicts itself: line {row + 1}: out-of-place: algbw 186.67 ")
+    assert '"8589934592 2147483648 float sum -1 4601.751 186.67 350.00 0 ' in said
+    assert run("parse", str(path)) == 0
+    assert f"line {row + 1}: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("options", "code", "verdict"), [([], 1, "FAIL"), (["--allow-known-causes"], 0, "PASS")])
+def test_a_known_cause_fails_unless_it_is_allowed(
+    tmp_path: Path, options: list[str], code: int, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(
+        Path(WHOLE).read_text().replace("NCCL version", "gpu1:1:1 [0] NCCL INFO Using network Socket\nNCCL version")
+    )
+    assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2", *options) == code
+    said = capsys.readouterr().out
+    assert said.startswith(f"{verdict}: ")
+    assert "  InfiniBand not used (NET/Socket)" in said

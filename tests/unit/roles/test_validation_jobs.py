@@ -115,6 +115,9 @@ exit 0
 """
 
 
+PROGRAMS = ("all_reduce_perf", "alltoall_perf", "busbar_collectives", "p2pBandwidthLatencyTest", "nvbandwidth")
+
+
 class Job:
     """A job of two nodes with two ranks each."""
 
@@ -140,9 +143,7 @@ class Job:
         found = environment.get_template(f"{name}.sh.j2").render(known | OPTIONS | options)
         self.script.write_text(found, encoding="utf-8")
         programs = {"srun": SRUN, "enroot": ENROOT, "squeue": SQUEUE, "nvidia-smi": "#!/bin/sh\n"}
-        programs |= dict.fromkeys(
-            ("all_reduce_perf", "alltoall_perf", "p2pBandwidthLatencyTest", "nvbandwidth"), PROGRAM
-        )
+        programs |= dict.fromkeys(PROGRAMS, PROGRAM)
         programs |= {"python3": PROGRAM, "scontrol": "#!/bin/sh\necho gpu1\necho gpu2\n"}
         (folder / "bin").mkdir()
         (folder / "images").mkdir()
@@ -283,6 +284,20 @@ def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     code, output = job.run()
     assert code != 0
     assert "gpu1: /opt/gone/all_reduce_perf: command not found\n" in output
+
+
+def test_on_cpus_a_rail_is_compared_as_well_and_no_image_is_used(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job", validation_backend="mpi", validation_environment={})
+    code, output = job.run(BUSBAR_RAIL="eth1")
+    assert (code, job.steps()) == (0, [])
+    assert output.count("program on") == 8
+    # A prolog of tasks that sets a variable beats the job as well.
+    task = job.folder / "bin" / "srun"
+    task.write_text(
+        task.read_text().replace("    if image is not None:", "    given['UCX_NET_DEVICES'] = 'x'\n    if 0:")
+    )
+    told = "# busbar variable: gpu1 UCX_NET_DEVICES is x, the job set eth1\n"
+    assert told in job.run(BUSBAR_RAIL="eth1")[1]
 
 
 def test_without_an_image_there_is_no_container(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_it_opens_compute_nodes_alone(host: str, opened: bool) -> None:  # noqa:
 
 
 def test_a_setting_of_the_site_stays() -> None:
-    given = {"user_profiling": True, "hosts_sysctl": {"kernel.perf_event_paranoid": -1}}
+    given: dict[str, Any] = {"user_profiling": True, "hosts_sysctl": {"kernel.perf_event_paranoid": -1}}
     assert value("hosts", "__hosts_sysctl", **given) == {"kernel.perf_event_paranoid": -1, "kernel.kptr_restrict": 0}
 
 

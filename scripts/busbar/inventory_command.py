@@ -1,12 +1,15 @@
-"""`busbar inventory`: what hardware profile a machine would have."""
+"""`busbar inventory`: what hardware profile a machine would have, and what topology a fabric."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import unfold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.fabric_topology import fabric_topology
 
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_unreadable
@@ -33,6 +36,11 @@ hardware_profiles_extra; comments name the nearest known profile and what differ
 is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
 """
 INTERRUPTED = 130
+MOST_BYTES = 1 << 28
+TOPOLOGY = """\
+Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric and prints slurm_topology for the inventory:
+nodes on the same leaf switches are together, and above them whatever joins these. Look at it before it is used.
+"""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -43,6 +51,32 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     describe.add_argument("hosts", nargs="+", metavar="HOST", help="names of the inventory, also folded: gpu[1-4]")
     add_run_options(describe)
     describe.set_defaults(run=_describe)
+    topology = actions.add_parser("topology", help="Slurm's topology of an InfiniBand fabric", description=TOPOLOGY)
+    topology.add_argument("file", metavar="FILE", help="output of ibnetdiscover; - for standard input")
+    topology.add_argument("--nodes", default="", metavar="NODES", help="the compute nodes, folded; default: all hosts")
+    topology.set_defaults(run=_topology)
+
+
+def _topology(args: argparse.Namespace) -> int:
+    """Print the topology; returns 0."""
+    where = "standard input" if args.file == "-" else args.file
+    try:
+        if args.file == "-":
+            content = sys.stdin.buffer.read(MOST_BYTES)
+        else:
+            with Path(args.file).open("rb") as file:
+                content = file.read(MOST_BYTES)
+        found = fabric_topology(content.decode(errors="replace"), unfold_hosts(args.nodes) if args.nodes else ())
+    except OSError as exc:
+        message = f"cannot read {where}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except ValueError as exc:
+        message = f"{where}: {exc}"
+        raise UsageError(message) from exc
+    for note in found["notes"]:
+        print(printable(f"# {note}"))
+    print(yaml.safe_dump({"slurm_topology": {"switches": found["switches"]}}, sort_keys=False), end="")
+    return 0
 
 
 def _describe(args: argparse.Namespace) -> int:

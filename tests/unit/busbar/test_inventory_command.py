@@ -81,3 +81,36 @@ def test_variables_that_are_no_yaml_are_named_by_every_command(
     assert main([*command, "-i", str(tmp_path / "inventory")]) == 2
     assert f"{tmp_path}/inventory/group_vars/all.yml:3:1: did not find expected" in capsys.readouterr().err
     assert not (tmp_path / "logs").exists()
+
+
+FABRIC = """\
+switchguid=0xb0cf(b0cf)
+Switch\t65 "S-b0cf0e0300e8c240"\t\t# "MF0;leaf1:MQM9700/U1" enhanced port 0 lid 3 lmc 0
+[1]\t"H-946dae0300a1b2c4"[1](946dae0300a1b2c4) \t\t# "gpu1 mlx5_0" lid 12 4xNDR
+[2]\t"H-946dae0300a1b2c5"[1](946dae0300a1b2c5) \t\t# "gpu2 mlx5_0" lid 13 4xNDR
+"""
+
+
+def test_the_topology_of_a_fabric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "fabric"
+    path.write_text(FABRIC)
+    assert main(["inventory", "topology", str(path)]) == 0
+    assert capsys.readouterr().out == "slurm_topology:\n  switches:\n  - name: leaf1\n    nodes: gpu[1-2]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "words"),
+    [
+        ("nothing", "", "cannot read"),
+        ("empty", "", "ibnetdiscover > FILE"),
+        ("fabric", "gpu[1-", "gpu"),
+        ("fabric", "x1", "x1"),
+    ],
+)
+def test_a_file_that_tells_of_no_topology(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, nodes: str, words: str
+) -> None:
+    (tmp_path / "fabric").write_text(FABRIC)
+    (tmp_path / "empty").touch()
+    assert main(["inventory", "topology", str(tmp_path / name), *(["--nodes", nodes] if nodes else [])]) == 2
+    assert words in capsys.readouterr().err

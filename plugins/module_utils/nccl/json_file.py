@@ -14,7 +14,9 @@ from .printed import Printed
 __all__ = ["parse_json"]
 
 _BARE = re.compile(r"(?<=[:,\[])(\s*)(-?)(inf|nan)(?:inity)?(?=\s*[,}\]])", re.IGNORECASE)
-_TRUE = frozenset({True, "true", "True", "unchecked"})
+# No figure has more digits than fit into 64 bits.
+_MOST = 10**19
+_TRUE = frozenset({"true", "unchecked"})
 _RESULT_KEYS = (
     ("time", "time_us"),
     ("cpu_time", "time_us"),
@@ -65,20 +67,18 @@ def _rescue(text: str) -> dict[str, Any]:
 
 
 def _number(value: Any, where: str, errors: list[str]) -> float | int | None:  # noqa: ANN401 - any JSON value
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, str):
+    """Return a number that is finite; anything else, and one below 0, is named in errors."""
+    number = math.nan
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool):
         try:
-            value = float(value)
-        except ValueError:
-            return None
-    if not isinstance(value, (int, float)):
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+    if not math.isfinite(number) or number < 0:
+        errors.append(f"{where} is {str(value)[:40]}")
+    if not math.isfinite(number):
         return None
-    if not math.isfinite(value) or value < 0:
-        errors.append(f"{where} is {value}")
-    if not math.isfinite(value):
-        return None
-    return value
+    return value if isinstance(value, (int, float)) else number
 
 
 def _whole(value: Any) -> int | None:  # noqa: ANN401 - any JSON value
@@ -93,7 +93,8 @@ def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # 
         return None
     half: dict[str, Any] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
     for key, field in _RESULT_KEYS:
-        if key in item:
+        # What was not checked has no number of wrong elements.
+        if key in item and not (field == "wrong" and item[key] is None):
             half[field] = _number(item[key], f"size {size}: {field}", errors)
     wrong = half["wrong"]
     if isinstance(wrong, float) and wrong.is_integer():
@@ -102,7 +103,10 @@ def _half(item: Any, size: int, errors: list[str]) -> dict[str, Any] | None:  # 
 
 
 def _row(item: dict[str, Any], errors: list[str]) -> dict[str, Any]:
-    size = _whole(item.get("size")) or 0
+    size = _whole(item.get("size"))
+    if size is None or not 0 <= size < _MOST:
+        errors.append(f"a size is {str(item.get('size'))[:40]}")
+        size = 0
     return {
         "size": size,
         "count": _whole(item.get("count")),
@@ -127,16 +131,17 @@ def _program(args: Any) -> str | None:  # noqa: ANN401 - any JSON value
 def _start(config: Any) -> dict[str, str] | None:  # noqa: ANN401 - any JSON value
     if not isinstance(config, dict):
         return None
-    step = config.get("step_factor")
-    step = step if isinstance(step, (int, float)) and step > 1 else None
-    return {
-        "threads": str(config.get("nthreads", 1)),
-        "gpus": str(config.get("ngpus", 1)),
-        "min": str(config.get("minimum_bytes", 0)),
-        "max": str(config.get("maximum_bytes", 0)),
-        "step": str(step if step is not None else config.get("step_bytes", 0)),
-        "unit": "factor" if step is not None else "bytes",
+    step = _whole(config.get("step_factor", 0)) or 0
+    found = {
+        "threads": _whole(config.get("nthreads", 1)),
+        "gpus": _whole(config.get("ngpus", 1)),
+        "min": _whole(config.get("minimum_bytes", 0)),
+        "max": _whole(config.get("maximum_bytes", 0)),
+        "step": step if step > 1 else _whole(config.get("step_bytes", 0)),
     }
+    if any(value is None or not 0 <= value < _MOST for value in found.values()):
+        return None
+    return {**{key: str(value) for key, value in found.items()}, "unit": "factor" if step > 1 else "bytes"}
 
 
 def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
@@ -152,12 +157,15 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     errors: list[str] = []
     run["program"] = _program(data.get("args"))
     run["nccl_version"] = _text(str(data["nccl_version"])) if data.get("nccl_version") is not None else None
+    run["seen"]["cpu_time"] = False
     for item in results:
         if isinstance(item, dict):
             bad: list[str] = []
             run["rows"].append(_row(item, bad))
             errors += bad
             run["seen"]["printed"].append(Printed(0, "", ({}, {}), tuple(bad)))
+            halves = [half for half in (item.get("out_of_place"), item.get("in_place")) if isinstance(half, dict)]
+            run["seen"]["cpu_time"] |= any("cpu_time" in half for half in halves)
     _footer(run, data, errors)
     told = data.get("errors")
     errors += [str(error)[:300] for error in told] if isinstance(told, list) else []
@@ -172,10 +180,15 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
 def _footer(run: dict[str, Any], data: dict[str, Any], errors: list[str]) -> None:
     bounds = data.get("out_of_bounds")
     if isinstance(bounds, dict):
-        run["out_of_bounds"] = _whole(bounds.get("count"))
+        count = _whole(bounds.get("count"))
+        if count is not None and 0 <= count < _MOST:
+            run["out_of_bounds"] = count
         okay = bounds.get("okay", True)
-        run["seen"]["failed_words"] = (okay.lower() if isinstance(okay, str) else okay) not in _TRUE
+        run["seen"]["failed_words"] = okay is not True and str(okay).lower() not in _TRUE
     average = data.get("average_bus_bandwidth", data.get("average_bus_bandwidith"))
     if isinstance(average, dict):
         value = average.get("bandwidth", average.get("bandwidith"))
-        run["avg_busbw"] = _number(value, "the average", errors)
+        strange: list[str] = []
+        run["avg_busbw"] = _number(value, "the average", strange)
+        errors += strange
+        run["seen"]["strange_footer"] += strange

@@ -55,9 +55,10 @@ LIBRARY_LINE = re.compile(
 _TAG = re.compile(r"\[\d+,\s*\d+\]<std(?:out|err|diag)>:")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
+# No figure of a header has more digits than fit into 64 bits.
 START = re.compile(
-    r"\bnThread\s+(?P<threads>\d+)\s+nGpus\s+(?P<gpus>\d+)\s+minBytes\s+(?P<min>\d+)\s+maxBytes\s+(?P<max>\d+)"
-    r"(?:\s+step:?\s+(?P<step>\d+)\s*\(?(?P<unit>factor|bytes)?)?"
+    r"\bnThread\s+(?P<threads>\d{1,19})\s+nGpus\s+(?P<gpus>\d{1,19})\s+minBytes\s+(?P<min>\d{1,19})\s+"
+    r"maxBytes\s+(?P<max>\d{1,19})(?!\d)(?:\s+step:?\s+(?P<step>\d{1,19})(?!\d)\s*\(?(?P<unit>factor|bytes)?)?"
 )
 TESTS_VERSION = re.compile(r"\bnccl-tests version\s+(\S+(?:\s\([0-9a-f]+\))?)")
 LIBRARY_VERSION = re.compile(r"\bNCCL version:?\s+(\d\S*)")

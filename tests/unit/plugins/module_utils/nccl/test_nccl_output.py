@@ -236,6 +236,48 @@ def test_json_that_is_cut_or_wrong(change: Any, outcome: str) -> None:  # noqa: 
     assert len(run["rows"]) == 1
 
 
+@pytest.mark.parametrize("digits", ["9" * 30, "9" * 400, "9" * 5000, "0", "1"])
+def test_figures_that_no_program_prints_raise_nothing(digits: str) -> None:
+    for place in re.finditer(r"\d+(?:\.\d+)?", WHOLE):
+        parse_text(WHOLE[: place.start()] + digits + WHOLE[place.end() :])
+
+
+@pytest.mark.parametrize("value", ["x", None, -1, 2.5, 10**400, {}])
+@pytest.mark.parametrize("key", ["nthreads", "minimum_bytes", "maximum_bytes", "step_factor"])
+def test_a_json_file_whose_settings_are_no_numbers_raises_nothing(key: str, value: Any) -> None:  # noqa: ANN401
+    data = _json()
+    data["config"][key] = value
+    assert len(one(json.dumps(data))["rows"]) == 1
+
+
+@pytest.mark.parametrize("value", ["x", None, -1, 10**400, {}, [], True, "nan", float("inf")])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("results", 0, "size"),
+        *(("results", 0, "out_of_place", key) for key in ("time", "alg_bw", "bus_bw", "nwrong")),
+        ("out_of_bounds", "count"),
+        ("average_bus_bandwidith", "bandwidith"),
+    ],
+)
+def test_a_json_file_with_one_value_that_is_no_figure_is_not_ok(place: tuple[Any, ...], value: Any) -> None:  # noqa: ANN401
+    data: Any = _json()
+    inner = json.loads(json.dumps(data))
+    at = inner
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    run = one(json.dumps(inner))
+    # A half that was not checked has no number of wrong elements.
+    assert (run["outcome"] == "ok") is (place[-1] == "nwrong" and value is None)
+
+
+def test_the_time_of_the_processor_in_a_json_file() -> None:
+    text = json.dumps(_json()).replace("107374.1824", "3.5")
+    assert one(text)["outcome"] == "contradictory"
+    assert one(text.replace('"time"', '"cpu_time"'))["outcome"] == "ok"
+
+
 def test_a_line_without_end_does_not_fill_the_memory() -> None:
     assert parse_lines(["x" * (3 * MAX_LINE)])["runs"][0]["outcome"] == "no-data"
 

@@ -43,8 +43,11 @@ mkdir -p {PLACE}/sid/lists/partial && cd {PLACE}/sid
 uri=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
 echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $uri sid main" >list
 own="-o Dir::Etc::sourcelist=$PWD/list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$PWD/lists"
-own="$own -o APT::Sandbox::User=root"
-apt-get $own -qq update && apt-get $own -qq download apptainer && mv apptainer_*.deb ..
+# A mirror may stand still for longer than that branch's index says to be valid.
+own="$own -o APT::Sandbox::User=root -o Acquire::Check-Valid-Until=false"
+apt-get $own -qq update
+apt-get $own -qq download apptainer
+mv apptainer_*.deb ..
 rm -r {PLACE}/sid
 """
 

@@ -166,7 +166,8 @@ def test_torchrun_on_one_rank_and_on_two_nodes_gives_a_table(sandbox: Cluster) -
         start = lines.index(["Batch", "size", str(batch), "per", "GPU:", "gpt", "in", "fp32,", "cpu"])
         alone, both = lines[start + 2 : start + 4]
         assert (alone[:4], len(alone)) == (["Single", "GPU", "1", "1"], 8)
-        assert (both[:3], len(both)) == (["Multi-node", "2", "2"], 8)
+        # Without the probe nobody knows what the communication took.
+        assert (both[:3], len(both)) == (["Multi-node", "2", "2"], 7)
         assert float(both[3]) > 0
 
 

@@ -50,7 +50,7 @@ lock: "{{ ansible_play_hosts | busbar.cluster.nvidia_driver_lock(hostvars, 'offe
 RETURN = r"""
 _value:
   description: >-
-    C(versions) by branch, the C(text) of the file, C(changed) when it is to be written, and C(problems), each with
+    C(versions) by branch, the C(text) of the file, C(renewed) when it is to be written, and C(problems), each with
     C(hosts), C(key), C(problem), C(remedy).
   type: dict
 """

@@ -28,7 +28,7 @@ class DriverLock(TypedDict):
 
     versions: dict[str, str]
     text: str
-    changed: bool
+    renewed: bool
     problems: list[Problem]
 
 
@@ -83,8 +83,8 @@ def choose_lock(
             problems.append(_nothing_in_common(key, mine))
     # Of what a node outside of the run has nobody knows: nothing is settled for it.
     settled = elsewhere is None or bool(elsewhere["known"])
-    changed = versions != dict(locked) and settled
-    return {"versions": versions, "text": lock_text(versions), "changed": changed, "problems": problems}
+    renewed = versions != dict(locked) and settled
+    return {"versions": versions, "text": lock_text(versions), "renewed": renewed, "problems": problems}
 
 
 def _candidates(offers: Mapping[str, Offer], elsewhere: Mapping[str, Any] | None, *, upgrade: bool) -> Iterator[str]:

@@ -77,12 +77,12 @@ def test_a_bare_host_takes_the_newest_version_of_all_parts_and_not_of_the_main_p
 def test_the_version_of_the_cluster(offers: list[Offer], given: dict[str, Any], version: str) -> None:
     made = chosen(*offers, **given)
     assert (made["versions"], made["problems"]) == ({"580": version}, [])
-    assert made["changed"] is (version != given.get("locked", {}).get("580"))
+    assert made["renewed"] is (version != given.get("locked", {}).get("580"))
 
 
 def test_what_nobody_could_be_asked_about_is_not_written_down() -> None:
     made = chosen(offer(A, B), elsewhere={"known": False, "installed": ""})
-    assert (made["versions"], made["changed"]) == ({"580": B}, False)
+    assert (made["versions"], made["renewed"]) == ({"580": B}, False)
 
 
 def test_each_branch_and_each_distribution_of_its_own_has_a_line() -> None:
@@ -97,7 +97,7 @@ def test_hosts_without_a_common_version_are_told_by_name() -> None:
     (problem,) = made["problems"]
     assert problem["hosts"] == ["gpu1", "gpu2"]
     assert problem["problem"] == f"no version of 580 is available to all 2 hosts; gpu2 can have {C}"
-    assert (made["versions"], made["changed"]) == ({}, False)
+    assert (made["versions"], made["renewed"]) == ({}, False)
     (problem,) = chosen(offer(A), offer())["problems"]
     assert problem["problem"].endswith("gpu2 can have none that all of its packages have")
 

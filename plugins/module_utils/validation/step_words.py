@@ -12,7 +12,7 @@ __all__ = ["changed_variable", "container_fault", "step_fault"]
 # memfd_print_log repeats what Enroot said, after a line that announces it; pyxis_slurmstepd.c has its own words.
 _SAID = re.compile(r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:\s*(?P<words>\S.*?)\s*$")
 _ENROOT = re.compile(r"\[ERROR\]\s*(\S.*)")
-_ANNOUNCES = re.compile(r"printing \w+ log file")
+_ANNOUNCES = re.compile(r"printing \w+ log file|child \d+ failed with error code")
 _VARIABLE = re.compile(r"^(?:\s*\d{1,6}: )?# busbar variable: (?P<node>\S+) (?P<words>\w+ is .*, the job set .*)$")
 _LONGEST = 300
 

@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_wor
 
 # As srun printed it of an image that is not there, with the real programs.
 NO_IMAGE = """\
+slurmstepd-gpu1: error: pyxis: child 8359 failed with error code: 1
 slurmstepd-gpu1: error: pyxis: failed to create container filesystem for image: /shared/nothere.sqsh
 slurmstepd-gpu1: error: pyxis: printing enroot log file:
 slurmstepd-gpu1: error: pyxis:     [ERROR] No such file or directory: /shared/nothere.sqsh
@@ -33,6 +34,10 @@ VARIABLE = "# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n
         (NO_IMAGE, "gpu1: container: No such file or directory: /shared/nothere.sqsh"),
         (NO_IMAGE.replace("slurmstepd-gpu1", "0: slurmstepd-gpu1"), "gpu1: container: No such file or directory"),
         (NO_IMAGE.replace("slurmstepd-gpu1", "slurmstepd"), "container: No such file or directory"),
+        (
+            "slurmstepd-gpu1: error: pyxis: child 8359 failed with error code: 1\n" + MOUNT,
+            "gpu2: container: --container-mounts: source path does not exist: /data",
+        ),
         (MOUNT, "gpu2: container: --container-mounts: source path does not exist: /data"),
         ("slurmstepd-n.a-1: error: pyxis: printing enroot log file:\n", ""),
         ("slurmstepd-gpu1: error: pyxis:\x1b[31m [ERROR] no\n", "gpu1: container: "),

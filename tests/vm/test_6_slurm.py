@@ -35,7 +35,7 @@ EAT_MB = "import sys; eaten = bytearray(int(sys.argv[1]) << 20); print('ate', le
 def provision(machines: Machines) -> subprocess.CompletedProcess[str]:
     """Names, trust, homes and Slurm."""
     # Beside the group's own, whose hosts have further groups then; a run puts its lock where its inventory is.
-    further = shutil.copy(HERE / "slurm_hosts.yml", machines.group.path)
+    further = str(shutil.copy(HERE / "slurm_hosts.yml", machines.group.path))
     secrets = str(machines.group.path / "secrets")
     return machines.play(HERE / "slurm_site.yml", "-i", further, cluster_secrets_dir=secrets)
 

@@ -82,7 +82,7 @@ def test_what_the_card_does_not_take_is_refused_before_anything_changes(sandbox:
 
     refused = sandbox.playbook("preflight.yml", "-e", '{"gpu_settings_values": {"fan": 3}}')
     assert refused.returncode
-    assert "gpu[1-2]: gpu_settings_values: fan: unknown setting" in refused.stdout
+    assert f"gpu[1-{len(sandbox.compute)}]: gpu_settings_values: fan: unknown setting" in refused.stdout
 
 
 def test_a_running_job_is_not_disturbed(sandbox: Cluster, apply: Apply) -> None:

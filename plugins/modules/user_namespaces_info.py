@@ -32,6 +32,17 @@ options:
     type: list
     elements: str
     default: []
+  profile:
+    description:
+      - Name of the AppArmor profile with which the runtime's package allows namespaces to its own program. Where
+        AppArmor alone forbids them to others, a profile that is loaded is enough, and so is a package that has yet to
+        bring it.
+    type: str
+    default: ""
+  installed:
+    description: Whether the runtime's package is installed, so that its profile must be loaded.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -61,6 +72,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.containers.user_namespaces import SETTINGS, user_namespace_problems
 
 PROC_SYS = Path("/proc/sys")
+PROFILES = Path("/sys/kernel/security/apparmor/profiles")
 NOBODY = "65534"
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount", "true"]
 
@@ -74,6 +86,17 @@ def read_settings(root: Path = PROC_SYS) -> dict[str, int | None]:
         except (OSError, ValueError):
             found[name] = None
     return found
+
+
+def profile_allows(profile: str, *, installed: bool, loaded: Path = PROFILES) -> bool:
+    """Return whether AppArmor allows namespaces to the runtime by a profile: one that is loaded, or yet to come."""
+    if not profile:
+        return False
+    try:
+        lines = loaded.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    return not installed or any(line.rpartition(" (")[0] == profile for line in lines)
 
 
 def refusal(module: AnsibleModule) -> str:
@@ -93,11 +116,19 @@ def main() -> None:
             "key": {"type": "str", "required": True, "no_log": False},
             "program": {"type": "path"},
             "arguments": {"type": "list", "elements": "str", "default": []},
+            "profile": {"type": "str", "default": ""},
+            "installed": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     settings = read_settings()
-    problems = user_namespace_problems(module.params["host"], module.params["key"], settings, refusal(module))
+    problems = user_namespace_problems(
+        module.params["host"],
+        module.params["key"],
+        settings,
+        refusal(module),
+        allowed=profile_allows(module.params["profile"], installed=module.params["installed"]),
+    )
     module.exit_json(changed=False, problems=problems, settings=settings)
 
 

@@ -21,7 +21,7 @@ _FILE = "/etc/sysctl.d/90-user-namespaces.conf"
 
 
 def user_namespace_problems(
-    host: str, key: str, settings: Mapping[str, int | None], refusal: str = ""
+    host: str, key: str, settings: Mapping[str, int | None], refusal: str = "", *, allowed: bool = False
 ) -> list[Problem]:
     """Return what keeps ordinary users of a host from containers, as items of a problem report.
 
@@ -30,6 +30,7 @@ def user_namespace_problems(
         key: name of the variable that asks for containers there.
         settings: value of each of SETTINGS, null where the kernel has no such setting.
         refusal: what the kernel said when a user without rights tried; empty when the trial went well.
+        allowed: whether an AppArmor profile allows the runtime what AppArmor forbids to other programs.
     """
     if not refusal:
         return []
@@ -38,6 +39,8 @@ def user_namespace_problems(
         for path, name, wrong, remedy in _RULES
         if settings.get(path) == wrong
     ]
+    if allowed and settings.get(SETTINGS[2]) == 1 and len(found) == 1:
+        return []
     return found or [
         make_problem(
             [host],

@@ -52,3 +52,25 @@ def test_settings_are_read_and_absent_ones_null(tmp_path: Path) -> None:
         "kernel/unprivileged_userns_clone": None,
         "kernel/apparmor_restrict_unprivileged_userns": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("profile", "installed", "loaded", "allowed"),
+    [
+        ("apptainer", False, "", True),
+        ("apptainer", True, "apptainer (unconfined)\nunprivileged_userns (enforce)\n", True),
+        ("apptainer", True, "apptainer-other (unconfined)\n", False),
+        ("apptainer", True, "", False),
+        ("", False, "apptainer (unconfined)\n", False),
+    ],
+)
+def test_a_profile_allows_once_the_kernel_has_it(
+    tmp_path: Path, profile: str, loaded: str, *, installed: bool, allowed: bool
+) -> None:
+    (tmp_path / "profiles").write_text(loaded)
+    found = user_namespaces_info.profile_allows(profile, installed=installed, loaded=tmp_path / "profiles")
+    assert found is allowed
+
+
+def test_without_apparmor_no_profile_is_loaded(tmp_path: Path) -> None:
+    assert not user_namespaces_info.profile_allows("apptainer", installed=True, loaded=tmp_path / "absent")

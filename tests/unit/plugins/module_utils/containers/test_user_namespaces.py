@@ -40,3 +40,14 @@ def test_the_setting_that_forbids_is_named(settings: dict[str, int | None], prob
 def test_every_setting_that_forbids_is_named() -> None:
     found = user_namespace_problems("gpu1", "x", {SETTINGS[0]: 0, SETTINGS[1]: 0, SETTINGS[2]: 1}, REFUSED)
     assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [({SETTINGS[2]: 1}, False), ({SETTINGS[2]: 1, SETTINGS[0]: 0}, True), ({}, True)],
+    ids=["AppArmor alone", "AppArmor and a limit", "something else"],
+)
+def test_a_profile_helps_against_apparmor_alone(settings: dict[str, int | None], *, refused: bool) -> None:
+    """Ubuntu 24.04 restricts namespaces; a package with a profile for its program needs no change of the kernel's."""
+    found = user_namespace_problems("gpu1", "apptainer_enabled", FREE | settings, REFUSED, allowed=True)
+    assert bool(found) is refused

@@ -11,7 +11,7 @@ options:
   _input:
     description:
       - What is declared, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
-        C(own), C(settings), C(credentials), C(users), C(path) and C(minimum_mb).
+        C(own), C(settings), C(mounts), C(credentials), C(users), C(path) and C(minimum_mb).
     type: dict
     required: true
   host:
@@ -31,7 +31,7 @@ RETURN = r"""
 _value:
   description:
     - C(problems), as the filter C(problem_report) takes them. When there are none, C(files), C(packages), C(config),
-      C(credentials) and C(sysctls).
+      C(mounts), C(credentials) and C(sysctls).
   type: dict
 """
 

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
+from .container_mounts import mount_lines
 from .enroot_credentials import credential_faults, credential_texts
 
 if TYPE_CHECKING:
@@ -182,18 +183,19 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     Args:
         declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as the
             package database tells it; `checksums`; `own`, the role's settings, and `settings`, the site's;
-            `credentials`; `users`, the directory for them; `path`; `minimum_mb`.
+            `mounts` as for `mount_lines`; `credentials`; `users`, the directory for them; `path`; `minimum_mb`.
         host: its name.
         found: what the module enroot_info returned; without it only the declaration is looked at.
 
     Returns:
         `problems`; `files`, names; `packages` as the module package_files takes them; `config`, the text of
-        enroot.conf; `credentials` as the module files takes them; `sysctls`, text.
+        enroot.conf; `mounts`, lines of fstab; `credentials` as the module files takes them; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
     checksums = declared["checksums"]
-    problems = declaration_problems(names, checksums, declared["settings"], declared["credentials"])
-    plan: dict[str, Any] = {"problems": problems, "files": names}
+    lines, wrong = mount_lines(declared["mounts"])
+    problems = declaration_problems(names, checksums, declared["settings"], declared["credentials"]) + wrong
+    plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines}
     if problems:
         return plan
     if found:

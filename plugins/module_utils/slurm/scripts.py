@@ -67,7 +67,8 @@ def job_scripts(scripts: Mapping[str, Any], folder: str, header: str) -> dict[st
 
 def _caller(key: str, paths: list[str], header: str) -> str:
     """Return a script that calls others in their order, with the first exit status that is not 0."""
-    lines = ["#!/bin/bash", *header.splitlines()]
+    # With Pyxis, TaskProlog runs in the task's container, which may have no other shell.
+    lines = ["#!/bin/sh" if key == "TaskProlog" else "#!/bin/bash", *header.splitlines()]
     lines.append(f"# Called by slurmd as {key} when slurm_job_scripts has several.")
     if key in GO_ON:
         lines += ["failed=0", *(f"{shlex.quote(path)} || failed=$?" for path in paths), 'exit "$failed"']

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A hook of Enroot, before 50-slurm-pmi.sh: makes the directories that the container has something mounted on, for Slurm's
-# PMIx server and for the user's own mounts. Enroot makes them with mode 0000, to leave them out when it exports the
+# PMIx server, for the site's mounts and the user's own. Enroot makes them with mode 0000, to leave them out when it exports the
 # container; find of findutils 4.10 (Debian 13) may not look into them and ends with 1, and with it --container-save.
 # It also notes when the container was last started, in the time of its directory.
 set -uo pipefail
@@ -32,6 +32,8 @@ of_lines() {
     done
 }
 
+site=${ENROOT_SYSCONF_PATH:-/etc/enroot}/mounts.d/80-busbar.fstab
+[ ! -r "$site" ] || of_lines < <(grep -v '^#' "$site")
 [ -z "${PMIX_SERVER_TMPDIR:-}" ] || make "$PMIX_SERVER_TMPDIR"
 
 # How Enroot calls itself in the container's namespaces (4.1.2, runtime.sh, runtime::start): … -c 'runtime::_start "$@"'

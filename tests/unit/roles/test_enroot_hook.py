@@ -104,3 +104,14 @@ def test_a_container_knows_when_it_was_last_started(container: Container) -> Non
 
 def test_without_a_container_it_does_nothing() -> None:
     subprocess.run(["bash", str(HOOK)], check=True, env={"PATH": os.environ["PATH"]}, timeout=30)
+
+
+def test_a_mount_point_of_the_site_can_be_exported(container: Container) -> None:
+    """What role enroot mounts in all containers, its comment lines left out."""
+    folder = container.shared / "enroot" / "mounts.d"
+    folder.mkdir(parents=True)
+    file = "/etc/hosts /usr/local/x none x-create=file,bind"
+    lines = f"# Ansible managed\n#\n{file}\n{container.shared} /scratch none x-create=auto,rbind\n"
+    (folder / "80-busbar.fstab").write_text(lines, encoding="utf-8")
+    container.start(ENROOT_SYSCONF_PATH=str(folder.parent))
+    assert container.mount_point("/scratch") == 0o755

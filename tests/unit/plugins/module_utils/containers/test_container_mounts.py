@@ -1,0 +1,36 @@
+"""Mounts of all containers: the words of Pyxis, and what Enroot would take for something else."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.container_mounts import mount_lines
+
+
+def test_lines_are_those_that_pyxis_writes() -> None:
+    lines, problems = mount_lines(["/shared", "/data/sets:/data:ro+nofail", "/a:/b"])
+    assert problems == []
+    assert lines == [
+        "/shared /shared none x-create=auto,rbind",
+        "/data/sets /data none x-create=auto,rbind,ro,nofail",
+        "/a /b none x-create=auto,rbind",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "problem", "remedy"),
+    [
+        (["shared"], "'shared' is no mount", "absolute paths"),
+        (["/shared:data"], "'/shared:data' is no mount", "absolute paths"),
+        (["/shared:/"], "'/shared:/' is no mount", "absolute paths"),
+        (["/my data"], "has a space", "a directory above it"),
+        (["/home/$USER"], "has a space, quote, $ or #", "a directory above it"),
+        (["/a:/a:readonly"], "'readonly'", "use some of"),
+        (["/a:/a:ro+nofial"], "'nofial'", "write nofail"),
+        (["/a:/x", "/b:/x"], "'/b:/x' is mounted on /x, as is '/a:/x'", "elsewhere"),
+    ],
+)
+def test_what_enroot_would_misread_is_refused(mounts: list[str], problem: str, remedy: str) -> None:
+    _, (found,) = mount_lines(mounts)
+    assert found["key"] == "enroot_mounts"
+    assert problem in found["problem"]
+    assert remedy in found["remedy"]

@@ -124,6 +124,19 @@ def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_
     assert container_fault(gone.stderr) in {f"{node}: {said}" for node in sandbox.compute}
 
 
+def test_a_task_prolog_that_ends_containers_is_refused_before_slurm_conf_names_it(sandbox: Cluster) -> None:
+    """Debian 13 has Slurm 24.11.5, whose TaskProlog needs slurmstepd and its libraries in the container."""
+    before = sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout
+    given = ("-e", "scratch_per_job=true pyxis_enabled=true")
+    done = sandbox.playbook("slurm.yml", "--tags", "slurm_configure", *given)
+    assert done.returncode == 2, done.stdout
+    said = " ".join(done.stdout.split())
+    for node in sandbox.compute:
+        assert f"{node}: scratch_per_job: Slurm 24.11.5 cannot run a TaskProlog in containers of Pyxis" in said
+    assert "slurm_private_tmp" in said
+    assert sandbox.exec("ctl", "cat /etc/slurm/slurm.conf").stdout == before
+
+
 def test_an_archive_without_a_checksum_is_refused(sandbox: Cluster, apply: Apply) -> None:
     done = apply("--limit", sandbox.compute[0], pyxis_sha256="")
     assert done.returncode != 0

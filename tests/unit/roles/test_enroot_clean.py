@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root acts for oth
 class Node:
     """A node with containers of a user."""
 
-    def __init__(self, folder: Path, days: int) -> None:
+    def __init__(self, folder: Path, days: int, gib: int) -> None:
         """Make it."""
         folder.chmod(0o755)
         self.folder, self.home = folder, folder / "enroot" / "data" / f"user-{USER}"
@@ -35,7 +35,8 @@ class Node:
         self.home.chmod(0o700)
         os.chown(self.home, USER, USER)
         shutil.copy(PROGRAM, folder / "enroot_clean")
-        (folder / "enroot_directories.conf").write_text(f"path='{folder}/enroot'\ndays={days}\n", encoding="utf-8")
+        declared = f"path='{folder}/enroot'\ndays={days}\ngib={gib}\n"
+        (folder / "enroot_directories.conf").write_text(declared, encoding="utf-8")
 
     def container(self, name: str, age: float) -> Path:
         """One that was last started some days ago; a directory in it nobody may read."""
@@ -47,6 +48,14 @@ class Node:
         os.utime(root, (time.time() - age * DAY,) * 2)
         return root
 
+    def fill(self, name: str, age: float, mib: int) -> None:
+        """One that takes so much of the disk."""
+        root = self.container(name, age)
+        with (root / "file").open("wb") as stream:
+            os.posix_fallocate(stream.fileno(), 0, mib * 2**20)
+        os.chown(root / "file", USER, USER)
+        os.utime(root, (time.time() - age * DAY,) * 2)
+
     def clean(self) -> list[str]:
         """Run it; the names of what is left."""
         subprocess.run(["bash", str(self.folder / "enroot_clean")], check=True, timeout=60, capture_output=True)
@@ -54,9 +63,9 @@ class Node:
 
 
 @contextlib.contextmanager
-def made(days: int = 30) -> Iterator[Node]:
+def made(days: int = 30, gib: int = 0) -> Iterator[Node]:
     with tempfile.TemporaryDirectory() as folder:
-        yield Node(Path(folder), days)
+        yield Node(Path(folder), days, gib)
 
 
 def test_what_nobody_started_for_days_goes_and_nothing_else() -> None:
@@ -115,3 +124,16 @@ def test_a_folder_that_is_not_of_its_user_is_not_looked_at() -> None:
         node.container("old", 31)
         os.chown(node.home, USER + 1, USER + 1)
         assert node.clean() == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("gib", "left"),
+    [(0, ["a", "b", "c"]), (2, ["a", "b", "c"]), (1, ["b", "c"])],
+    ids=["no limit", "enough", "too much"],
+)
+def test_beyond_the_share_of_a_user_what_was_started_longest_ago_goes(gib: int, left: list[str]) -> None:
+    with made(0, gib) as node:
+        node.fill("b", 1, 500)
+        node.fill("a", 3, 500)
+        node.fill("c", 2, 500)
+        assert node.clean() == left

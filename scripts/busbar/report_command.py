@@ -1,10 +1,9 @@
-"""`busbar report`: list, show, render and compare the reports of validations."""
+"""`busbar report`: list, show, render, compare, sign and verify the reports of validations."""
 
 from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
@@ -12,32 +11,26 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report.data import 
 from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
-    folders,
     history,
     raw_report,
     read_report,
     write_pages,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from busbar import report_statement
 from busbar.errors import UsageError
-from busbar.paths import default_inventory
-from busbar.sandbox.state import inventory_of
-from busbar.sandbox_option import add_sandbox, chosen
+from busbar.report_choice import LATEST, add_place, all_reports, find_report, place_of, readable_report
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
-
 __all__ = ["register"]
 
-LATEST = "latest"
 _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
 
@@ -46,7 +39,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the parser."""
     top = subparsers.add_parser(
         "report",
-        help="list, show, render and compare reports of validations",
+        help="list, show, render, compare, sign and verify reports of validations",
         description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
@@ -63,98 +56,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     compared.add_argument("first", metavar="A")
     compared.add_argument("second", metavar="B")
     for command in (listed, shown, rendered, compared):
-        _add_place(command)
+        add_place(command)
+    report_statement.register(commands)
     for command in (listed, shown, compared):
         command.add_argument("--format", choices=("json", "table"), default="table")
-
-
-def _add_place(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the reports are."""
-    parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
-    add_sandbox(parser)
-    parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
-
-
-def _place(args: argparse.Namespace) -> Path:
-    """The folder that holds the reports: beside the inventory's directory, unless one is named.
-
-    Raises:
-        UsageError: the options contradict each other, or there is no such folder.
-    """
-    if bool(args.inventory) + chosen(args) + bool(args.reports) > 1:
-        message = "choose the reports with -i, with --sandbox or --name, or with --reports, not with two of them"
-        raise UsageError(message)
-    if args.reports:
-        if not args.reports.is_dir():
-            message = f"no folder {args.reports}"
-            raise UsageError(message)
-        return Path(args.reports)
-    inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
-    if not inventory.exists():
-        message = f"no inventory {inventory}: name one with -i, or use --sandbox"
-        raise UsageError(message)
-    place = site_folder(inventory) / "reports"
-    if not place.is_dir():
-        message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
-        raise UsageError(message)
-    return place
-
-
-def _all(place: Path) -> list[Path]:
-    """The folders of all reports, the oldest first.
-
-    Raises:
-        UsageError: the place cannot be read.
-    """
-    try:
-        return folders(place)
-    except OSError as exc:
-        message = f"cannot read {place}: {exc.strerror or exc}"
-        raise UsageError(message) from exc
-
-
-def _find(args: argparse.Namespace, name: str) -> Path:
-    """The folder of the report that was asked for.
-
-    Raises:
-        UsageError: there is none, or several are meant.
-    """
-    given = Path(name)
-    if given.name == "report.json" and given.is_file():
-        return given.resolve().parent
-    if (given / "report.json").is_file():
-        return given.resolve()
-    place = _place(args)
-    known = _all(place)
-    if not known:
-        message = f"no report in {place}"
-        raise UsageError(message)
-    if name == LATEST:
-        return known[-1]
-    wanted = name.replace("-", "").replace(":", "")
-    found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(wanted)]
-    if len(found) == 1 and wanted:
-        return found[0]
-    names = ", ".join(path.name for path in (found or known)[-5:])
-    message = (
-        f"{len(found) or 'no'} reports match {name!r} in {place}; there is {'' if found else 'for instance '}{names}"
-    )
-    raise UsageError(message)
-
-
-def _read(folder: Path) -> ReadReport:
-    """A report.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        return read_report(folder)
-    except OSError as exc:
-        message = f"cannot read {folder / 'report.json'}: {exc.strerror or exc}"
-        raise UsageError(message) from exc
-    except ValueError as exc:
-        raise UsageError(str(exc)) from exc
 
 
 def _json(data: object) -> int:
@@ -192,7 +97,7 @@ def _share(value: float | None) -> str:
 
 def _list(args: argparse.Namespace) -> int:
     entries: list[dict[str, Any]] = []
-    for folder in _all(_place(args)):
+    for folder in all_reports(place_of(args)):
         try:
             report = read_report(folder)
         except (OSError, ValueError) as exc:
@@ -229,8 +134,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    folder = _find(args, args.report)
-    report = _read(folder)
+    folder = find_report(args, args.report)
+    report = readable_report(folder)
     compared = drift(report, history(folder))
     if args.format == "json":
         raw = raw_report(folder)
@@ -266,8 +171,8 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _render(args: argparse.Namespace) -> int:
-    folder = _find(args, args.report)
-    _read(folder)
+    folder = find_report(args, args.report)
+    readable_report(folder)
     try:
         paths = write_pages(folder)
     except OSError as exc:
@@ -279,7 +184,7 @@ def _render(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    found = compare(*(_read(_find(args, name)) for name in (args.first, args.second)))
+    found = compare(*(readable_report(find_report(args, name)) for name in (args.first, args.second)))
     if args.format == "json":
         return _json(found)
     rows = [

@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..common.printable import printable
+from ..validation.parts import read_parts
 from ..validation.registry import stage_of
 from .checks import COLLECTIVE, matrices_of, results_of
 
@@ -149,6 +150,7 @@ def _test(number: int, value: object) -> ReadTest:
         "output": _optional(value.get("output")),
         "left_out": _pairs(value.get("left_out")),
         "environment": _pairs(value.get("environment")),
+        "parts": read_parts(value.get("parts"), printable),
         "job": _job(value.get("job")),
         "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
     }

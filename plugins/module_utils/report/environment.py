@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from .parts import counted_parts, numbered_parts
+
 if TYPE_CHECKING:
     from .model import ReadReport
 
@@ -50,6 +52,7 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
     hosts = {host for run in runs for host in run["hosts"]}
     facts = [
         ("Backend", report["backend"]),
+        ("Parts with numbers", counted_parts(numbered_parts(report))),
         ("NCCL", _counted([run["nccl_version"] or "" for run in runs])),
         ("nccl-tests", _counted([run["nccl_tests_version"] or "" for run in runs])),
         ("Devices", _counted([device for run in runs for device in run["devices"]])),

@@ -7,9 +7,12 @@ Every key is there and every text may be printed; what is not known is None. Ban
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from ..validation.section import ShownTest
+
+if TYPE_CHECKING:
+    from ..validation.parts import Part
 
 __all__ = [
     "Compared",
@@ -129,6 +132,7 @@ class ReadTest(ShownTest):
     output: str | None
     left_out: dict[str, str]
     environment: dict[str, str]
+    parts: dict[str, list[Part]]
     job: JobEnd
     runs: list[Run]
 

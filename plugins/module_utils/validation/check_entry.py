@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS
+from .parts import parts_of
 from .step_words import step_fault
 from .tests import job_end
 
@@ -56,6 +57,7 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
         **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling", "source")),
         **answer,
         "environment": environment_of(text),
+        "parts": parts_of(text),
         "job": job_end(entry),
         "output": f"{planned['name']}.out" if text else None,
         "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],

@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
 
 from .options import Span
+
+if TYPE_CHECKING:
+    from .parts import Part
 
 __all__ = [
     "FIRST",
@@ -216,6 +219,7 @@ class Test(TypedDict):
     reason: str
     findings: list[str]
     environment: dict[str, str]
+    parts: dict[str, list[Part]]
     job: JobEnd
     output: str | None
     tail: list[str]

@@ -13,6 +13,7 @@ from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
+from .parts import parts_of
 from .rails import of_one_rail, rail_share
 from .step_words import step_fault
 
@@ -201,6 +202,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
                 "left_out": entry["left_out"],
                 "ranks": _ranks(planned, entry),
                 "environment": environment_of(text),
+                "parts": parts_of(text),
                 "job": job_end(entry),
                 "output": f"{planned['name']}.out" if text else None,
                 "hardware": hardware,

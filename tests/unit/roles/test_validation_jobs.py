@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import program_path
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import step_fault
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -325,3 +326,21 @@ def test_each_rank_trains_on_its_share_of_the_smallest_nodes_cpus(tmp_path: Path
     ]
     assert all("--cpu-bind" not in options for options, _words in steps)
     assert {words[words.index("--model") + 1] for _options, words in steps} == {"gpt"}
+
+
+@pytest.mark.parametrize("name", [*JOBS, "job_storage", "check_dcgm_diag"])
+def test_every_job_tells_the_numbers_of_its_gpus(tmp_path: Path, name: str) -> None:
+    job = Job(tmp_path, name)
+    (tmp_path / "bin" / "nvidia-smi").write_text(
+        """#!/bin/sh
+[ "$1" != --query-gpu=uuid,serial,name ] || echo "GPU-1, 165, NVIDIA H100
+GPU-2, [N/A], NVIDIA, Inc. L4"
+"""
+    )
+    (tmp_path / "bin" / "dcgmi").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "dcgmi").chmod(0o755)
+    _code, output = job.run(SLURMD_NODENAME="gpu1")
+    assert [part for part in parts_of(output)["gpu1"] if part["kind"] == "gpu"] == [
+        {"kind": "gpu", "id": "GPU-1", "serial": "165", "name": "NVIDIA H100"},
+        {"kind": "gpu", "id": "GPU-2", "serial": "", "name": "NVIDIA, Inc. L4"},
+    ]

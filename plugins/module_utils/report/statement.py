@@ -1,0 +1,98 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the statement about a validation that a site signs: what was tested, with which limits, on which parts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from .parts import numbered_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .model import ReadReport, ReadTest
+
+__all__ = ["FORM", "read_statement", "statement", "statement_text"]
+
+FORM = 1
+_LIMITS = ("floor", "limit", "ceiling", "tolerance", "reference")
+
+
+def statement(report: ReadReport, files: Mapping[str, str], *, signed: str, version: str) -> dict[str, Any]:
+    """Return the statement about a report.
+
+    Args:
+        report: as `report_data.normalised` gives it.
+        files: name of each file of the report to its SHA-256, hexadecimal.
+        signed: when, ISO 8601.
+        version: of busbar.
+    """
+    parts = numbered_parts(report)
+    nodes = list(dict.fromkeys([*report["nodes"], *parts]))
+    return {
+        "busbar_statement": FORM,
+        "busbar": version,
+        "signed": signed,
+        "cluster": report["cluster"],
+        "validated": report["started"],
+        "verdict": report["verdict"],
+        "reason": report["reason"],
+        "nodes": nodes,
+        "left_out": report["left_out"],
+        "settings": report["settings"],
+        "tests": [_test(test) for test in report["tests"]],
+        "parts": parts,
+        "parts_unknown": [node for node in nodes if node not in parts],
+        "files": dict(sorted(files.items())),
+    }
+
+
+def _test(test: ReadTest) -> dict[str, Any]:
+    return {
+        "name": test["name"],
+        "stage": test["stage"],
+        "verdict": test["verdict"],
+        "reason": test["reason"],
+        "nodes": test["nodes"],
+        "partners": test["partners"],
+        "hardware": test["hardware"],
+        "measured_busbw": test["measured_busbw"],
+        "limits": _limits(test),
+        "source": test["source"],
+    }
+
+
+def _limits(test: ReadTest) -> dict[str, Any]:
+    """Return what a test was held against: floor and ceiling in GB/s, and what its stage calls a limit of its own."""
+    own = test["own"] if isinstance(test["own"], dict) else {}
+    found: dict[str, Any] = {"floor": test["floor"], "ceiling": test["ceiling"]}
+    found |= {key: value for key, value in own.items() if any(word in key for word in _LIMITS)}
+    return {key: value for key, value in found.items() if value not in (None, "", {}, [])}
+
+
+def statement_text(found: Mapping[str, Any]) -> str:
+    """Return a statement as the file that is signed."""
+    return f"{json.dumps(found, indent=1, ensure_ascii=True, allow_nan=False)}\n"
+
+
+def read_statement(raw: bytes) -> dict[str, Any]:
+    """Return a statement out of its file.
+
+    Raises:
+        ValueError: it is none, or one of a newer busbar.
+    """
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        message = f"no JSON: {exc}"
+        raise ValueError(message) from exc
+    if not isinstance(found, dict) or found.get("busbar_statement") != FORM:
+        message = f"no statement of form {FORM} about a validation"
+        raise ValueError(message)
+    files = found.get("files")
+    if not isinstance(files, dict) or not all(isinstance(value, str) for value in files.values()):
+        message = "it names no files"
+        raise ValueError(message)
+    return found

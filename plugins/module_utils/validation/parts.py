@@ -1,0 +1,83 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Which machine, GPUs and NICs a job ran on, by the numbers that their makers gave them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Part", "parts_of", "read_parts"]
+
+KINDS = ("machine", "gpu", "nic")
+_LINE = re.compile(rf"^# busbar part: (\S{{1,255}}) ({'|'.join(KINDS)}) ([^,]*), ([^,]*), (.*)$", re.MULTILINE)
+_FIELDS = ("id", "serial", "name")
+_LONGEST = 200
+_MOST = 64
+_MOST_NODES = 10_000
+# What nvidia-smi prints, and vendors leave in their tables, where there is no number.
+_NONE = re.compile(r"(\[?n/?a\]?|\[not supported\]|none|0+|default string|to be filled.*|not specified)", re.IGNORECASE)
+
+
+class Part(TypedDict):
+    """A part of a node: kind is machine, gpu or nic; what is not known is empty.
+
+    Attributes:
+        id: UUID of a GPU, GUID or hardware address of a NIC.
+        serial: number of the maker.
+        name: what it is, and of a NIC what the node calls it.
+    """
+
+    kind: str
+    id: str
+    serial: str
+    name: str
+
+
+def parts_of(text: str | None) -> dict[str, list[Part]]:
+    """Return the parts of each node of which a job said some; parts without any number are left out.
+
+    The job prints ``# busbar part: NODE KIND ID, SERIAL, NAME`` for each.
+    """
+    found: dict[str, list[Part]] = {}
+    for node, kind, *values in _LINE.findall(text or ""):
+        known = {
+            key: "" if _NONE.fullmatch(value.strip()) else value.strip()
+            for key, value in zip(_FIELDS, values, strict=True)
+        }
+        if known["id"] or known["serial"]:
+            _add(found, node, {"kind": kind, **known})
+    return found
+
+
+def read_parts(value: object, plain: Callable[[object], str]) -> dict[str, list[Part]]:
+    """Return the parts of each node out of a report that anybody may have written.
+
+    Args:
+        value: what stands under parts in a test.
+        plain: makes printable text of anything.
+    """
+    found: dict[str, list[Part]] = {}
+    for node, parts in value.items() if isinstance(value, dict) else ():
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and part.get("kind") in KINDS:
+                _add(found, plain(node), {key: plain(part.get(key) or "") for key in ("kind", *_FIELDS)})
+    return found
+
+
+def _add(found: dict[str, list[Part]], node: str, part: dict[str, Any]) -> None:
+    """Take a part over, unless there are too many or it is there already."""
+    if node not in found and len(found) >= _MOST_NODES:
+        return
+    known = found.setdefault(node, [])
+    short: Part = {
+        "kind": part["kind"],
+        "id": part["id"][:_LONGEST],
+        "serial": part["serial"][:_LONGEST],
+        "name": part["name"][:_LONGEST],
+    }
+    if short not in known and len(known) < _MOST:
+        known.append(short)

@@ -11,10 +11,11 @@ from ..nvidia.gpu_settings import settings_form
 from ..slurm.gres import gres_problems
 from ..slurm.hostlist import expand_hosts
 from .ceilings import alltoall, ceilings, nic_rate, nvls
+from .floors import count_problems, floor_entries, low_floor
 from .schema import form_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["hardware_warnings", "profile_problems"]
 
@@ -24,7 +25,6 @@ _REMEDY = "correct the profile; profile.schema.json of the collection describes 
 _TOLERANCE = 1.05
 # The line rate of PCIe 5 x16, the fastest way between GPUs without NVLink, one direction.
 _PCIE_GBS = 63.0
-_HALF = 0.5
 
 
 def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key: str = "") -> list[Problem]:
@@ -71,8 +71,8 @@ def _socket_problems(profile: dict[str, Any]) -> list[str]:
 def _bound(profile: dict[str, Any], scope: str, collective: str = "all_reduce") -> tuple[float | None, float | None]:
     """Return how high a limit and a floor of a scope can be, GB/s; None where the profile does not tell.
 
-    A floor holds for any number of nodes, so between nodes it cannot be above what a flat ring can carry. The limit may
-    be that of two nodes, where a tree moves less data over the wire.
+    floor_gbs holds for any number of nodes, so between nodes it cannot be above what a flat ring can carry. The limit
+    may be that of two nodes, where a tree moves less data over the wire.
     """
     gpu = profile.get("gpu") or {}
     gpus, line = int(gpu.get("count") or 1), float(gpu.get("nvlink_gbs") or 0)
@@ -109,7 +109,43 @@ def _physics(profile: dict[str, Any]) -> list[str]:
             most = entry["limit_gbs"]
             bound = _bound(profile, scope, name) if computed else (most, most)
             problems += _impossible(f"busbw.{scope}.collectives.{name}", item, *bound)
+        for where, collective, item in _of_scope(scope, entry):
+            problems += _of_counts(profile, where, collective, item)
     return problems
+
+
+def _of_scope(scope: str, entry: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the path, the collective and the entry of each collective in a scope."""
+    yield f"busbw.{scope}", "all_reduce", entry
+    for name, item in (entry.get("collectives") or {}).items():
+        yield f"busbw.{scope}.collectives.{name}", name, item
+
+
+def _of_counts(profile: dict[str, Any], where: str, collective: str, entry: dict[str, Any]) -> list[str]:
+    """Return what is wrong with the floors of an entry for numbers of nodes and for sums in the network."""
+    scope = where.split(".")[1]
+    if scope == "intra_node":
+        return [f"{where}.{key}: one node alone has no network: leave it out" for key, _item in floor_entries(entry)]
+    problems = count_problems(entry, where)
+    for key, item in floor_entries(entry):
+        most = _most(profile, scope, collective, item.get("nodes", 2))
+        if most is not None and item["floor_gbs"] > most * _TOLERANCE:
+            many = f" on {item['nodes']} nodes" if "nodes" in item else ""
+            said = f"no hardware reaches the floor {item['floor_gbs']:g}{many}; the ceiling is {most:.4g} GB/s"
+            problems.append(f"{where}.{key}: {said}")
+    return problems
+
+
+def _most(profile: dict[str, Any], scope: str, collective: str, count: int) -> float | None:
+    """Return what a collective can reach on a number of nodes, or of NVLink domains, in GB/s; None where unknown."""
+    given = (profile["busbw"].get(scope) or {}).get("limit_gbs")
+    if profile.get("validation_backend") == "mpi":
+        return None if given is None else float(given)
+    domain = int(profile.get("nvlink_domain_nodes") or 1) if scope == "inter_domain" else 1
+    found = ceilings({**profile, "busbw": {}}, count * domain, collective=collective)["limit"]
+    if (profile.get("gpu") or {}).get("nvlink_gbs") or given is None or found is None:
+        return None if found is None else float(found)
+    return float(min(found, given))
 
 
 def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: float | None) -> list[str]:
@@ -133,17 +169,14 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
         catalogue: profiles by name in which profile_problems finds nothing.
     """
     entries = [
-        (f"hardware {name}: busbw.{where}", entry)
+        (f"hardware {name}: {where}{key}", item)
         for name, profile in sorted(catalogue.items())
         for scope, whole in profile["busbw"].items()
-        for where, entry in [
-            (scope, whole),
-            *((f"{scope}.collectives.{key}", item) for key, item in (whole.get("collectives") or {}).items()),
-        ]
+        for where, _collective, entry in _of_scope(scope, whole)
+        for key, item in [("", entry), *((f".{key}", item) for key, item in floor_entries(entry))]
     ]
     return [
-        f"{where}: floor {entry['floor_gbs']:g} GB/s, under half of {entry['best_gbs']:g}: raise it, or nodes of half "
-        "the speed pass a validation"
+        f"{where}: {low_floor(float(entry['floor_gbs']), float(entry['best_gbs']))}"
         for where, entry in entries
-        if entry.get("best_gbs") and entry["floor_gbs"] < _HALF * entry["best_gbs"]
+        if entry.get("best_gbs") and low_floor(float(entry["floor_gbs"]), float(entry["best_gbs"]))
     ]

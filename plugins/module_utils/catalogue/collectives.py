@@ -16,7 +16,6 @@ __all__ = [
     "collective_problems",
     "floor_of",
     "floor_problems",
-    "known_floor",
     "program_path",
     "sections",
 ]
@@ -115,15 +114,6 @@ def floor_of(options: Mapping[str, Any], collective: str) -> float | None:
     elif collective != options["collectives"][0]:
         given = None
     return (_number(given) or None) if given is not None else None
-
-
-def known_floor(profile: dict[str, Any] | None, scope: str, collective: str) -> tuple[float | None, str | None]:
-    """Return a profile's floor for a collective in GB/s, and its source; None where it has none."""
-    entry = ((profile or {}).get("busbw") or {}).get(scope) or {}
-    if collective != "all_reduce":
-        entry = (entry.get("collectives") or {}).get(collective) or {}
-    floor = entry.get("floor_gbs")
-    return (None if floor is None else float(floor)), entry.get("source")
 
 
 def sections(text: str, collectives: list[str]) -> dict[str, tuple[list[str], bool | None]]:

@@ -12,12 +12,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from .ceilings import ceilings
-from .collectives import known_floor
+from .floors import NONE, Floor, floor_for_count, scope_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["UNKNOWN_DOMAIN", "domain_nodes", "domain_problem", "domain_sizes", "placed_floor", "scope_of"]
+__all__ = [
+    "UNKNOWN_DOMAIN",
+    "domain_nodes",
+    "domain_problem",
+    "domain_sizes",
+    "placed_floor",
+    "scope_of",
+    "unplaced_floors",
+]
 
 # The share of the NICs' rate that a few trays of a rack must reach between racks, where the published figures are those
 # of whole racks: 0.75 is the floor of DGX H100, see its profile.
@@ -74,9 +82,14 @@ def scope_of(profile: Mapping[str, Any], nodes: int, sizes: Sequence[int] | None
 
 
 def placed_floor(
-    profile: dict[str, Any] | None, nodes: int, sizes: Sequence[int] | None, collective: str
-) -> tuple[float | None, str | None]:
-    """Return a profile's floor for a collective among some nodes in GB/s, and its source; None where it has none.
+    profile: dict[str, Any] | None,
+    nodes: int,
+    sizes: Sequence[int] | None,
+    collective: str,
+    *,
+    in_network: bool = False,
+) -> Floor:
+    """Return a profile's floor for a collective among some nodes; floors.NONE where it has none.
 
     Between domains it is never more than a share of what the NICs of the domain with the fewest trays carry: a profile
     has the figure of whole racks, and one tray has the NICs of one tray.
@@ -86,13 +99,33 @@ def placed_floor(
         nodes: how many take part.
         sizes: as for scope_of.
         collective: the program, without "_perf".
+        in_network: whether switches of the network add up.
     """
     scope = scope_of(profile, nodes, sizes) if profile is not None else ""
-    floor, source = known_floor(profile, scope, collective)
-    if floor is None or profile is None or scope != "inter_domain" or sizes is None:
-        return floor, source
+    between = scope == "inter_domain" and sizes is not None
+    count = len(sizes or ()) if between else nodes
+    found = floor_for_count(scope_entry(profile, scope, collective), count, in_network=in_network)
+    if found.gbs is None or profile is None or not between or sizes is None:
+        return found
     wire = ceilings(profile, nodes, collective=collective, sizes=sizes)["wire"]
-    if wire is None or floor <= _SHARE * wire:
-        return floor, source
+    if wire is None or found.gbs <= _SHARE * wire:
+        return found
     trays = f"{min(sizes)} tray{'s' if min(sizes) > 1 else ''}"
-    return round(_SHARE * wire, 4), f"computed: {_SHARE:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
+    words = f"computed: {_SHARE:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
+    return Floor(round(_SHARE * wire, 4), words)
+
+
+def unplaced_floors(profile: dict[str, Any] | None, nodes: int, collective: str) -> tuple[Floor, Floor]:
+    """Return the lowest and the highest floor that may hold for nodes of which it is not known which share a domain.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        nodes: how many take part, two or more.
+        collective: the program, without "_perf".
+    """
+    domain = domain_nodes(profile)
+    full, rest = divmod(nodes, domain)
+    packed = (domain,) * full + ((rest,) if rest else ())
+    found = [placed_floor(profile, nodes, sizes, collective) for sizes in (packed, (1,) * nodes)]
+    known = sorted((floor for floor in found if floor.gbs is not None), key=lambda floor: floor.gbs or 0.0)
+    return (known[0], known[-1]) if len(known) == len(found) else (NONE, NONE)

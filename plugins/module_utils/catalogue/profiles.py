@@ -53,10 +53,30 @@ def site_profile(name: str, extra: Mapping[str, Any]) -> Any:  # noqa: ANN401 - 
         KeyError: neither has it.
     """
     if name in extra:
-        return merged(shipped_profile(name), extra[name]) if name in profile_names() else extra[name]
+        return _over(shipped_profile(name), extra[name]) if name in profile_names() else extra[name]
     if name not in profile_names():
         raise KeyError(name)
     return shipped_profile(name)
+
+
+def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
+    """Return a profile of the collection with a site's over it.
+
+    Where the site gives a floor of its own, it holds for any number of nodes, unless the site gives floors for those.
+    """
+    found = merged(shipped, own)
+    scopes = own.get("busbw") if isinstance(own, dict) else None
+    for scope, entry in scopes.items() if isinstance(scopes, dict) else ():
+        said = entry if isinstance(entry, dict) else {}
+        entries = [(found["busbw"], scope, said)]
+        if isinstance(said.get("collectives"), dict):
+            inside = found["busbw"][scope]["collectives"]
+            entries += [(inside, name, item) for name, item in said["collectives"].items() if isinstance(item, dict)]
+        for place, key, item in entries:
+            if "floor_gbs" in item:
+                gone = {"floors", "in_network"} - item.keys()
+                place[key] = {name: value for name, value in place[key].items() if name not in gone}
+    return found
 
 
 def site_catalogue(extra: Mapping[str, Any]) -> dict[str, Any]:

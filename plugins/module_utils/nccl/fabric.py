@@ -25,7 +25,7 @@ _MOST_NICS = 64
 
 
 class FabricNotes:
-    """Gathers, in bounded memory, the networks, NICs, GPUDirect RDMA and NVLS that a run used."""
+    """Gathers, in bounded memory, the networks, NICs, GPUDirect RDMA, NVLS and switches' sums that a run used."""
 
     def __init__(self) -> None:
         """Start with nothing known."""
@@ -33,6 +33,7 @@ class FabricNotes:
         self.nics: list[str] = []
         self.gdrdma: bool | None = None
         self.nvls: bool | None = None
+        self.in_network: bool | None = None
         self._ways: set[str] = set()
         self._listed: dict[str, list[str]] = {}
         self._carrying: dict[str, set[int]] = {}
@@ -42,7 +43,7 @@ class FabricNotes:
     def known(self) -> tuple[object, ...]:
         """What changes when a line tells something new."""
         lists = (self.networks, self.nics, self._ways, self._listed, self._carrying)
-        return (*map(len, lists), self._carried, self.gdrdma, self.nvls)
+        return (*map(len, lists), self._carried, self.gdrdma, self.nvls, self.in_network)
 
     def feed(self, line: str) -> None:
         """Take one line of the library."""
@@ -52,6 +53,8 @@ class FabricNotes:
                 self.networks.append(match[1])
         if "NET/" in line:
             self._net(line)
+            # src/transport/coll_net.cc prints it of a connection to a switch that adds up (SHARP).
+            self.in_network = self.in_network or (" via COLLNET/" in line or None)
         if "NVLS" in line or "nvls" in line:
             self._nvls(line)
 
@@ -111,4 +114,11 @@ class FabricNotes:
             }
             for host, names in self._listed.items()
         }
-        return {"networks": self.networks, "nics": self.nics, "gdrdma": self.gdrdma, "nvls": self.nvls, "rails": rails}
+        return {
+            "networks": self.networks,
+            "nics": self.nics,
+            "gdrdma": self.gdrdma,
+            "nvls": self.nvls,
+            "in_network": self.in_network,
+            "rails": rails,
+        }

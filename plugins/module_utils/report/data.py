@@ -83,6 +83,7 @@ def _run(value: object) -> Run:
             "nics": _texts(fabric.get("nics")),
             "gdrdma": fabric.get("gdrdma"),
             "nvls": fabric.get("nvls"),
+            "in_network": fabric.get("in_network"),
         },
         "rows": [
             {

@@ -61,6 +61,7 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
         ("NICs", ", ".join(sorted({nic for fabric in fabrics for nic in fabric["nics"]})[:64])),
         ("GPUDirect RDMA", _yes([fabric["gdrdma"] for fabric in fabrics])),
         ("NVLS", _yes([fabric["nvls"] for fabric in fabrics])),
+        ("Sums in switches (SHARP)", _yes([fabric["in_network"] for fabric in fabrics])),
     ]
     told = list(dict.fromkeys(key for test in tests for key in test["environment"]))
     facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in told]

@@ -56,6 +56,7 @@ class Fabric(TypedDict):
     nics: list[str]
     gdrdma: object
     nvls: object
+    in_network: object
 
 
 class Run(TypedDict):

@@ -12,7 +12,8 @@ from statistics import median
 from typing import Any, TypedDict
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
-from ..catalogue.domains import domain_problem, placed_floor, scope_of
+from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced_floors
+from ..catalogue.floors import Floor, low_floor
 from ..nccl.outcome import ranks_from_ratio
 from .causes import KNOWN_CAUSE, causes
 
@@ -169,11 +170,18 @@ def _collective(run: dict[str, Any], asked: Asked) -> str:
     return str(program).split("_perf", maxsplit=1)[0] if program else "all_reduce"
 
 
-def _floor(profile: dict[str, Any] | None, asked: Asked, collective: str) -> tuple[float | None, str | None]:
-    """Return the floor in GB/s and its source."""
+def _floor(
+    runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked, collective: str
+) -> tuple[Floor, float | None]:
+    """Return the floor, and the floor that holds should the nodes share an NVLink domain, where that is not known."""
+    summed = bool(runs) and all((run.get("fabric") or {}).get("in_network") for run in runs)
+    known = placed_floor(profile, asked.nodes, asked.domains, collective, in_network=summed)
     if asked.floor is not None:
-        return asked.floor, "the operator"
-    return placed_floor(profile, asked.nodes, asked.domains, collective)
+        return Floor(asked.floor, "the operator", known.best), None
+    if known.gbs is None and profile is not None and domain_problem(profile, asked.nodes, asked.domains):
+        low, high = unplaced_floors(profile, asked.nodes, collective)
+        return low, high.gbs
+    return known, None
 
 
 def _wrong_number(runs: list[dict[str, Any]], collective: str, asked: Asked) -> str | None:
@@ -219,7 +227,8 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
 
 def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:
     answer = _Verdict()
-    answer.floor, answer.source = _floor(profile, asked, collective)
+    floor, together = _floor(runs, profile, asked, collective)
+    answer.floor, answer.source = floor.gbs, floor.source
     ranks = asked.ranks
     if ranks is None and profile is not None:
         ranks = asked.nodes * int((profile.get("gpu") or {}).get("count") or 1)
@@ -236,8 +245,6 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
     if reason is None and not wrong:
         reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
         reason = reason or _wrong_number(runs, collective, asked)
-        if reason is None and answer.floor is None:
-            reason = domain_problem(profile, asked.nodes, asked.domains) or None
     if wrong:
         answer.verdict, answer.reason = FAIL, _wrong_words(wrong[0])
     elif reason is not None:
@@ -246,8 +253,23 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
         answer.reason = "the results were not checked (all correctness cells are N/A)"
     else:
         _speed(answer, runs, limits, replace(asked, collective=collective), ranks)
+        if together is not None:
+            _unplaced(answer, together, domain_problem(profile, asked.nodes, asked.domains))
         _known_causes(answer, known)
+    if floor.gbs is not None and low_floor(floor.gbs, floor.best):
+        _once(answer, low_floor(floor.gbs, floor.best))
     return answer
+
+
+def _unplaced(answer: _Verdict, together: float, why: str) -> None:
+    """Decide where it is not known which nodes share an NVLink domain, and so which of two floors holds.
+
+    Under the lower one is a FAIL and from the higher one on a PASS wherever the nodes stand. Between them it depends.
+    """
+    answer.findings.append(f"{why}; judged by the lower floor, {answer.floor:g} GB/s, not {together:g}")
+    if answer.verdict == PASS and (answer.measured_busbw or 0.0) < together:
+        answer.verdict = INCONCLUSIVE
+        answer.reason = f"{answer.reason}: enough for several NVLink domains, not for one ({together:g}); {why}"
 
 
 def _wrong_words(run: dict[str, Any]) -> str:

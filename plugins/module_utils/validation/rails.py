@@ -38,14 +38,19 @@ def rail_share(options: Options, profile: dict[str, Any] | None) -> float:
 
 
 def of_one_rail(profile: dict[str, Any], share: float) -> dict[str, Any]:
-    """Return a profile with one NIC of its nodes: that share of their rate, and of each limit and floor."""
+    """Return a profile with one NIC of its nodes: that share of their rate, and of each limit and floor.
+
+    Of the floors between nodes it is those for any number of them: what few nodes reach with all NICs is bound inside
+    the node, and says nothing about one NIC.
+    """
     rate = sum(float(nic["count"]) * float(nic["gbps"]) for nic in profile["nics"]) * share
     nic = {"count": 1, "gbps": rate, "rdma": any(nic["rdma"] for nic in profile["nics"])}
     return {**profile, "nics": [nic], "busbw": {key: _part(scope, share) for key, scope in profile["busbw"].items()}}
 
 
 def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
-    part = {key: value * share if key.endswith("_gbs") else value for key, value in scope.items()}
+    kept = {key: value for key, value in scope.items() if key not in {"floors", "in_network"}}
+    part = {key: value * share if key.endswith("_gbs") else value for key, value in kept.items()}
     if "collectives" in scope:
         part["collectives"] = {name: _part(entry, share) for name, entry in scope["collectives"].items()}
     if scope.get("source"):

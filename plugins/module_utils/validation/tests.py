@@ -143,7 +143,7 @@ def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, 
         profile = options["catalogue"][name]
         if options["backend"] == "mpi" and gpu_count(profile) and profile.get("validation_backend") != "mpi":
             return name, {**profile, "busbw": {}}
-        floor, _source = placed_floor(profile, len(nodes), _domains(options, nodes), collective)
+        floor = placed_floor(profile, len(nodes), _domains(options, nodes), collective).gbs
         found.append((0.0 if floor is None else floor, name, profile))
     _floor, name, profile = min(found, key=lambda item: item[:2])
     return name, profile
@@ -155,7 +155,7 @@ def floor_for(options: Options, nodes: list[str], collective: str) -> float | No
     _name, profile = _profile(options, nodes, collective)
     if given is not None or profile is None:
         return given
-    return placed_floor(profile, len(nodes), _domains(options, nodes), collective)[0]
+    return placed_floor(profile, len(nodes), _domains(options, nodes), collective).gbs
 
 
 def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:

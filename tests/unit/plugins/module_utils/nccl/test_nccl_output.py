@@ -194,6 +194,7 @@ def test_nccls_own_lines_tell_the_way_of_the_data() -> None:
         "nics": ["mlx5_0", "mlx5_1"],
         "gdrdma": True,
         "nvls": True,
+        "in_network": None,
         "rails": {"gpu1": {"listed": ["mlx5_0", "mlx5_1"], "carried": ["mlx5_0"]}},
     }
 

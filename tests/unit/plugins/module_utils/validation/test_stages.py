@@ -20,7 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts
     summary_lines,
 )
 from report_samples import nccl_text
-from validation_samples import CATALOGUE, job_entry, validation_options
+from validation_samples import ANY_COUNT, CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 GPUS = 8
 NAMES = [f"gpu{number}" for number in range(1, 5)]
+H100 = ANY_COUNT["dgx_h100"]
 OPTIONS = validation_options(NAMES, hardware=dict.fromkeys([*NAMES, "gpu5"], "dgx_h100"), drain_failed=True)
 HUNG = {"problem": "did not end within 600 s and was cancelled", "state": "RUNNING"}
 CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
@@ -112,6 +113,16 @@ def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
     assert sorted(found["culprits"][0]["tests"]) == ["pair-gpu1-gpu3", "pair-gpu2-gpu3", "pair-gpu3-gpu4"]
     assert any(line == "FAIL  culprit nodes: gpu3" for line in summary_lines(found))
     assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+
+
+def test_a_pair_is_held_against_the_floor_of_two_nodes_and_four_against_that_of_four() -> None:
+    found, _steps = drive(Fabric(), stages=["pair", "cluster"], catalogue=CATALOGUE)
+    assert {test["floor"] for test in found["tests"] if test["stage"] == "pair"} == {440.0}
+    assert {test["verdict"] for test in found["tests"] if test["stage"] == "pair"} == {"FAIL"}
+    found, _steps = drive(Fabric(), catalogue=CATALOGUE)
+    assert [(test["floor"], test["verdict"]) for test in found["tests"] if test["stage"] == "cluster"] == [
+        (320.0, "PASS")
+    ]
 
 
 def test_a_slow_link_is_named_and_nobody_drained() -> None:
@@ -344,7 +355,7 @@ def test_the_search_measures_what_it_is_told_to() -> None:
 def test_without_a_floor_for_alltoall_the_search_does_not_turn_to_it() -> None:
     found, _stages = drive(
         lambda test: of_all_connections(test, frozenset({"gpu2", "gpu3"})),
-        catalogue={"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": bare(CATALOGUE["dgx_h100"]["busbw"])}},
+        catalogue={"dgx_h100": {**H100, "busbw": bare(H100["busbw"])}},
     )
     assert (found["verdict"], guilty(found)) == ("FAIL", [])
     assert {test["collective"] for test in found["tests"]} == {"all_reduce"}

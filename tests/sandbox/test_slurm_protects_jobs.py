@@ -139,6 +139,40 @@ def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: 
         bring_gpu2_back(sandbox)
 
 
+def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster) -> None:
+    """The job goes on, and the other node takes new ones all the while."""
+    job = submit(sandbox, ON_GPU2, "sleep 900")
+    wait_for_state(sandbox, job, "RUNNING")
+    leave = ("remove_nodes.yml", "-e", "remove_nodes=gpu2")
+    try:
+        done = sandbox.playbook(*leave)
+        assert done.returncode == 2, done.stdout
+        said = " ".join(done.stdout.split())
+        assert f"gpu2: job {job} of alice on gpu2, after 0 s. No job was ended, and the nodes stay drained" in said
+        assert state(sandbox, job) == "RUNNING"
+        assert sandbox.node_states()["gpu2"] == "draining"
+        assert "busbar: leaves the cluster" in sandbox.exec("ctl", "sinfo -R -h -o %E").stdout
+        assert sandbox.exec("login", "srun --quiet -w gpu1 --mem=64 hostname", user="alice").stdout == "gpu1\n"
+        sandbox.exec("ctl", f"scancel {job}")
+        done = sandbox.playbook(*leave, "-e", "remove_nodes_wait=120")
+        assert done.returncode == 0, done.stdout
+        assert sandbox.exec("gpu2", "systemctl is-active slurmd", check=False).stdout == "inactive\n"
+        assert sandbox.exec("gpu2", "systemctl is-enabled slurmd", check=False).stdout == "disabled\n"
+        assert {counts["changed"] for counts in recap(sandbox.playbook(*leave).stdout).values()} == {0}
+    finally:
+        sandbox.exec("ctl", f"scancel {job}", check=False)
+        sandbox.exec("gpu2", "systemctl enable -q slurmd")
+        bring_gpu2_back(sandbox)
+
+
+def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
+    for node, said in (("gpu7", "Slurm has no node gpu7"), ("ctl", "remove_nodes: Slurm has no node ctl")):
+        done = sandbox.playbook("remove_nodes.yml", "-e", f"remove_nodes={node}")
+        assert done.returncode == 2, done.stdout
+        assert said in " ".join(done.stdout.split())
+        assert set(sandbox.node_states().values()) <= {"idle"}
+
+
 def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]) -> None:
     gone = json.dumps({"slurm_users": [{"name": "alice", "state": "absent"}]})
     said = refused(sandbox, "slurm.yml", "--limit", "ctl", "--tags", "slurm_accounting", "-e", gone)

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     # Runs a program and returns its exit status, what it said and its errors; the status is None when it is missing.
     Run = Callable[[list[str]], tuple[int | None, str, str]]
 
-__all__ = ["SlurmNode", "gres_of", "node_fields"]
+__all__ = ["HOLDING_STATES", "SlurmNode", "gres_of", "node_fields"]
 
 # Jobs that hold the node, also while a prolog or epilog runs.
-_STATES = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STAGE_OUT,SIGNALING,STOPPED"
+HOLDING_STATES = "RUNNING,COMPLETING,SUSPENDED,CONFIGURING,STAGE_OUT,SIGNALING,STOPPED"
 _FIELD = re.compile(r"(?:^|\s)(State|Gres|Reason)=(.*?)(?=\s+\w+=|$)", re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ class SlurmNode:
         Raises:
             RuntimeError: the controller does not answer.
         """
-        return self._said(["squeue", "-h", "-w", self.name, "-t", _STATES, "-o", "%A"]).split()
+        return self._said(["squeue", "-h", "-w", self.name, "-t", HOLDING_STATES, "-o", "%A"]).split()
 
     def drain(self) -> None:
         """Let no further job start here."""

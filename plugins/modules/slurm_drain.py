@@ -1,0 +1,169 @@
+"""Module that takes nodes out of service and waits until no job holds them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: slurm_drain
+author: busbar contributors
+short_description: Drain nodes of Slurm and wait for their jobs
+description:
+  - Drains nodes in Slurm, in one step, so that no further job starts there, then waits until no job holds them.
+  - Ends no job. When jobs are left after O(wait_s), it fails and names them with their owners; the nodes stay drained.
+  - A node that is drained already keeps its reason.
+  - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+options:
+  nodes:
+    description: The nodes, as a list or folded as in C(gpu[3-4]).
+    type: raw
+    required: true
+  reason:
+    description: Reason of the drain, as C(sinfo -R) shows it.
+    type: str
+    required: true
+  wait_s:
+    description: How many seconds to wait for the jobs of these nodes.
+    type: int
+    default: 0
+  protect:
+    description: Hosts that are refused, by the group that says what else they do for the cluster.
+    type: dict
+    default: {}
+  key:
+    description: Name of the variable with the nodes, for the messages.
+    type: str
+    default: nodes
+  wait_key:
+    description: Name of the variable with the seconds, for the messages.
+    type: str
+    default: wait_s
+"""
+
+EXAMPLES = r"""
+- name: Drain two nodes and give their jobs an hour
+  busbar.cluster.slurm_drain:
+    nodes: gpu[3-4]
+    reason: "busbar: leaves the cluster"
+    wait_s: 3600
+"""
+
+RETURN = r"""
+nodes:
+  description: The nodes, unfolded.
+  returned: always
+  type: list
+  elements: str
+drained:
+  description: Those of them that were in service before.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import difflib
+import time
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.slurm.hostlist import expand_hosts
+from ..module_utils.slurm.jobs import parse_nodes
+from ..module_utils.slurm.node import HOLDING_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+BETWEEN_LOOKS_S = 2.0
+_JOB_FIELDS = 3
+
+
+def ask(module: AnsibleModule, words: list[str]) -> str:
+    """Return what a command of Slurm prints; fail the module when it fails."""
+    try:
+        code, out, err = module.run_command(words, environ_update={"LC_ALL": "C.UTF-8"})
+    except OSError as error:
+        code, out, err = 127, "", str(error)
+    if code != 0:
+        said = " ".join(f"{err} {out}".split())[:300]
+        module.fail_json(msg=f"`{' '.join(words[:2])}` fails, so nobody knows of jobs: {said}")
+    return str(out)
+
+
+def strangers(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
+    """Return what is wrong with names that Slurm does not know; empty when it knows all."""
+    words = []
+    for name in sorted(set(wanted) - set(known)):
+        near = difflib.get_close_matches(name, known, 1)
+        words.append(f"{name}" + (f" (did you mean {near[0]}?)" if near else ""))
+    return f"{key}: Slurm has no node {', '.join(words)}; `sinfo -N` lists those that it has" if words else ""
+
+
+def needed(wanted: Sequence[str], protect: Mapping[str, Sequence[str]], key: str) -> str:
+    """Return which nodes do something else for the cluster; empty when none does."""
+    words = [f"{name} is in the group {group}" for group, hosts in protect.items() for name in wanted if name in hosts]
+    remedy = "give that to another host first, and take the node out of the group"
+    return f"{key}: {'; '.join(words)}: {remedy}. No node was touched" if words else ""
+
+
+def jobs_left(text: str) -> list[str]:
+    """Return the jobs of ``squeue -h -o '%i|%u|%N'`` in words."""
+    lines = [line.strip().split("|") for line in text.splitlines()]
+    return [f"job {line[0]} of {line[1]} on {line[2]}" for line in lines if len(line) == _JOB_FIELDS]
+
+
+def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> list[str]:
+    """Return the jobs that still hold the nodes when the time is over."""
+    end = time.monotonic() + module.params["wait_s"]
+    words = ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]
+    while (left := jobs_left(ask(module, words))) and time.monotonic() < end:
+        time.sleep(min(BETWEEN_LOOKS_S, max(end - time.monotonic(), 0)))
+    return left
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "raw", "required": True},
+            "reason": {"type": "str", "required": True},
+            "wait_s": {"type": "int", "default": 0},
+            "protect": {"type": "dict", "default": {}},
+            "key": {"type": "str", "default": "nodes", "no_log": False},
+            "wait_key": {"type": "str", "default": "wait_s", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    key = module.params["key"]
+    try:
+        given = module.params["nodes"]
+        text = ",".join(map(str, given)) if isinstance(given, list) else str(given or "")
+        wanted = list(dict.fromkeys(expand_hosts(text)))
+    except ValueError as error:
+        module.fail_json(msg=f"{key}: {error}")
+    known = parse_nodes(ask(module, ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]))
+    if not wanted:
+        module.fail_json(msg=f"{key} names no node: give some, such as -e {key}=gpu[3-4]")
+    if problem := strangers(wanted, list(known), key) or needed(wanted, module.params["protect"], key):
+        module.fail_json(msg=problem)
+    drained = [name for name in wanted if "drain" not in known[name][0]]
+    if drained and not module.check_mode:
+        nodes = f"NodeName={','.join(drained)}"
+        ask(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={module.params['reason']}"])
+    left = [] if module.check_mode else wait_for_jobs(module, wanted)
+    if left:
+        names = ",".join(wanted)
+        module.fail_json(
+            msg=f"{names}: {', '.join(left)}, after {module.params['wait_s']} s. No job was ended, and the nodes stay "
+            f"drained. Run again later or with a larger {module.params['wait_key']}, cancel the jobs (scancel), or put "
+            f"the nodes back: scontrol update nodename={names} state=resume",
+            nodes=wanted,
+            drained=drained,
+        )
+    module.exit_json(changed=bool(drained), nodes=wanted, drained=drained)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Draining nodes and waiting for their jobs, with commands of Slurm that answer as the real ones do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import slurm_drain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REASON = "busbar: leaves the cluster"
+
+
+class Slurm:
+    """A controller whose nodes and jobs are files."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write its commands."""
+        self.folder = folder
+        for name, text in {
+            "sinfo": 'cat "$0.answer"',
+            # The last answer is given again and again.
+            "squeue": 'echo "$@" >>"$0.asked"; [ ! -s "$0.next" ] || mv "$0.next" "$0.answer"; cat "$0.answer"',
+            "scontrol": 'printf "%s\\n" "$@" >>"$0.asked"',
+        }.items():
+            (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+            (folder / name).chmod(0o755)
+        (folder / "sinfo.answer").write_text("gpu1|idle|none\ngpu2|mixed|none\ngpu3|drained|fan broken\n")
+        self.jobs("")
+
+    def jobs(self, now: str, then: str = "") -> None:
+        """What squeue answers first, and from the next question on."""
+        (self.folder / "squeue.answer").write_text(now)
+        (self.folder / "squeue.next").write_text(then)
+
+    @property
+    def told(self) -> list[str]:
+        """What scontrol was told."""
+        path = self.folder / "scontrol.asked"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm_drain, "BETWEEN_LOOKS_S", 0.01)
+    return Slurm(tmp_path)
+
+
+@pytest.fixture
+def run(slurm: Slurm, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - a function
+    del slurm
+
+    def call(nodes: object, **arguments: object) -> dict[str, Any]:
+        given = {"nodes": nodes, "reason": REASON, "key": "remove_nodes", "wait_key": "remove_nodes_wait", **arguments}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            slurm_drain.main()
+        return dict(json.loads(capsys.readouterr().out))
+
+    return call
+
+
+def test_nodes_in_service_are_drained_in_one_step(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+    done = run("gpu[1-3]")
+    assert (done["changed"], done["nodes"], done["drained"]) == (True, ["gpu1", "gpu2", "gpu3"], ["gpu1", "gpu2"])
+    assert slurm.told == ["update", "NodeName=gpu1,gpu2", "State=DRAIN", f"Reason={REASON}"]
+
+
+def test_a_drain_of_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+    assert run(["gpu3"])["changed"] is False
+    assert slurm.told == []
+
+
+def test_jobs_that_end_in_time_are_waited_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+    slurm.jobs("41|alice|gpu2\n", " \n")
+    assert run("gpu2", wait_s=60)["changed"] is True
+
+
+def test_jobs_that_stay_are_named_and_none_is_ended(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+    slurm.jobs("41|alice|gpu[1-2]\n42_7|bob|gpu2\n")
+    done = run("gpu[1-2]")
+    assert done["failed"]
+    assert "gpu1,gpu2: job 41 of alice on gpu[1-2], job 42_7 of bob on gpu2, after 0 s" in done["msg"]
+    for words in ("No job was ended", "stay drained", "larger remove_nodes_wait", "nodename=gpu1,gpu2 state=resume"):
+        assert words in done["msg"]
+    assert "RUNNING" in (slurm.folder / "squeue.asked").read_text()
+
+
+def test_check_mode_changes_nothing_and_waits_for_nobody(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
+    slurm.jobs("41|alice|gpu2\n")
+    assert run("gpu2", _ansible_check_mode=True)["changed"] is True
+    assert slurm.told == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "arguments", "said"),
+    [
+        ("gpu4", {}, "remove_nodes: Slurm has no node gpu4 (did you mean gpu3?)"),
+        ("", {}, "remove_nodes names no node"),
+        ([], {}, "remove_nodes names no node"),
+        (f"gpu[1-{10**6}]", {}, "remove_nodes: host list of more than 65536 names"),
+        (
+            "gpu[1-2]",
+            {"protect": {"slurm_controller": ["gpu1"], "monitoring": ["ctl"]}},
+            "remove_nodes: gpu1 is in the group slurm_controller: give that to another host first",
+        ),
+    ],
+)
+def test_what_cannot_leave_is_refused_before_anything(
+    slurm: Slurm,
+    run: Any,  # noqa: ANN401
+    nodes: object,
+    arguments: dict[str, object],
+    said: str,
+) -> None:
+    done = run(nodes, **arguments)
+    assert done["failed"]
+    assert said in done["msg"]
+    assert slurm.told == []
+
+
+@pytest.mark.parametrize("command", ["sinfo", "squeue"])
+def test_a_controller_that_does_not_answer_means_nothing_further(slurm: Slurm, run: Any, command: str) -> None:  # noqa: ANN401
+    (slurm.folder / command).write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
+    done = run("gpu2", wait_s=60)
+    assert done["failed"]
+    assert "nobody knows of jobs" in done["msg"]
+    assert "Unable to contact slurm controller" in done["msg"]

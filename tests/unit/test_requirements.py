@@ -43,7 +43,8 @@ def version(name: str, package: str, python: str) -> str:
 def wanted(name: str) -> list[str]:
     """What pyproject.toml asks for."""
     project = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))
-    extra = project["project"]["optional-dependencies"]["test"] if "test" in name else []
+    extras = project["project"]["optional-dependencies"]
+    extra = [*extras["docs"], *extras["test"]] if "test" in name else []
     asked: list[str] = [*project["build-system"]["requires"], *project["project"]["dependencies"], *extra]
     return asked
 

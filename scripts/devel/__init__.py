@@ -1,0 +1,1 @@
+"""What the developers of busbar use and nobody installs: documentation, checks of texts, skeletons."""

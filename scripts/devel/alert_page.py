@@ -1,0 +1,81 @@
+"""The page of all alerts, from the rules that Prometheus gets."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["alert_page"]
+
+HEAD = """\
+# Alerts
+
+Every alert rule that the role [prometheus](../roles/prometheus/README.md) ships: what it means and what to type. This
+page is generated from the rules in [roles/prometheus/files/rules](../roles/prometheus/files/rules).
+
+Words in capitals stand for labels of the alert: `NODE` is the node that it names, `VALUE` the figure that it measured.
+The alert itself carries the real names, so the commands in a notification can be pasted as they are. *After* is how
+long the condition must hold before the alert fires. A *threshold* can be changed by the name of the alert:
+
+```yaml
+prometheus_alerts: {FilesystemFull: {threshold: 0.02, for: 30m}}
+```
+"""
+TOPICS = {
+    "alerts_gpu": "GPUs",
+    "alerts_host": "Hosts",
+    "alerts_network": "Network and InfiniBand",
+    "alerts_storage": "Storage",
+    "alerts_slurm": "Slurm",
+    "alerts_validation": "Validation",
+    "alerts_monitoring": "Monitoring itself",
+}
+
+
+def shown(text: str) -> str:
+    """A text of Prometheus with words in capitals in place of its templates."""
+    text = re.sub(r"\{\{ *\$labels\.(\w+) *\}\}", lambda label: label[1].upper(), text)
+    return re.sub(r"\{\{ *\$value[^}]*\}\}", "VALUE", text)
+
+
+def section(rule: dict[str, Any]) -> str:
+    """The section of one alert.
+
+    Raises:
+        KeyError: it lacks a text that every alert has.
+    """
+    notes = rule["annotations"]
+    facts = [f"Severity: {rule['labels']['severity']}", f"after: {rule.get('for', 'at once')}"]
+    if "threshold" in notes:
+        facts.append(f"threshold: {notes['threshold']}")
+    lines = [f"### {rule['alert']}", "", f"*{'; '.join(facts)}.*", "", f"{protected(notes['summary'])}.", ""]
+    lines += [protected(" ".join(notes["description"].split())), ""]
+    return "\n".join([*lines, "```text", *shown(notes["runbook"]).strip().splitlines(), "```", ""])
+
+
+def protected(text: str) -> str:
+    """A text in which Markdown finds no markup of its own."""
+    return re.sub(r"([\\`*_<>\[\]|])", r"\\\1", shown(text))
+
+
+def alert_page(folder: Path) -> str:
+    """The page.
+
+    Args:
+        folder: of the rule files.
+
+    Raises:
+        KeyError: a file has no heading in TOPICS.
+    """
+    topics = {TOPICS[path.stem]: path for path in sorted(folder.glob("alerts_*.yml"))}
+    parts = [HEAD]
+    for title in TOPICS.values():
+        groups = yaml.safe_load(topics[title].read_text(encoding="utf-8"))["groups"]
+        rules = [rule for group in groups for rule in group["rules"] if "alert" in rule]
+        parts += [f"## {title}\n", *map(section, rules)]
+    return "\n".join(parts)

@@ -1,0 +1,61 @@
+"""The documentation's site in a real browser, opened as files; and the picture of a report that it shows."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from page_watch import complaints, drawn, opened, requests, until
+from selenium.webdriver.common.by import By
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+TOP = Path(__file__).resolve().parents[2]
+PICTURE = TOP / "docs" / "report.webp"
+MOST_BYTES = 120_000
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    run = [sys.executable, "-m", "devel.site", "build", str(folder)]
+    subprocess.run(run, check=True, timeout=300, env={**os.environ, "PYTHONPATH": str(TOP / "scripts")})
+    return folder
+
+
+def test_it_needs_no_other_host(browser: Chrome, site: Path) -> None:
+    for name in ("index.html", "gpus.html", "roles/slurm.html", "alerts.html"):
+        opened(browser, site / name)
+        assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
+        assert complaints(browser) == []
+
+
+def test_the_search_finds_pages_without_a_server(browser: Chrome, site: Path) -> None:
+    opened(browser, site / "index.html")
+    browser.find_element(By.CSS_SELECTOR, ".sidebar-search").send_keys("mig_layout\n")
+    until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#search-results ul.search li a"))
+    found = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#search-results ul.search li a")]
+    assert "mig" in found
+    assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
+
+
+def test_the_picture_of_a_report_is_there_and_small(browser: Chrome, pages: dict[str, Path]) -> None:
+    """`scripts/docs picture` takes it anew: this test with BUSBAR_PICTURE set to the file."""
+    target = os.environ.get("BUSBAR_PICTURE")
+    if target:
+        opened(browser, pages["slow"])
+        drawn(browser, "details.test .plot")
+        browser.execute_script("window.scrollTo(0, 0)")
+        until(browser, lambda: browser.execute_script("return window.scrollY") == 0)
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": 70})
+        Path(target).write_bytes(base64.b64decode(shot["data"]))
+    content = PICTURE.read_bytes()
+    assert content[8:12] == b"WEBP"
+    assert len(content) < MOST_BYTES

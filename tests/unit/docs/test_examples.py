@@ -1,0 +1,152 @@
+"""The examples of the documentation: options that the roles have, commands that the programs take."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.busbar.cluster.plugins.lookup.inventory_problems import unknown_option_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
+    SITE_VARIABLES,
+    declared_options,
+    family_names,
+    site_settings,
+)
+from busbar.cli import parser
+from devel.markdown import Block, blocks
+
+TOP = Path(__file__).resolve().parents[3]
+PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
+KINDS = {"inventory", "group_vars"}
+BASE = """\
+all:
+  children:
+    slurm_controller: {hosts: {ctl: {ansible_host: 192.0.2.1}}}
+    slurm_compute: {hosts: {"gpu[1:3]": }, vars: {hardware: dgx_h100}}
+"""
+
+
+def examples() -> list[tuple[str, Block]]:
+    """The marked blocks, each with its page and line."""
+    return [
+        (f"{path.relative_to(TOP)}:{block.line}", block)
+        for path in PAGES
+        for block in blocks(path.read_text(encoding="utf-8"))
+        if block.mark
+    ]
+
+
+def problems(folder: Path, block: Block) -> list[str]:
+    """What the validation of options has against a block."""
+    kind = block.mark.split()[0]
+    (folder / "group_vars").mkdir(exist_ok=True)
+    (folder / "hosts.yml").write_text(block.text if kind == "inventory" else BASE)
+    (folder / "group_vars" / "all.yml").write_text(block.text if kind == "group_vars" else "---\n{}\n")
+    loader = DataLoader()
+    sources = [str(folder / "hosts.yml")]
+    settings = site_settings(InventoryManager(loader=loader, sources=sources), loader, sources)
+    found = [*unknown_option_problems(settings, []), *type_problems(settings, declared_options())]
+    said = [f"{each['key']} {each['problem']}" for each in found]
+    for setting in settings:
+        option = declared_options().get(setting.name)
+        if option and "{{" not in str(setting.value):
+            spec = {setting.name: {**option.spec, "required": False}}
+            said += ArgumentSpecValidator(spec).validate({setting.name: setting.value}).error_messages
+    return said
+
+
+@pytest.mark.parametrize(("where", "block"), examples(), ids=lambda value: value if isinstance(value, str) else "")
+def test_an_example_sets_only_options_that_there_are(where: str, block: Block, tmp_path: Path) -> None:
+    assert block.mark.split()[0] in KINDS, f"{where}: an example is of {KINDS}"
+    assert problems(tmp_path, block) == [], where
+
+
+def test_a_misspelt_option_is_found(tmp_path: Path) -> None:
+    text = "slurm_partition: [{name: batch}]\n"
+    assert any(
+        "slurm_partition is no option" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1))
+    )
+    text = "slurm_partitions: [{nam: batch}]\n"
+    assert any("nam" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1)))
+    text = "all: {children: {slurm_compute: {hosts: {gpu1: {slurm_gres_modus: files}}}}}\n"
+    assert problems(tmp_path, Block("yaml", "inventory", text, 1))
+
+
+def test_there_are_examples_of_both_kinds() -> None:
+    assert {block.mark.split()[0] for _, block in examples()} == KINDS
+    assert len(examples()) > 10
+
+
+def test_profiles_of_the_examples_are_sound() -> None:
+    profiles = [yaml.safe_load(block.text) for _, block in examples() if "hardware_profiles_extra" in block.text]
+    assert profiles
+    for said in profiles:
+        for name, profile in said["hardware_profiles_extra"].items():
+            assert profile_problems(name, profile) == []
+
+
+def known_names() -> set[str]:
+    """All options, those within them, and other variables that a text may name."""
+    names: set[str] = {*SITE_VARIABLES, "hardware"}
+
+    def add(options: dict[str, Any]) -> None:
+        for name, option in options.items():
+            names.add(name)
+            add(option.get("options") or {})
+
+    for path in (TOP / "roles").glob("*/meta/argument_specs.yml"):
+        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
+            add(entry.get("options") or {})
+    return names
+
+
+def test_an_option_that_a_text_names_is_one() -> None:
+    """In code within a line: `role_option`, also with a value after it."""
+    known, families = known_names(), tuple(f"{name}_" for name in family_names())
+    groups = {path.stem for path in (TOP / "roles").iterdir()} | {"slurm_controller", "slurm_database", "slurm_login"}
+    groups |= {"slurm_compute", "nfs_server", "nfs_client"}
+    plugins = {path.stem for path in (TOP / "plugins").rglob("*.py")}
+    strange = []
+    for path in PAGES:
+        text = re.sub(r"^(```+).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for code in re.findall(r"`([^`]+)`", text):
+            name = re.match(r"(?:-e )?([a-z][a-z0-9_]*[a-z0-9])(?=$|[:= ])", code)
+            if name and name[1].startswith(families) and name[1] not in known | groups | plugins:
+                strange.append(f"{path.relative_to(TOP)}: {code}")
+    assert strange == []
+
+
+def commands() -> list[tuple[str, str]]:
+    """What the console blocks have one type, each with its page."""
+    return [
+        (f"{path.relative_to(TOP)}:{block.line}", command.removeprefix("$ ").strip())
+        for path in PAGES
+        for block in blocks(path.read_text(encoding="utf-8"))
+        if block.language == "console"
+        for line in block.text.splitlines()
+        if line.startswith("$ ")
+        for command in line.removeprefix("$ ").split(" && ")
+    ]
+
+
+@pytest.mark.parametrize(("where", "command"), commands())
+def test_a_command_is_one_that_the_programs_take(where: str, command: str) -> None:
+    words = shlex.split(command, comments=True)
+    if words[0] == "busbar":
+        given = parser().parse_args([word for word in words[1:] if word != "…"])
+        if words[1] == "provision":
+            assert (TOP / "playbooks" / f"{given.playbook}.yml").is_file(), where
+        for name, _, _ in (pair.partition("=") for flag, pair in itertools.pairwise(words) if flag == "-e"):
+            assert name in known_names() | {"new_nodes", "remove_nodes", "remove_nodes_wait"}, f"{where}: {name}"
+    elif "/" in words[0] and not words[0].startswith("."):
+        assert (TOP / words[0]).is_file(), where

@@ -1,0 +1,119 @@
+"""The documentation's site: links that lead somewhere, generated pages that have everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from devel.alert_page import shown
+from devel.markdown import Link, anchors, blocks, relinked
+from devel.pages import MENU, Page, link_problems, on_site, site_pages
+
+TOP = Path(__file__).resolve().parents[3]
+CONCEPTS = "docs/concepts.md"
+
+
+@pytest.fixture(scope="module", name="pages")
+def _pages() -> dict[str, Page]:
+    return site_pages(TOP)
+
+
+def test_every_link_leads_somewhere(pages: dict[str, Page]) -> None:
+    assert link_problems(pages, TOP) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[x](gone.md)", "docs/a.md: gone.md: there is no docs/gone.md"),
+        ("[x](../../etc/passwd)", "there is no ../etc/passwd"),
+        ("![x](picture.svg)", "there is no docs/picture.svg"),
+        ("[x](#nowhere)", "docs/a.md has no heading with the anchor nowhere"),
+        ("[x](concepts.md#nowhere)", "docs/concepts.md has no heading with the anchor nowhere"),
+        ("a [text over\ntwo lines](gone.md)", "there is no docs/gone.md"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_named(pages: dict[str, Page], text: str, said: str) -> None:
+    (problem,) = link_problems({"docs/a.md": Page("a", "docs/a.md", text), CONCEPTS: pages[CONCEPTS]}, TOP)
+    assert said in problem
+
+
+@pytest.mark.parametrize("text", ["`[x](gone.md)`", "```\n[x](gone.md)\n```\n", "<https://example.org/gone>"])
+def test_code_holds_no_links(pages: dict[str, Page], text: str) -> None:
+    assert link_problems({"docs/a.md": Page("a", "docs/a.md", text), CONCEPTS: pages[CONCEPTS]}, TOP) == []
+
+
+def test_links_become_those_of_the_site(pages: dict[str, Page]) -> None:
+    images: set[str] = set()
+    text = "[a](../roles/slurm/README.md#options) [b](../plugins/module_utils) ![c](cluster.svg) [d](https://x.org/)"
+    page = Page("a", "docs/a.md", text)
+    said = on_site(page, pages, images)
+    assert said == "[a](roles/slurm.md#options) b (`plugins/module_utils`) ![c](docs/cluster.svg) [d](https://x.org/)"
+    assert images == {"docs/cluster.svg"}
+    nested = Page("roles/x", "roles/x/README.md", "[a](../slurm/README.md) [b](../../docs/gpus.md)")
+    assert on_site(nested, pages, images) == "[a](slurm.md) [b](../gpus.md)"
+
+
+def test_a_file_in_no_menu_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "new.md").write_text("# New\n")
+    with pytest.raises(ValueError, match=r"docs/new\.md: not in MENU of scripts/devel/pages\.py"):
+        site_pages(tmp_path)
+
+
+def test_every_role_is_a_page_with_a_heading(pages: dict[str, Page]) -> None:
+    for path in (TOP / "roles").iterdir():
+        assert pages[f"roles/{path.name}/README.md"].text.startswith(f"# {path.name}\n")
+        assert f"(../roles/{path.name}/README.md)" in pages["roles"].text
+
+
+def test_every_alert_is_there_with_its_commands(pages: dict[str, Page]) -> None:
+    text = pages["roles/prometheus/files/rules"].text
+    commands = "\n".join(block.text for block in blocks(text))
+    count = 0
+    for path in (TOP / "roles/prometheus/files/rules").glob("alerts_*.yml"):
+        for group in yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]:
+            for rule in (rule for rule in group["rules"] if "alert" in rule):
+                count += 1
+                assert f"\n### {rule['alert']}\n" in text
+                assert all(line in commands for line in shown(rule["annotations"]["runbook"]).strip().splitlines())
+    assert f"\n{count} alerts," in pages["docs/monitoring.md"].text
+    assert "{{" not in text
+
+
+@pytest.mark.parametrize("kind", ["modules", "filter", "lookup", "callback"])
+def test_every_plugin_is_there(pages: dict[str, Page], kind: str) -> None:
+    text = pages[f"plugins/{kind}"].text
+    assert [path.stem for path in (TOP / "plugins" / kind).glob("*.py") if f"\n## {path.stem}\n" not in text] == []
+
+
+def test_every_profile_is_there(pages: dict[str, Page]) -> None:
+    text = pages["plugins/module_utils/catalogue/hardware"].text
+    for path in (TOP / "plugins/module_utils/catalogue/hardware").glob("*.yml"):
+        assert f"\n## {path.stem}\n" in text
+
+
+def test_pages_of_the_menu_are_each_there_once() -> None:
+    listed = [origin for origins in MENU.values() for origin in origins]
+    assert len(listed) == len({*listed})
+
+
+def test_anchors_are_those_of_git_servers() -> None:
+    assert anchors("# A `b_c` d!\n## A `b_c` d!\n```\n# no\n```\n### [x](y.md) & z\n") == {
+        "a-b_c-d",
+        "a-b_c-d-1",
+        "x--z",
+    }
+
+
+def test_only_links_change() -> None:
+    text = "a [b](c) `[d](e)`\n```\n[f](g)\n```\n[h](i)"
+    found: list[Link] = []
+
+    def note(link: Link) -> str:
+        found.append(link)
+        return "X"
+
+    assert relinked(text, note) == "a X `[d](e)`\n```\n[f](g)\n```\nX"
+    assert [link.target for link in found] == ["c", "i"]

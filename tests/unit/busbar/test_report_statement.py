@@ -178,7 +178,7 @@ def test_another_key_name_or_namespace_is_refused(folder: Path, report: Callable
     assert (code, "is not what ceo@example.org signed" in said) == (1, True), said
     # The same key, but what it signed was meant for something else.
     text = (folder / "statement.json").read_bytes()
-    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "git", "-f", site / "other"]
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "git", "-f", str(site / "other")]
     done = subprocess.run(command, check=True, input=text, capture_output=True)
     (folder / "statement.json.sig").write_bytes(done.stdout)
     code, said = report("verify", "--allowed-signers", site / "signers")
@@ -192,7 +192,7 @@ def test_something_else_that_the_site_signed_is_no_statement(
     report("sign")
     (folder / "statement.json").write_text(content)
     key = folder.parents[1] / "secrets" / "report_key"
-    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "busbar-report", "-f", key]
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-n", "busbar-report", "-f", str(key)]
     done = subprocess.run(command, check=True, input=content.encode(), capture_output=True)
     (folder / "statement.json.sig").write_bytes(done.stdout)
     code, said = report("verify")

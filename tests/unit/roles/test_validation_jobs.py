@@ -18,7 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_wor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "validation"
-JOBS = ("job", "job_training", "check_p2p", "check_nvbandwidth")
+JOBS = ("job", "job_training", "job_gemm", "check_p2p", "check_nvbandwidth")
 IMAGE = "nvcr.io#nvidia/pytorch:25.10-py3"
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
@@ -35,6 +35,7 @@ OPTIONS: dict[str, Any] = {
     "validation_nvbandwidth_image": IMAGE,
     "validation_training_image": IMAGE,
     "validation_training_python": "python3",
+    "validation_gemm_image": IMAGE,
     "__validation_used_collectives": ["all_reduce", "alltoall"],
     "__validation_program": "busbar_collectives",
     "__validation_program_dir": "/usr/local/lib/busbar",
@@ -203,6 +204,8 @@ EXPORTED = {
     "job": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "NCCL_IB_HCA"},
     "job_training": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"}
     | {"RENDEZVOUS_SECRET"},
+    "job_gemm": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
+    | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
     "check_p2p": {"CUDA_DEVICE_ORDER"},
     "check_nvbandwidth": {"CUDA_DEVICE_ORDER"},
 }
@@ -280,7 +283,7 @@ def test_what_pyxis_says_is_the_reason(tmp_path: Path, name: str) -> None:
 def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     lost = "/opt/gone/all_reduce_perf"
     options = dict.fromkeys(("validation_binary", "validation_p2p_binary", "validation_nvbandwidth_binary"), lost)
-    job = Job(tmp_path, name, **options, validation_training_python="/opt/gone/all_reduce_perf")
+    job = Job(tmp_path, name, **options, validation_training_python=lost, validation_gemm_python=lost)
     job.image()
     code, output = job.run()
     assert code != 0

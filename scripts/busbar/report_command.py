@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
-from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     history,

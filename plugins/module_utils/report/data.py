@@ -13,6 +13,7 @@ from ..validation.registry import stage_of
 from .checks import COLLECTIVE, matrices_of, results_of
 
 if TYPE_CHECKING:
+    from ..validation.model import Peers
     from .model import Culprit, Half, JobEnd, ReadReport, ReadTest, Run
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
@@ -139,6 +140,7 @@ def _test(number: int, value: object) -> ReadTest:
         "nodes": _texts(value.get("nodes")),
         "partners": _texts(value.get("partners")),
         "findings": _texts(value.get("findings")),
+        "peers": _peers(value.get("peers")),
         "tail": _texts(value.get("tail")),
         "program": _optional(value.get("program")),
         "version": _optional(value.get("version")),
@@ -155,6 +157,14 @@ def _test(number: int, value: object) -> ReadTest:
         "job": _job(value.get("job")),
         "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
     }
+
+
+def _peers(value: object) -> Peers | None:
+    found = {key: _number(_dict(value).get(key)) for key in ("count", "median", "least")}
+    count, middle, least = found["count"], found["median"], found["least"]
+    if count is None or middle is None or least is None:
+        return None
+    return {"count": int(count), "median": middle, "least": least}
 
 
 def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form

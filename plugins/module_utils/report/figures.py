@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
+from ..common.sizes import human_size
 from ..validation.registry import stage_of
 from .data import curves, everyone
 
@@ -24,7 +25,6 @@ __all__ = [
     "chart_figure",
     "curve_figure",
     "heat_maps",
-    "human_size",
     "matrix_figure",
     "trend_figure",
 ]
@@ -39,14 +39,6 @@ _MOST_WRITTEN = 16
 _FLAT = 10
 _UPRIGHT = 300
 _HALVES = (("out_of_place", "out-of-place", "solid"), ("in_place", "in-place", "dot"))
-
-
-def human_size(size: float) -> str:
-    """Return a number of bytes in the largest unit that keeps it whole enough."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.4g} {unit}"
-    return f"{size:.0f} B"
 
 
 def _plain(text: object) -> str:

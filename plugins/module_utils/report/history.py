@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares a validation with earlier ones: a test with its own past, a node with its past and with the fleet.
 
-A figure counts as drifted when it lies further below the median than 3.5 robust standard deviations (1.4826 times the
-median absolute deviation; Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993) and than 5 % of the median.
-Less than half of the median has always drifted, however noisy the figures are.
+A figure has drifted when it lies further below a median than validation.ordinary calls ordinary.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ..validation.ordinary import LEAST, ordinary_below
 from .checks import COLLECTIVE
 from .data import everyone
 
@@ -21,13 +20,9 @@ if TYPE_CHECKING:
 
     from .model import Compared, NodeFigure, ReadReport, ReadTest
 
-__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "spread"]
+__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series"]
 
 MINIMUM = 4
-_DEVIATIONS = 3.5
-_TO_SIGMA = 1.4826
-_SMALLEST = 0.05
-_LARGEST = 0.5
 _PAIR = 2
 
 
@@ -168,20 +163,6 @@ def series(reports: Sequence[ReadReport]) -> dict[Key, list[Point]]:
     return found
 
 
-def spread(values: list[float]) -> tuple[float, float]:
-    """Return the median of some figures and how far below it is still ordinary, both in the figures' unit.
-
-    Raises:
-        ValueError: there are no figures.
-    """
-    if not values:
-        message = "no figures to take a median of"
-        raise ValueError(message)
-    middle = median(values)
-    deviation = median([abs(value - middle) for value in values])
-    return middle, min(max(_DEVIATIONS * _TO_SIGMA * deviation, _SMALLEST * abs(middle)), _LARGEST * abs(middle))
-
-
 def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     """Return how each figure of a report stands against its own past and against the fleet.
 
@@ -215,7 +196,7 @@ class _Group:
         self.median: float | None = None
         self.ordinary = 0.0
         if len(values) >= MINIMUM:
-            self.median, self.ordinary = spread(values)
+            self.median, self.ordinary = ordinary_below(values)
 
     def change(self, busbw: float) -> float | None:
         """Return by which share of the median a figure differs from it."""
@@ -275,7 +256,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
         change = None
         if old["measured_busbw"] and test["measured_busbw"] is not None and old["at_size"] == test["at_size"]:
             change = _change(test["measured_busbw"], old["measured_busbw"])
-        flag = "" if change is None or abs(change) <= _SMALLEST else ("slower" if change < 0 else "faster")
+        flag = "" if change is None or abs(change) <= LEAST else ("slower" if change < 0 else "faster")
         both.append(
             {
                 "name": test["name"],

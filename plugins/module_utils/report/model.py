@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict
 from ..validation.section import ShownTest
 
 if TYPE_CHECKING:
+    from ..validation.model import Peers
     from ..validation.parts import Part
 
 __all__ = [
@@ -123,6 +124,7 @@ class ReadTest(ShownTest):
     floor: float | None
     ceiling: float | None
     findings: list[str]
+    peers: Peers | None
     tail: list[str]
     program: str | None
     version: str | None

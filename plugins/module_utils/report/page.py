@@ -15,9 +15,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..common.hostlist import fold_hosts
+from ..common.sizes import human_size
 from .data import counts, culprits, everyone
 from .environment import facts_of
-from .figures import heat_maps, human_size, trend_figure
+from .figures import heat_maps, trend_figure
 from .history import MINIMUM, drift
 from .sections import rank_of, sections, test_facts
 from .words import NONE, gbs

@@ -159,8 +159,16 @@ def test_facts(test: ReadTest) -> list[tuple[str, str]]:
         ("Program", " ".join(word for word in (test["program"], test["version"]) if word)),
         ("Floor", f"{gbs(test['floor'])} GB/s" if test["floor"] is not None else unknown),
         ("Ceiling", f"{gbs(test['ceiling'])} GB/s" if test["ceiling"] is not None else unknown),
+        ("Peers", _peers_words(test)),
         ("Partners", fold_hosts(test["partners"])),
         ("Slurm job", ", ".join(job[key] for key in ("job_id", "state") if job.get(key))),
         ("Raw output", test["output"] or ""),
     ]
     return [(term, value) for term, value in facts if value]
+
+
+def _peers_words(test: ReadTest) -> str:
+    peers = test["peers"]
+    if peers is None:
+        return ""
+    return f"{peers['count']} like tests, median {gbs(peers['median'])} GB/s, from {gbs(peers['least'])} on ordinary"

@@ -30,6 +30,7 @@ _EMPTY: dict[str, Any] = {
     "node_checks": [],
     "check_jobs": {},
     "p2p_floor_gbs": 0.0,
+    "straggler_limit": 0,
     "allow_busy": False,
 }
 

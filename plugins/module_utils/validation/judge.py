@@ -14,16 +14,20 @@ from typing import Any, TypedDict
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced_floors
 from ..catalogue.floors import Floor, low_floor
+from ..common.sizes import human_size
 from ..nccl.outcome import ranks_from_ratio
 from .causes import KNOWN_CAUSE, causes
+from .curve import curve_of, dips
 
-__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "Asked", "Judged", "judge", "worst"]
+__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "STRAGGLER", "Asked", "Judged", "judge", "worst"]
 
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 # How the reason begins when nothing but a floor lacks for a verdict.
 NO_FLOOR = "no floor is known"
+# How the reason of a test begins that its peers show to be slow, see peers.
+STRAGGLER = "straggler"
 
 # A message must be on the way for a millisecond, or a low figure tells of latency and not of
 # bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
@@ -253,6 +257,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
         answer.reason = "the results were not checked (all correctness cells are N/A)"
     else:
         _speed(answer, runs, limits, replace(asked, collective=collective), ranks)
+        answer.findings += dips(curve_of(runs))
         if together is not None:
             _unplaced(answer, together, domain_problem(profile, asked.nodes, asked.domains))
         _known_causes(answer, known)
@@ -337,7 +342,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
     repeats = [busbw for run in runs for at, busbw in _out_of_place(run) if at == size]
     low, high = min(repeats), max(repeats)
     many = f" (median of {len(repeats)}: {low:.4g} to {high:.4g})" if len(repeats) > 1 else ""
-    said = f"{answer.measured_busbw:.4g} GB/s at {_human(size)}{many}, floor {floor:g}"
+    said = f"{answer.measured_busbw:.4g} GB/s at {human_size(size)}{many}, floor {floor:g}"
     spread = (high - low) / high if high > 0 else 0.0
     if high < floor:
         if high > 0 and size / (high * _GB) < _SATURATED_S:
@@ -345,10 +350,12 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
         else:
             answer.verdict, answer.reason = FAIL, f"too slow: {said}"
     elif low < floor:
-        answer.reason = f"not steady around the floor: {low:.4g} to {high:.4g} GB/s at {_human(size)}, floor {floor:g}"
+        answer.reason = (
+            f"not steady around the floor: {low:.4g} to {high:.4g} GB/s at {human_size(size)}, floor {floor:g}"
+        )
     elif spread > steady:
         answer.reason = (
-            f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s at {_human(size)}, "
+            f"not steady: {len(repeats)} repeats between {low:.4g} and {high:.4g} GB/s at {human_size(size)}, "
             f"{spread:.0%} apart, at most {steady:.0%} allowed; floor {floor:g}"
         )
     else:
@@ -363,7 +370,7 @@ def _halves_differ(answer: _Verdict, run: dict[str, Any], size: int) -> None:
     for row in run["rows"]:
         out, inside = (float((row[half] or {}).get("busbw") or 0) for half in ("out_of_place", "in_place"))
         if row["size"] == size and out and inside and abs(out - inside) > _HALVES_DIFFER * max(out, inside):
-            answer.findings.append(f"out-of-place {out:g} and in-place {inside:g} GB/s differ at {_human(size)}")
+            answer.findings.append(f"out-of-place {out:g} and in-place {inside:g} GB/s differ at {human_size(size)}")
             return
 
 
@@ -410,11 +417,3 @@ def _once(answer: _Verdict, finding: str) -> None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
-
-
-def _human(size: int) -> str:
-    """Return a size in the largest unit that keeps it whole enough."""
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if size >= 1 << power:
-            return f"{size / (1 << power):.4g} {unit}"
-    return f"{size} B"

@@ -21,6 +21,7 @@ __all__ = [
     "Job",
     "JobEnd",
     "Options",
+    "Peers",
     "Planned",
     "Report",
     "Result",
@@ -52,6 +53,7 @@ class Options(TypedDict):
         check_jobs: kind of check to its job.
         floor_gbs: a number, or collective to number; as catalogue.collectives reads it.
         spread_limit: percent.
+        straggler_limit: percent below the median of its peers, 0 where none are compared.
         topology: switch to its nodes.
         script: of the job of collectives.
         output: pattern of the path to which a job writes, with %j for its number.
@@ -87,6 +89,7 @@ class Options(TypedDict):
     rails: list[str]
     repeats: Annotated[int, Span(1, 100)]
     spread_limit: Annotated[int, Span(0, 100)]
+    straggler_limit: Annotated[int, Span(0, 50)]
     floor_gbs: Any
     allow_unchecked: bool
     allow_known_causes: bool
@@ -193,6 +196,14 @@ class Blamed(TypedDict):
     reason: str
 
 
+class Peers(TypedDict):
+    """The tests that are like one, itself among them: how many, their median, and the least that is ordinary, GB/s."""
+
+    count: int
+    median: float
+    least: float
+
+
 class Test(TypedDict):
     """The report's entry of a test; bandwidths in GB/s, sizes in bytes.
 
@@ -225,6 +236,7 @@ class Test(TypedDict):
     tail: list[str]
     runs: list[dict[str, Any]]
     blamed: NotRequired[list[Blamed]]
+    peers: NotRequired[Peers]
 
 
 class Step(TypedDict):

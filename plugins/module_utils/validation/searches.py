@@ -15,7 +15,7 @@ from ..search.locate import locate
 from ..slurm.jobs import CUT
 from .causes import KNOWN_CAUSE
 from .hands import TOO_LONG
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER
 from .tests import floor_for, scope_for
 
 if TYPE_CHECKING:
@@ -161,9 +161,10 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
 def calls_for_search(test: Test) -> bool:
     """Return whether a test of all together says that something is wrong with some of them.
 
-    A known cause is named already, and tests of some of the nodes could not show it: their bandwidth is enough.
+    A known cause and a straggler are named already, and tests of some of the nodes could not show them: their bandwidth
+    is enough.
     """
-    named = test["reason"].startswith(KNOWN_CAUSE)
+    named = test["reason"].startswith((KNOWN_CAUSE, STRAGGLER))
     return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}
 
 

@@ -15,6 +15,7 @@ from ..common.hostlist import fold_hosts
 from . import registry
 from .inputs import typed
 from .model import FIRST
+from .peers import with_peers
 from .stage import Next
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def with_results(
         stage = registry.stage_of(planned)
         fresh += stage.judge(asked, planned, entry, text) if stage else []
     return {
-        "tests": state["tests"] + fresh,
+        "tests": with_peers(asked, state["tests"] + fresh),
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],

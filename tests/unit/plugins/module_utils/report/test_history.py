@@ -11,8 +11,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.report.history impo
     drift,
     node_figures,
     points,
-    spread,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.ordinary import ordinary_below
 from report_samples import of_pairs, small, validation
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ def flagged(report: ReadReport, others: list[ReadReport]) -> dict[str, list[str]
     ],
 )
 def test_spread(values: list[float], middle: float, ordinary: float) -> None:
-    assert spread(values) == pytest.approx((middle, ordinary))
+    assert ordinary_below(values) == pytest.approx((middle, ordinary))
 
 
 def test_spread_of_nothing() -> None:
     with pytest.raises(ValueError, match="no figures"):
-        spread([])
+        ordinary_below([])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,98 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the tests of a stage against those like them.
+
+Alike are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and size of the
+largest message; of single rails those of all rails. One that lies further below the median of its peers than
+``straggler_limit`` percent on top of their noise (see ordinary) is a straggler; than either, a finding. A straggler is
+a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster ones may not. It is said
+only of what passed, so what is slow as a whole still has to meet the floor, and only where alike tests are enough.
+
+Tests of the culprit search are left to the search, which holds them against one another itself and repeats what it
+doubts: of those it is a finding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import registry
+from .curve import behind_peers, curve_of
+from .judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
+from .node_checks import COLLECTIVE, kind_of
+from .ordinary import ordinary_below
+from .stage import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Options, Test
+
+__all__ = ["FEWEST", "with_peers"]
+
+# Of fewer the median absolute deviation says little.
+FEWEST = 5
+_PERCENT = 100
+_BEHIND = "behind its peers: "
+
+
+def with_peers(options: Options, tests: Sequence[Test]) -> list[Test]:
+    """Return judged tests with what their peers say of them.
+
+    Args:
+        options: of the validation; with a straggler_limit of 0 the tests are returned as they are.
+        tests: all so far. What an earlier call said of them is renewed, but a straggler stays one.
+    """
+    if not options["straggler_limit"]:
+        return list(tests)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, test in enumerate(tests):
+        if _compares(test):
+            groups.setdefault(_kind(test), []).append(place)
+    found = list(tests)
+    for places in groups.values():
+        if len(places) >= FEWEST:
+            _hold(options, found, places)
+    return found
+
+
+def _compares(test: Test) -> bool:
+    measured = test["measured_busbw"] is not None and test["verdict"] != INCONCLUSIVE
+    return measured and kind_of(test) == COLLECTIVE
+
+
+def _kind(test: Test) -> tuple[Any, ...]:
+    nodes = len(set(test["nodes"] + test["partners"]))
+    rail = "" if test["stage"] == "rail" else test["rail"]
+    what = (test["collective"], rail, test["hardware"], test["floor"])
+    return (test["stage"], *what, nodes, test["ranks"], test["at_size"])
+
+
+def _hold(options: Options, tests: list[Test], places: list[int]) -> None:
+    """Hold like tests against one another; those of which something is said are replaced by copies."""
+    figures = [tests[place]["measured_busbw"] or 0.0 for place in places]
+    limit = options["straggler_limit"] / _PERCENT
+    middle, less = ordinary_below(figures, limit, proof=True)
+    _middle, odd = ordinary_below(figures, limit)
+    curves = [curve_of(tests[place]["runs"]) for place in places]
+    for place, figure, curve in zip(places, figures, curves, strict=True):
+        test = tests[place].copy()
+        test["peers"] = {"count": len(places), "median": middle, "least": middle - less}
+        kept = [finding for finding in test["findings"] if not finding.startswith(_BEHIND)]
+        test["findings"] = kept + [f"{_BEHIND}{words}" for words in behind_peers(curve, curves)]
+        if figure < middle - less and test["verdict"] == PASS and _decides(test):
+            said = f"{STRAGGLER}: {_words(figure, middle, len(places))}; {_PERCENT * less / middle:.1f} % are allowed"
+            test["verdict"], test["reason"] = FAIL, f"{said}; {test['reason']}"
+        elif figure < middle - odd and not test["reason"].startswith(STRAGGLER):
+            test["findings"].append(f"{_BEHIND}{_words(figure, middle, len(places))}")
+        tests[place] = test
+
+
+def _words(figure: float, middle: float, count: int) -> str:
+    share = _PERCENT * (middle - figure) / middle
+    return f"{figure:.4g} GB/s is {share:.1f} % below the median of {count} like tests, {middle:.4g} GB/s"
+
+
+def _decides(test: Test) -> bool:
+    stage = registry.stage_of(test)
+    return stage is not None and stage.counts is not Counts.WHILE_SEARCHING

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("slurm")
+pytestmark = pytest.mark.proves("node_health")
 
 NODE = "gpu1"
 FOLDER = "/usr/local/lib/busbar"
@@ -44,7 +44,7 @@ def have_controller(sandbox: Cluster, *options: str) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def watched(sandbox: Cluster) -> Iterator[None]:
     """Let Slurm look every two seconds."""
-    have_controller(sandbox, "-e", "slurm_health_check_interval=2")
+    have_controller(sandbox, "-e", "node_health_interval=2")
     yield
     have_controller(sandbox)
     sandbox.wait_idle()
@@ -75,6 +75,7 @@ def replay(sandbox: Cluster, text: str) -> None:
     sandbox.exec(NODE, f"cat > {RECORDING}.new <<'END'\n{text}END\nmv {RECORDING}.new {RECORDING}")
 
 
+@pytest.mark.core
 def test_a_lost_gpu_drains_its_node_while_the_job_goes_on(sandbox: Cluster, settings: Callable[..., None]) -> None:
     sandbox.wait_idle()
     job = submit(sandbox, f"-w {NODE} --mem=100 -o /dev/null", "sleep 300")

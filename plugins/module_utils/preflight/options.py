@@ -21,7 +21,10 @@ FORMER_NAMES = (
     ("nccl_validation_time_limit", "validation_test_time_limit"),
     ("nccl_validation_total_limit", "validation_time_limit"),
     ("nccl_validation_", "validation_"),
+    ("slurm_health_check_", "node_health_"),
+    ("slurm_health_check", "node_health_check"),
 )
+_FORMER = tuple(old for old, _new in FORMER_NAMES)
 _CLOSE = 0.6
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
@@ -66,7 +69,8 @@ def unknown_problems(
     names.update(allowed)
     found: dict[str, list[Setting]] = {}
     for setting in settings:
-        if setting.name.startswith(prefixes) and setting.name not in names:
+        is_former = setting.name.startswith(_FORMER)  # former_problems() tells of it
+        if setting.name.startswith(prefixes) and setting.name not in names and not is_former:
             found.setdefault(setting.name, []).append(setting)
     problems = []
     for name, where in found.items():
@@ -82,7 +86,7 @@ def former_problems(settings: Iterable[Setting]) -> list[Problem]:
     """Return the options that are set by a name that they had in an earlier busbar."""
     found: dict[str, list[Setting]] = {}
     for setting in settings:
-        if setting.name.startswith(tuple(old for old, _new in FORMER_NAMES)):
+        if setting.name.startswith(_FORMER):
             found.setdefault(setting.name, []).append(setting)
     return [
         make_problem(

@@ -169,7 +169,7 @@ def _accounting_problems(
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
     """Return problems of the health check's times."""
     return [
-        make_problem([], f"slurm_health_check_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
+        make_problem([], f"node_health_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
         for key, (least, most) in _HEALTH_LIMITS.items()
         if key in health and not least <= int(health[key]) <= most
     ]

@@ -80,7 +80,7 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
         "slurm_config": {"SlurmdTimeout": 90},
         # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
-        "slurm_health_check_interval": 3600,
+        "node_health_interval": 3600,
         "validation_backend": "mpi",
         # Its GPUs are simulated: there is no driver to install, nor what works with one.
         "nvidia_driver_source": "none",

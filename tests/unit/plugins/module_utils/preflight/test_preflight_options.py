@@ -113,10 +113,14 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
         ("nccl_validation_floor_gbs", "validation_floor_gbs"),
         ("nccl_validation_time_limit", "validation_test_time_limit"),
         ("nccl_validation_total_limit", "validation_time_limit"),
+        ("slurm_health_check", "node_health_check"),
+        ("slurm_health_check_paths", "node_health_paths"),
     ],
 )
 def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, present: str) -> None:
-    (found,) = former_problems([Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")])
+    settings = [Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")]
+    (found,) = former_problems(settings)
     assert (found["hosts"], found["key"]) == (["gpu1"], former)
     assert found["problem"] == f"is now called {present} (set for host gpu1)"
     assert found["remedy"] == f"set {present} instead"
+    assert unknown_problems(settings, [present], FAMILIES, []) == []

@@ -108,7 +108,7 @@ def program(tmp_path: Path) -> Path:
         (package / part).parent.mkdir(parents=True, exist_ok=True)
         (package / part).write_text(text)
     path = tmp_path / "lib" / "node_health"
-    path.write_text((TOP / "roles/slurm/files/node_health").read_text())
+    path.write_text((TOP / "roles/node_health/files/node_health").read_text())
     (tmp_path / "lib" / "node_health.json").write_text(json.dumps(DECLARED))
     (tmp_path / "query").write_text(log_xml(gpu_xml(0)))
     put(tmp_path / "bin" / "nvidia-smi", f"#!/bin/sh\ncat {tmp_path}/query\n")
@@ -224,7 +224,7 @@ def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -
 
 def nhc(program: Path, *arguments: str) -> tuple[int, str]:
     """What the command nhc says, which calls the program where the role installs it."""
-    text = (TOP / "roles/slurm/files/nhc").read_text(encoding="utf-8")
+    text = (TOP / "roles/node_health/files/nhc").read_text(encoding="utf-8")
     place = program.parent / "nhc"
     put(
         place, text.replace("/usr/local/lib/busbar", str(program.parent)).replace("/usr/sbin/nhc", str(place) + ".lbnl")
@@ -249,7 +249,7 @@ def test_nhc_says_what_the_health_check_finds(program: Path) -> None:
 def test_nhc_of_lbnl_goes_first_and_its_own_checks_are_refused_without_it(program: Path) -> None:
     assert nhc(program, "-e", "check_fs_mount_rw") == (
         2,
-        "nhc: -e is not for busbar's health check; its settings are slurm_health_check_* of the inventory\n",
+        "nhc: -e is not for busbar's health check; its settings are node_health_* of the inventory\n",
     )
     put(program.parent / "nhc.lbnl", "#!/bin/sh\necho lbnl $*\n")
     assert nhc(program, "-e", "x") == (0, "lbnl -e x\n")

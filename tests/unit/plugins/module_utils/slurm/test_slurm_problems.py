@@ -50,8 +50,8 @@ def test_a_good_declaration_has_none() -> None:
             "slurm_accounts, slurm_users, slurm_qos",
             "no host",
         ),
-        ({"health": {"interval": 70000, "timeout_s": 10}}, "slurm_health_check_interval", "70000 s is out of bounds"),
-        ({"health": {"interval": 300, "timeout_s": 60}}, "slurm_health_check_timeout_s", "60 s is out of bounds"),
+        ({"health": {"interval": 70000, "timeout_s": 10}}, "node_health_interval", "70000 s is out of bounds"),
+        ({"health": {"interval": 300, "timeout_s": 60}}, "node_health_timeout_s", "60 s is out of bounds"),
         ({"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}}, "slurm_users[u]", "account a, which is not"),
     ],
 )

@@ -1,0 +1,193 @@
+"""The files that `scripts/new` writes, by their paths; NAME and Name stand for the name that is given."""
+
+from __future__ import annotations
+
+__all__ = ["PLAY", "PROFILE", "ROLE", "STAGE"]
+
+PROFILE = {
+    "plugins/module_utils/catalogue/hardware/NAME.yml": """\
+---
+# yaml-language-server: $schema=../profile.schema.json
+description: NAME
+sockets: 1
+cores_per_socket: 1
+threads_per_core: 1
+memory_mb: 1024
+nics:
+  - {count: 1, gbps: 1, rdma: false}
+busbw: {}
+""",
+}
+
+PLAY = """
+- name: Configure NAME
+  hosts: "{{ target | default('all') }}"
+  become: true
+  gather_facts: false
+  roles:
+    - role: busbar.cluster.NAME
+"""
+
+ROLE = {
+    "roles/NAME/README.md": """\
+# NAME
+
+Installs packages.
+
+```yaml
+NAME_packages: [tree]
+```
+
+<!-- BEGIN_ANSIBLE_DOCS -->
+<!-- END_ANSIBLE_DOCS -->
+""",
+    "roles/NAME/defaults/main.yml": """\
+---
+NAME_packages: []
+""",
+    "roles/NAME/meta/main.yml": """\
+---
+galaxy_info:
+  role_name: NAME
+  author: busbar contributors
+  description: Packages of NAME
+  license: Apache-2.0
+  min_ansible_version: "2.19"
+  platforms:
+    - name: Debian
+      versions: [bookworm, trixie]
+    - name: Ubuntu
+      versions: [jammy, noble]
+    - name: EL
+      versions: ["9"]
+dependencies:
+  - role: busbar.cluster.site
+""",
+    "roles/NAME/meta/argument_specs.yml": """\
+---
+argument_specs:
+  main:
+    short_description: Packages of NAME
+    description: Installs packages.
+    options:
+      NAME_packages:
+        description: The packages.
+        type: list
+        elements: str
+        default: []
+""",
+    "roles/NAME/tasks/main.yml": """\
+---
+- name: Install the packages of NAME
+  ansible.builtin.package:
+    name: "{{ NAME_packages }}"
+    state: present
+  when: NAME_packages | length > 0
+  tags: [NAME]
+""",
+    "tests/sandbox/test_NAME.py": '''\
+"""The role NAME: a second run changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("NAME")
+
+
+@pytest.mark.core
+def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+    for _ in range(2):
+        done = sandbox.playbook("PLAYBOOK.yml", "--tags", "NAME")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}
+''',
+}
+
+STAGE = {
+    "plugins/module_utils/validation/NAME/__init__.py": '"""The stage NAME."""\n',
+    "plugins/module_utils/validation/NAME/stage.py": '''\
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage NAME: one job of all nodes, in which each says that it is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ..judge import INCONCLUSIVE, PASS
+from ..stage import OneJob
+
+if TYPE_CHECKING:
+    from ..model import Options, Planned
+
+__all__ = ["Name"]
+
+
+class NameOptions(TypedDict):
+    """The options validation_NAME_*, and the text of the job."""
+
+    script: str
+
+
+class Name(OneJob[NameOptions]):
+    """Whether each node of a job says so."""
+
+    name = "NAME"
+    form = NameOptions
+    title = "Name"
+
+    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
+        """Look for the line of each node."""
+        del options, planned
+        lines = {tuple(line.split()) for line in text.splitlines()}
+        silent = [node for node in nodes if ("NAME", node) not in lines]
+        return {
+            "verdict": INCONCLUSIVE if silent or not nodes else PASS,
+            "reason": f"no line of {', '.join(silent)}" if silent else f"{len(nodes)} node(s) answered",
+            "findings": [],
+        }
+''',
+    "roles/validation/templates/job_NAME.sh.j2": """\
+#!/bin/bash
+{{ ansible_managed | comment }}
+# A line of each node of this job.
+{% include 'say.sh.j2' %}
+
+srun --quiet --kill-on-bad-exit=0 --ntasks-per-node=1 bash -c 'echo "NAME $SLURMD_NODENAME"'
+""",
+    "tests/unit/plugins/module_utils/validation/test_NAME_stage.py": '''\
+"""The stage NAME: what the output of its job means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.NAME.stage import Name
+
+NODES = ["gpu1", "gpu2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "verdict", "words"),
+    [
+        ("NAME gpu1\\nNAME gpu2\\n", NODES, "PASS", "2 node(s) answered"),
+        ("NAME gpu1\\n", NODES, "INCONCLUSIVE", "no line of gpu2"),
+        ("", NODES, "INCONCLUSIVE", "no line of gpu1, gpu2"),
+        ("", [], "INCONCLUSIVE", "0 node(s)"),
+    ],
+)
+def test_a_node_that_says_nothing_is_named(text: str, nodes: list[str], verdict: str, words: str) -> None:
+    nothing: Any = {}
+    answer = Name().answer(nothing, nothing, nodes, text)
+    assert answer["verdict"] == verdict
+    assert words in answer["reason"]
+''',
+}

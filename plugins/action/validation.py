@@ -7,9 +7,10 @@ of their own from the nodes on which they lie.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -18,6 +19,7 @@ from ansible.utils.display import Display
 from ..module_utils.common.printable import printable
 from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..module_utils.validation.inputs import all_problems
+from ..module_utils.validation.judge import INCONCLUSIVE, PASS
 from ..module_utils.validation.loop import Loop
 from ..module_utils.validation.options import bytes_of
 from ..module_utils.validation.saved_output import saved_text
@@ -160,7 +162,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def _reported(self, loop: Loop, hands: _Hands, folder: Path, broken: BaseException | None) -> dict[str, Any]:
         """Write the report of what is known, and return what a caller wants to know of it."""
         why = hands.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
-        data = _report(loop, why)
+        data = _against_history(_report(loop, why), loop, folder)
         if why and data["drain"]["nodes"]:
             data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
         done = [{"node": item["node"], "problem": _drained(hands, item)} for item in data["drain"]["nodes"]]
@@ -199,6 +201,26 @@ def _report(loop: Loop, why: str) -> Report:
         return report(loop.options, state, stopped)
     except Exception as exc:  # noqa: BLE001 - see above
         return broken_report(loop.options, state, why or f"{type(exc).__name__}: {exc}")
+
+
+def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
+    """Return a report with what earlier ones beside it say of its figures; one that cannot be compared as it is."""
+    how = loop.options["drift"]
+    if how == "ignore":
+        return data
+    try:
+        from ..module_utils.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from ..module_utils.report.data import normalised  # noqa: PLC0415
+        from ..plugin_utils.report_files import history  # noqa: PLC0415
+
+        read = normalised(json.loads(json.dumps(data)))
+        return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
+    except Exception as exc:  # noqa: BLE001 - a report always remains
+        why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
+        loop.hands.say(why)
+        if how == "fail" and data["verdict"] == PASS:
+            return {**data, "verdict": INCONCLUSIVE, "reason": why}
+        return data
 
 
 def _drained(hands: _Hands, item: Blamed) -> str:

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
 from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
@@ -227,4 +228,8 @@ def _differences(found: dict[str, Any]) -> list[str]:
     for letter, names in (("A", found["only_first"]), ("B", found["only_second"])):
         if names:
             lines.append(f"tests only in {letter}: {', '.join(names)}")
-    return lines
+    changed = [
+        f"{item['term']} changed: {item['first'] or 'not known'} > {item['second'] or 'not known'}"
+        for item in found["environment"]
+    ]
+    return lines + [printable(line) for line in changed]

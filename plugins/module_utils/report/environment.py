@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from .parts import counted_parts, numbered_parts
 if TYPE_CHECKING:
     from .model import ReadReport
 
-__all__ = ["facts_of"]
+__all__ = ["changed_facts", "facts_of"]
 
 _SETTINGS = {
     "min_bytes": "Smallest message",
@@ -21,6 +22,33 @@ _SETTINGS = {
     "iterations": "Iterations",
     "partners": "Partners asked for",
 }
+
+
+# How often a value came, and how many took part, are no facts about what they ran on.
+_COUNT = re.compile(r" \(\d+\u00d7\)")
+_OF_NUMBERS = frozenset({"Hosts that took part", "Parts with numbers"})
+
+
+def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]:
+    """Return what two validations ran on and with where that differs; what one does not tell is empty.
+
+    Args:
+        first: as `report_data.normalised` gives it.
+        second: the same of the other.
+
+    Returns:
+        Dictionaries with ``term``, ``first`` and ``second``.
+    """
+    one, two = (dict(facts_of(report)) for report in (first, second))
+    return [
+        {"term": term, "first": one.get(term, ""), "second": two.get(term, "")}
+        for term in dict.fromkeys([*one, *two])
+        if term not in _OF_NUMBERS and _values(one.get(term, "")) != _values(two.get(term, ""))
+    ]
+
+
+def _values(words: str) -> set[str]:
+    return set(_COUNT.sub("", words).split(", "))
 
 
 def _counted(values: list[str]) -> str:

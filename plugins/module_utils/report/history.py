@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..validation.ordinary import LEAST, ordinary_below
 from .checks import COLLECTIVE
 from .data import everyone
+from .environment import changed_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,6 +65,7 @@ class Point:
         started: when the validation began, ISO 8601.
         busbw: GB/s.
         verdict: PASS, FAIL or INCONCLUSIVE.
+        software: versions of driver and NCCL; empty where they are not known.
     """
 
     key: Key
@@ -71,6 +73,7 @@ class Point:
     started: str
     busbw: float
     verdict: str
+    software: tuple[str, str]
 
 
 def points(report: ReadReport) -> list[Point]:
@@ -83,12 +86,19 @@ def points(report: ReadReport) -> list[Point]:
     for test in report["tests"]:
         if test["measured_busbw"] is not None and test["at_size"] is not None:
             key = _key(report, test, "test", tuple(sorted(everyone(test))), test["at_size"])
-            found.append(Point(key, test["name"], report["started"], test["measured_busbw"], test["verdict"]))
+            found.append(
+                Point(key, test["name"], report["started"], test["measured_busbw"], test["verdict"], _software(test))
+            )
     return found + _of_nodes(report, found)
 
 
 def _key(report: ReadReport, test: ReadTest, subject: str, who: tuple[str, ...], size: int) -> Key:
     return Key(subject, who, test["stage"], test["collective"], test["hardware"], report["backend"], size)
+
+
+def _software(test: ReadTest) -> tuple[str, str]:
+    versions = [run["nccl_version"] for run in test["runs"] if run["nccl_version"]]
+    return test["environment"].get("NVIDIA driver", ""), versions[0] if versions else ""
 
 
 def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
@@ -107,6 +117,7 @@ def _of_nodes(report: ReadReport, tests: list[Point]) -> list[Point]:
             report["started"],
             median([point.busbw for point in members]),
             "PASS" if any(point.verdict == "PASS" for point in members) else members[0].verdict,
+            members[0].software,
         )
         for key, members in pairs.items()
         if len(members) > 1
@@ -166,8 +177,9 @@ def series(reports: Sequence[ReadReport]) -> dict[Key, list[Point]]:
 def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     """Return how each figure of a report stands against its own past and against the fleet.
 
-    Own past: passes of the same test on the same nodes. Fleet: the last figures of tests of the same kind on as many
-    nodes of the same hardware. Each needs at least MINIMUM figures to be compared with.
+    Own past: passes of the same test on the same nodes, with whatever software. Fleet: the last figures of tests of the
+    same kind on as many nodes of the same hardware, with the same versions of driver and NCCL; over several reports
+    that is what the site has learned to expect. Each needs at least MINIMUM figures to be compared with.
 
     Args:
         report: as `report_data.normalised` gives it.
@@ -181,11 +193,11 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     now = points(report)
     fleet: dict[tuple[Any, ...], dict[Key, float]] = {}
     for key, members in past.items():
-        fleet.setdefault(key.peers, {})[key] = members[-1].busbw
+        fleet.setdefault((key.peers, members[-1].software), {})[key] = members[-1].busbw
     for point in now:
-        fleet.setdefault(point.key.peers, {})[point.key] = point.busbw
+        fleet.setdefault((point.key.peers, point.software), {})[point.key] = point.busbw
     groups = {peers: _Group(list(members.values())) for peers, members in fleet.items()}
-    return [_compared(point, past.get(point.key, []), groups[point.key.peers]) for point in now]
+    return [_compared(point, past.get(point.key, []), groups[point.key.peers, point.software]) for point in now]
 
 
 class _Group:
@@ -246,6 +258,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
         empty; more than 5 % counts). ``other_nodes``: tests of one name that ran on different nodes, each with
         ``name`` and, for both reports, ``nodes``, ``busbw`` (GB/s or None) and ``verdicts``. ``only_first`` and
         ``only_second``: names of tests that the other report has not at all. ``nodes``: those of both reports.
+        ``environment``: what they ran on and with where that differs, each with ``term``, ``first`` and ``second``.
     """
     one, two = ({_same(test): test for test in report["tests"]} for report in (first, second))
     both = []
@@ -288,6 +301,7 @@ def compare(first: ReadReport, second: ReadReport) -> dict[str, Any]:
         "only_first": [test["name"] for test in alone[0] if test["name"] not in names],
         "only_second": [test["name"] for test in alone[1] if test["name"] not in names],
         "nodes": [first["nodes"], second["nodes"]],
+        "environment": changed_facts(first, second),
     }
 
 

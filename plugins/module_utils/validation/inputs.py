@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["BACKENDS", "all_problems", "input_problems", "typed"]
 
 BACKENDS = ("mpi", "nccl")
+DRIFT = ("ignore", "finding", "fail")
 _PREFIX = "validation_"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 # What may be missing, and counts as not asked for.
@@ -31,6 +32,7 @@ _EMPTY: dict[str, Any] = {
     "check_jobs": {},
     "p2p_floor_gbs": 0.0,
     "straggler_limit": 0,
+    "drift": "ignore",
     "allow_busy": False,
 }
 
@@ -116,6 +118,8 @@ def _problems(options: Options) -> list[str]:
         for stage in options["stages"]
         if stage not in known
     ]
+    if options["drift"] not in DRIFT:
+        problems.append(f"validation_drift: {options['drift']!r} is not one of {', '.join(DRIFT)}")
     problems += collective_problems(options) or floor_problems(options)
     if not problems:
         problems += _node_problems(options)

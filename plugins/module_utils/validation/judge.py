@@ -18,6 +18,7 @@ from ..common.sizes import human_size
 from ..nccl.outcome import ranks_from_ratio
 from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
+from .run_words import did_not_run, wrong_words
 
 __all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "STRAGGLER", "Asked", "Judged", "judge", "worst"]
 
@@ -122,26 +123,6 @@ def worst(verdicts: list[str]) -> str:
     return PASS if verdicts else INCONCLUSIVE
 
 
-def _did_not_run(runs: list[dict[str, Any]]) -> str | None:
-    """Return why there is nothing to judge, or None."""
-    said = {
-        "crashed": "the run crashed",
-        "hung": "the run hung: it printed its header and no row",
-        "truncated": "the output is not whole",
-        "error-only": "the run did not start",
-        "template": "the text holds placeholders instead of numbers",
-        "no-data": "there is no output of nccl-tests",
-    }
-    for number, run in enumerate(runs, start=1):
-        which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
-        if run["outcome"] in {"ok", "truncated", "contradictory"} and run.get("contradictions"):
-            return f"the output contradicts itself{which}: {run['contradictions'][0]}"
-        if run["outcome"] in said:
-            why = f": {run['errors'][0]}" if run["errors"] else ""
-            return f"{said[run['outcome']]}{which}{why}"
-    return None if runs else "there is no output of nccl-tests"
-
-
 def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int | None) -> str | None:
     """Return who did not take part, or None."""
     if run["ranks"] is None:
@@ -241,7 +222,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
     _measure(answer, runs)
     known = _fabric_findings(answer, runs, profile, asked, collective)
     wrong = [run for run in runs if run["outcome"] == "wrong-results"]
-    reason = _did_not_run([run for run in runs if run not in wrong] if wrong else runs)
+    reason = did_not_run([run for run in runs if run not in wrong] if wrong else runs)
     if reason is None and not wrong and profile is None and answer.floor is None:
         reason = (
             f"unknown hardware {asked.hardware!r}: no floor" if asked.hardware else "no hardware is given: no floor"
@@ -250,7 +231,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
         reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
         reason = reason or _wrong_number(runs, collective, asked)
     if wrong:
-        answer.verdict, answer.reason = FAIL, _wrong_words(wrong[0])
+        answer.verdict, answer.reason = FAIL, wrong_words(wrong[0])
     elif reason is not None:
         answer.reason = reason
     elif not all(run["checked"] for run in runs) and not asked.allow_unchecked:
@@ -275,18 +256,6 @@ def _unplaced(answer: _Verdict, together: float, why: str) -> None:
     if answer.verdict == PASS and (answer.measured_busbw or 0.0) < together:
         answer.verdict = INCONCLUSIVE
         answer.reason = f"{answer.reason}: enough for several NVLink domains, not for one ({together:g}); {why}"
-
-
-def _wrong_words(run: dict[str, Any]) -> str:
-    cells = [
-        (half["wrong"], row["size"])
-        for row in run["rows"]
-        for half in (row["out_of_place"], row["in_place"])
-        if half is not None and (half["wrong"] or 0) > 0
-    ]
-    if cells and all(float(count).is_integer() for count, _ in cells):
-        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} bad measurement(s)"
-    return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"
 
 
 def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, collective: str) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Options(TypedDict):
         check_jobs: kind of check to its job.
         floor_gbs: a number, or collective to number; as catalogue.collectives reads it.
         spread_limit: percent.
+        drift: ignore, finding or fail; what is done about figures below those of earlier reports.
         straggler_limit: percent below the median of its peers, 0 where none are compared.
         topology: switch to its nodes.
         script: of the job of collectives.
@@ -89,6 +90,7 @@ class Options(TypedDict):
     rails: list[str]
     repeats: Annotated[int, Span(1, 100)]
     spread_limit: Annotated[int, Span(0, 100)]
+    drift: str
     straggler_limit: Annotated[int, Span(0, 50)]
     floor_gbs: Any
     allow_unchecked: bool
@@ -230,6 +232,7 @@ class Test(TypedDict):
     reason: str
     findings: list[str]
     environment: dict[str, str]
+    differences: NotRequired[dict[str, dict[str, list[str]]]]
     parts: dict[str, list[Part]]
     job: JobEnd
     output: str | None

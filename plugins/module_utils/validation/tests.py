@@ -11,6 +11,7 @@ from ..catalogue.domains import domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
+from .differences import difference_words, differences, of_nodes
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
 from .parts import parts_of
@@ -180,6 +181,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
     """
     measured = planned["collectives"]
     parts = sections(text, measured) if text else {}
+    unlike = differences(of_nodes(text))
     found: list[Test] = []
     for collective in measured:
         pieces, ended = parts.get(collective, ([], None))
@@ -213,7 +215,8 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
                 "floor": answer["floor"],
                 "ceiling": answer["ceiling"],
                 "source": answer["source"],
-                "findings": answer["findings"],
+                "findings": answer["findings"] + [difference_words(*each) for each in unlike.items()],
+                "differences": unlike,
                 "runs": runs,
                 "tail": tail,
             }

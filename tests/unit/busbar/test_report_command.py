@@ -68,6 +68,22 @@ def test_compare(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert line.split()[1:] == ["gpu3", "PASS", ">", "FAIL", "474", "237", "-50.0", "%", "slower"]
 
 
+def test_compare_says_what_changed_in_what_they_ran_on(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = reports / "20261120T080000Z" / "report.json"
+    data = json.loads(place.read_text())
+    for test in data["tests"]:
+        test["environment"]["NVIDIA driver"] = "580.2\x1b[2J"
+    place.write_text(json.dumps(data))
+    arguments = ["report", "compare", "20261114", "latest", "--reports", str(reports)]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "NVIDIA driver changed: not known > 580.2" in said
+    assert "\x1b[2J" not in said
+    assert main([*arguments, "--format", "json"]) == 0
+    (changed,) = json.loads(capsys.readouterr().out)["environment"]
+    assert (changed["term"], changed["first"]) == ("NVIDIA driver", "")
+
+
 def test_compare_says_what_has_no_counterpart(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (reports / "20261115").mkdir()
     (reports / "20261115" / "report.json").write_text(json.dumps(of_pairs(2)), encoding="utf-8")

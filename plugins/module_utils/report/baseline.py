@@ -1,0 +1,77 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Holds a validation against the site's own history: what is slower than it was is said in the report, or fails.
+
+What a figure is compared with, and from where on it has drifted, is history.drift's. A test of the culprit search says
+nothing by itself, so only nodes over all their pairs, and tests whose verdicts count, can fail for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..validation.judge import FAIL
+from ..validation.registry import stage_of
+from ..validation.stage import Counts
+from .history import drift
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Compared, ReadReport
+
+__all__ = ["with_drift"]
+
+_WORD = "drift"
+
+
+def with_drift(data: dict[str, Any], report: ReadReport, others: Sequence[ReadReport], how: str) -> dict[str, Any]:
+    """Return a report with what has drifted: under ``drift``, and as a finding of each test that it is about.
+
+    Args:
+        data: as validation.verdicts.report gives it.
+        report: the same as report.data.normalised gives it.
+        others: earlier reports, normalised as well.
+        how: finding, or fail, with which what has drifted is a FAIL and its node a culprit.
+    """
+    flagged = [item for item in drift(report, others) if item["flags"]]
+    told = [{key: item[key] for key in ("subject", "name", "nodes", "flags")} for item in flagged]
+    words = {item["name"]: "; ".join(item["flags"]) for item in flagged if item["subject"] == "test"}
+    failing = [item for item in flagged if how == "fail" and _counts(data, item)]
+    failed = {item["name"] for item in failing if item["subject"] == "test"}
+    tests = [
+        _told(test, words[test["name"]], fails=test["name"] in failed) if test["name"] in words else test
+        for test in data["tests"]
+    ]
+    found = {**data, "tests": tests, "drift": told}
+    if not failing:
+        return found
+    first = failing[0]
+    if data["verdict"] != FAIL:
+        found |= {"verdict": FAIL, "reason": f"{_WORD}: {first['name']}: {first['flags'][0]}", "busy_allowed": False}
+    blamed = {item["nodes"][0]: item for item in reversed(failing) if len(item["nodes"]) == 1}
+    known = {node for culprit in data.get("culprits", []) for node in culprit["nodes"]}
+    fresh = [
+        {"kind": "node", "nodes": [node], "reason": f"{_WORD}: {item['flags'][0]}", "tests": _tests(item), "rail": ""}
+        for node, item in sorted(blamed.items())
+        if node not in known
+    ]
+    return found | ({"culprits": [*data.get("culprits", []), *fresh]} if fresh else {})
+
+
+def _counts(data: dict[str, Any], item: Compared) -> bool:
+    if item["subject"] == "node":
+        return True
+    stage = next((stage_of(test) for test in data["tests"] if test["name"] == item["name"]), None)
+    return stage is not None and stage.counts is not Counts.WHILE_SEARCHING
+
+
+def _tests(item: Compared) -> list[str]:
+    return [item["name"]] if item["subject"] == "test" else []
+
+
+def _told(test: dict[str, Any], words: str, *, fails: bool) -> dict[str, Any]:
+    found = {**test, "findings": [*test["findings"], f"{_WORD}: {words}"]}
+    if fails and test["verdict"] == "PASS":
+        found |= {"verdict": FAIL, "reason": f"{_WORD}: {words}; {test['reason']}"}
+    return found

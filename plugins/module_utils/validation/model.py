@@ -138,6 +138,7 @@ class Planned(TypedDict):
         kind: collective, or what else it is.
         collectives: what its job measures, one after the other.
         rail: the one NIC of each node that it may use; empty for all.
+        nic_alone: whether nothing but NICs may lie between two GPUs.
         time_limit: seconds, where the test has a limit of its own.
     """
 
@@ -148,6 +149,7 @@ class Planned(TypedDict):
     job: Job
     collectives: NotRequired[list[str]]
     rail: NotRequired[str]
+    nic_alone: NotRequired[bool]
     time_limit: NotRequired[int]
 
 

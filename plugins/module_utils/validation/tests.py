@@ -14,6 +14,7 @@ from ..nccl.output import parse_text
 from .differences import difference_words, differences, of_nodes
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
+from .nic_path import of_nic_path
 from .parts import parts_of
 from .rails import of_one_rail, rail_share
 from .step_words import step_fault
@@ -89,6 +90,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
     *,
     collectives: list[str] | None = None,
     rail: str = "",
+    nic_alone: bool = False,
 ) -> Planned:
     """Return a test that runs collectives.
 
@@ -100,6 +102,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
         partners: how many others help.
         collectives: what its job measures, one after the other; by default all that are asked for.
         rail: the one NIC of each node that it may use; all of them when it is empty.
+        nic_alone: whether nothing but NICs may lie between two GPUs.
     """
     others = candidates(options, nodes) if partners else []
     partners = min(partners, len(others))
@@ -107,6 +110,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
     ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
     exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"
     exported += f",BUSBAR_RAIL={rail}" if rail else ""
+    exported += ",BUSBAR_NIC_ALONE=1" if nic_alone else ""
     arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,{exported}"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
@@ -117,12 +121,13 @@ def planned_test(  # noqa: PLR0913 - what a test is
         "ranks_per_node": ranks,
         "collectives": measured,
         "rail": rail,
+        "nic_alone": nic_alone,
         "job": {
             "name": name,
             "nodes": nodes,
             "candidates": others,
             "partners": partners,
-            "minimum": min(_PAIR, len(nodes) + partners) if stage == "cluster" else len(nodes),
+            "minimum": min(_PAIR, len(nodes) + partners) if stage in {"cluster", "nic"} else len(nodes),
             "script": options["script"],
             "arguments": [*arguments, *options["sbatch_arguments"]],
             "output": options["output"],
@@ -252,6 +257,9 @@ def _answer(
     if planned["rail"]:
         share = rail_share(options, profile)
         floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
+    if planned.get("nic_alone"):
+        # The operator's floor is one of all ways together.
+        floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
     asked = Asked(
         nodes=max(1, len(nodes)),
         ranks=max(1, _ranks(planned, entry)),

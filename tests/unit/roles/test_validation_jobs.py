@@ -223,6 +223,16 @@ def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> 
         assert not any("RENDEZVOUS_SECRET" in word for word in words)
 
 
+def test_over_the_nics_alone_every_other_way_is_off(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job")
+    job.image()
+    seen = [line for line in job.run(BUSBAR_NIC_ALONE="1")[1].splitlines() if line.startswith("program on")]
+    assert len(seen) == 2 * 4
+    off = {"NCCL_P2P_DISABLE=1", "NCCL_SHM_DISABLE=1", "NCCL_NVLS_ENABLE=0", "NCCL_MNNVL_ENABLE=0"}
+    off |= {"NCCL_PXN_DISABLE=1", "NCCL_ALGO=Ring"}
+    assert all(off <= set(line.split()) for line in seen), seen
+
+
 def test_a_program_sees_the_rail_that_the_job_names(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.image(NCCL_IB_HCA="mlx5_9", NCCL_DEBUG="WARN", PATH_OF_IMAGE="x")

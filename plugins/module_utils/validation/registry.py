@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .cluster.stage import Cluster, Rail
 from .gemm.stage import Gemm
+from .hpl.stage import Hpl
 from .nic.stage import Nic
 from .node.stage import Node
 from .pair.stage import Pair
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "choices", "stage_of"]
 
 # Readers take it from this module by its name at each use, so that a test can add to it.
-STAGES: tuple[Stage[Any], ...] = (Storage(), Node(), Gemm(), Pair(), Cluster(), Rail(), Nic(), Training())
+STAGES: tuple[Stage[Any], ...] = (Storage(), Node(), Gemm(), Pair(), Cluster(), Rail(), Nic(), Hpl(), Training())
 
 
 def choices() -> tuple[str, ...]:

@@ -103,9 +103,9 @@ def test_anybody_can_check_it_with_ssh_keygen_alone(folder: Path, report: Callab
     line = next(line for line in said.splitlines() if line.startswith("for allowed_signers")).split(": ", 1)[1]
     signers = folder.parent / "signers"
     signers.write_text(f"{line}\n")
-    command = ["ssh-keygen", "-Y", "verify", "-n", "busbar-report", "-I", "busbar", "-f", signers]
+    command = ["ssh-keygen", "-Y", "verify", "-n", "busbar-report", "-I", "busbar", "-f", str(signers)]
     with (folder / "statement.json").open("rb") as file:
-        done = subprocess.run([*command, "-s", folder / "statement.json.sig"], check=False, stdin=file)
+        done = subprocess.run([*command, "-s", str(folder / "statement.json.sig")], check=False, stdin=file)
     assert done.returncode == 0
 
 

@@ -18,7 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_wor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "validation"
-JOBS = ("job", "job_training", "job_gemm", "check_p2p", "check_nvbandwidth")
+JOBS = ("job", "job_training", "job_gemm", "job_hpl", "check_p2p", "check_nvbandwidth")
 IMAGE = "nvcr.io#nvidia/pytorch:25.10-py3"
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
@@ -36,6 +36,9 @@ OPTIONS: dict[str, Any] = {
     "validation_training_image": IMAGE,
     "validation_training_python": "python3",
     "validation_gemm_image": IMAGE,
+    "validation_hpl_image": IMAGE,
+    "validation_hpl_program": "xhpl",
+    "validation_hpl_arguments": ["--dat", "HPL.dat"],
     "__validation_used_collectives": ["all_reduce", "alltoall"],
     "__validation_program": "busbar_collectives",
     "__validation_program_dir": "/usr/local/lib/busbar",
@@ -117,7 +120,7 @@ exit 0
 """
 
 
-PROGRAMS = ("all_reduce_perf", "alltoall_perf", "busbar_collectives", "p2pBandwidthLatencyTest", "nvbandwidth")
+PROGRAMS = ("all_reduce_perf", "alltoall_perf", "busbar_collectives", "p2pBandwidthLatencyTest", "nvbandwidth", "xhpl")
 
 
 class Job:
@@ -206,6 +209,7 @@ EXPORTED = {
     | {"RENDEZVOUS_SECRET"},
     "job_gemm": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
     | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
+    "job_hpl": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "OMP_NUM_THREADS", "BUSBAR_HPL_INPUT"},
     "check_p2p": {"CUDA_DEVICE_ORDER"},
     "check_nvbandwidth": {"CUDA_DEVICE_ORDER"},
 }
@@ -221,6 +225,20 @@ def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> 
     for options, words in job.steps():
         assert set(options["--container-env"].split(",")) == EXPORTED[name]
         assert not any("RENDEZVOUS_SECRET" in word for word in words)
+
+
+def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job_hpl", validation_hpl_image="", validation_hpl_arguments=[])
+    (tmp_path / "bin" / "xhpl").write_text('#!/bin/sh\n[ "$SLURM_PROCID" != 0 ] || cp HPL.dat hpccoutf.txt\n')
+    (tmp_path / "bin" / "xhpl").chmod(0o755)
+    given = {"BUSBAR_RANKS_PER_NODE": "6", "BUSBAR_HPL_N_EACH": "1000", "BUSBAR_HPL_NB": "80"}
+    code, output = job.run(**given, BUSBAR_HPL_N="0", TMPDIR=str(tmp_path))
+    assert code == 0, output
+    # 1000 times the root of two nodes, in whole blocks.
+    for line in ("1360 Ns", "80 NBs", "3 Ps", "4 Qs", "16.0 threshold"):
+        assert line in output.splitlines()
+    assert "500 Ns" in job.run(**given, BUSBAR_HPL_N="500", TMPDIR=str(tmp_path))[1].splitlines()
+    assert not list(tmp_path.glob("busbar-hpl.*"))
 
 
 def test_over_the_nics_alone_every_other_way_is_off(tmp_path: Path) -> None:
@@ -292,7 +310,9 @@ def test_what_pyxis_says_is_the_reason(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     lost = "/opt/gone/all_reduce_perf"
-    options = dict.fromkeys(("validation_binary", "validation_p2p_binary", "validation_nvbandwidth_binary"), lost)
+    options = dict.fromkeys(
+        ("validation_binary", "validation_hpl_program", "validation_p2p_binary", "validation_nvbandwidth_binary"), lost
+    )
     job = Job(tmp_path, name, **options, validation_training_python=lost, validation_gemm_python=lost)
     job.image()
     code, output = job.run()

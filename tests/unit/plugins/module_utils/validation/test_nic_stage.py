@@ -43,9 +43,8 @@ def test_the_operators_floor_of_all_ways_together_is_none_of_the_nics() -> None:
 
 
 def test_without_rdma_no_floor_is_known() -> None:
-    profile = {**CATALOGUE["dgx_h100"], "nics": [{"count": 1, "gbps": 100, "rdma": False}]}
-    test = judged(5.0, catalogue={**CATALOGUE, "dgx_h100": profile})
-    assert (test["verdict"], test["floor"]) == ("INCONCLUSIVE", None)
+    profile = {**CATALOGUE["dgx_h100"], "nics": [{"count": 8, "gbps": 400, "rdma": False}]}
+    assert of_nic_path(profile, 8)["busbw"] == {}
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
@@ -56,7 +55,7 @@ def test_nvlink_has_no_part_in_it(name: str) -> None:
     assert sum(nic["count"] for nic in found["nics"]) == sum(nic["count"] for nic in profile["nics"])
     rate = sum(nic["count"] * nic["gbps"] for nic in profile["nics"]) / 8
     for entry in found["busbw"].values():
-        assert (entry["limit_gbs"], entry["floor_gbs"]) == pytest.approx((rate / 4, 0.75 * rate / 4))
+        assert (entry["limit_gbs"], entry["floor_gbs"]) == pytest.approx((rate / 4, 0.75 * rate / 4), rel=1e-3)
 
 
 def test_mpi_has_no_such_way() -> None:

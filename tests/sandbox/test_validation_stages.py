@@ -1,0 +1,81 @@
+"""The stages gemm and hpl on the CPUs of a running cluster, and the signed statement of their reports."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbar.cli import main
+from conftest import as_json
+
+if TYPE_CHECKING:
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("validation")
+
+# Of a machine that has much else to do; a quiet one needs a twentieth.
+SLOW = 400.0
+SMALL = {"validation_gemm_seconds": 1, "validation_gemm_size": 64, "validation_hpl_n": 400}
+# So low that whatever the machine has to do besides, only what does not run misses them.
+FLOORS = {"validation_gemm_tflops": 1e-9, "validation_gemm_memory_gbs": 1e-6, "validation_hpl_gflops": 1e-6}
+
+
+def validate(sandbox: Cluster, stages: list[str], **options: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
+    """Run stages; returns the report."""
+    sandbox.wait_idle(SLOW)
+    latest = sandbox.state / "reports" / "latest"
+    before = latest.resolve()
+    asked = {**SMALL, **FLOORS, "validation_stages": stages, **options}
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(asked), timeout=2 * SLOW)
+    assert latest.resolve() != before, done.stdout + done.stderr
+    page = (latest / "report.html").read_text(encoding="utf-8")
+    assert all(f'id="stage-{stage}"' in page for stage in stages)
+    report = as_json((latest / "report.json").read_text(encoding="utf-8"))
+    assert (done.returncode == 0) == (report["verdict"] == "PASS"), done.stdout
+    return dict(report)
+
+
+def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
+    sandbox: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = validate(sandbox, ["gemm", "hpl"], validation_mpi_ranks_per_node=2)
+    gemm, hpl = report["tests"]
+    assert [(test["name"], test["verdict"]) for test in (gemm, hpl)] == [("gemm", "PASS"), ("hpl", "PASS")], report
+    rows = gemm["gemm"]["rows"]
+    assert sorted((row["node"], row["device"]) for row in rows) == [
+        (node, device) for node in sorted(sandbox.compute) for device in (0, 1)
+    ]
+    assert all(row["tflops"] > 0 and row["memory_gbs"] > 0 and not row["wrong"] for row in rows)
+    (solved,) = hpl["hpl"]["rows"]
+    assert (solved["n"], solved["p"] * solved["q"], solved["passed"]) == (400, 2 * len(sandbox.compute), True)
+    folder = sandbox.state / "reports" / "latest"
+    assert main(["report", "sign", str(folder), "-i", str(sandbox.inventory)]) == 0
+    assert main(["report", "verify", str(folder), "-i", str(sandbox.inventory)]) == 0
+    assert f"all {len(list(folder.glob('*.out'))) + 1} files are as they were" in capsys.readouterr().out
+    with (folder / "gemm.out").open("a", encoding="utf-8") as file:
+        file.write("one line more\n")
+    assert main(["report", "verify", str(folder), "-i", str(sandbox.inventory)]) == 1
+
+
+def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
+    wrong = sandbox.compute[-1]
+    (test,) = validate(sandbox, ["gemm"], validation_gemm_wrong_node=wrong)["tests"]
+    assert test["verdict"] == "FAIL", test["reason"]
+    others = len(sandbox.compute) - 1
+    if others > 1:
+        assert [item["node"] for item in test["blamed"]] == [wrong]
+    else:
+        # Of two nobody can say which is right.
+        assert test["blamed"] == []
+        assert "like devices gave 2 results" in test["reason"]
+
+
+def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
+    high = {"validation_gemm_tflops": 1000, "validation_hpl_gflops": 1e9}
+    report = validate(sandbox, ["gemm"], **high)
+    (test,) = report["tests"]
+    assert (test["verdict"], {item["node"] for item in test["blamed"]}) == ("FAIL", set(sandbox.compute))
+    assert ", floor 1000" in test["reason"]
+    (test,) = validate(sandbox, ["hpl"], **high)["tests"]
+    assert (test["verdict"], "floor 1e+09 per rank" in test["reason"]) == ("FAIL", True), test["reason"]

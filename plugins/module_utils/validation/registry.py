@@ -12,6 +12,7 @@ from .hpl.stage import Hpl
 from .nic.stage import Nic
 from .node.stage import Node
 from .pair.stage import Pair
+from .rdma_pairs.stage import RdmaPairs
 from .storage.stage import Storage
 from .training.stage import Training
 
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
 __all__ = ["STAGES", "choices", "stage_of"]
 
 # Readers take it from this module by its name at each use, so that a test can add to it.
-STAGES: tuple[Stage[Any], ...] = (Storage(), Node(), Gemm(), Pair(), Cluster(), Rail(), Nic(), Hpl(), Training())
+STAGES: tuple[Stage[Any], ...] = (
+    Storage(),
+    Node(),
+    Gemm(),
+    Pair(),
+    Cluster(),
+    Rail(),
+    Nic(),
+    RdmaPairs(),
+    Hpl(),
+    Training(),
+)
 
 
 def choices() -> tuple[str, ...]:

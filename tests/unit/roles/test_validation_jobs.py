@@ -204,7 +204,8 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path, name: str, image: str) ->
 
 
 EXPORTED = {
-    "job": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "NCCL_IB_HCA"},
+    "job": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "NCCL_IB_HCA"}
+    | {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_PXN_DISABLE"},
     "job_training": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"}
     | {"RENDEZVOUS_SECRET"},
     "job_gemm": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
@@ -239,6 +240,25 @@ def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path:
         assert line in output.splitlines()
     assert "500 Ns" in job.run(**given, BUSBAR_HPL_N="500", TMPDIR=str(tmp_path))[1].splitlines()
     assert not list(tmp_path.glob("busbar-hpl.*"))
+
+
+@pytest.mark.parametrize("rails", [["mlx5_0", "mlx5_1"], "mlx5_0,mlx5_1"])
+def test_pairs_write_over_one_rail_after_the_other(tmp_path: Path, rails: list[str] | str) -> None:
+    job = Job(tmp_path, "job_rdma_pairs", validation_rdma_pairs_rails=rails, validation_rdma_pairs_seconds="3")
+    # In the stand-in one node ends before the next begins, so nobody serves those who write.
+    program = '#!/bin/sh\ncase "$*" in *gpu?) echo "Unable to reach ${4}" ;; esac\n'
+    (tmp_path / "bin" / "ib_write_bw").write_text(program)
+    (tmp_path / "bin" / "ib_write_bw").chmod(0o755)
+    srun = tmp_path / "bin" / "srun"
+    given = '"SLURM_PROCID": str(rank)'
+    srun.write_text(srun.read_text().replace(given, given + ', "SLURM_NODEID": str(int(node[-1]) - 1)'))
+    code, output = job.run()
+    assert code == 0, output
+    ways = [line.split(":")[0].split()[1:] for line in output.splitlines() if line.startswith("busbar-rdma ")]
+    assert ways == [[rail, *ends] for rail in ("mlx5_0", "mlx5_1") for ends in (("gpu1", "gpu2"), ("gpu2", "gpu1"))]
+    if shutil.which("shellcheck"):
+        done = subprocess.run(["shellcheck", "-S", "warning", "-e", "SC2034", job.script], check=False)
+        assert done.returncode == 0
 
 
 def test_over_the_nics_alone_every_other_way_is_off(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""The stage rdma_pairs."""

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from .blocks import Block, Duel, Family, Item, Sweep, narrow
+from .blocks import Block, Border, Duel, Family, Item, Sweep, narrow
 from .evidence import Question
 from .untested import Untested
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from .evidence import Context, Outcome, Steps
     from .tournament import League
@@ -56,7 +56,7 @@ class Agenda:
     def add(self, nodes: tuple[str, ...], outcome: Outcome) -> None:
         """Open the block of a test that failed."""
         self._take_in()
-        self.items.append(narrow(self, Block(nodes), outcome))
+        self.items += narrow(self, Block(nodes), outcome)
 
     def duel(self, pair: tuple[str, str], outcomes: list[Outcome]) -> None:
         """Open a pair that was slow, though both nodes were fast with others."""
@@ -94,7 +94,9 @@ class Agenda:
                 told = [next(rest) for _ in blocks]
                 if isinstance(item, Sweep) or any(item is other for other in self.items):
                     self.items = [other for other in self.items if other is not item]
-                    self.items += item.learn(self, blocks, told)
+                    # What is learned may take other items away, too.
+                    follows = item.learn(self, blocks, told)
+                    self.items += follows
         self._give_up()
 
     def _give_up(self) -> None:
@@ -189,9 +191,33 @@ class Agenda:
         """Enter a slow link."""
         one, other = sorted(block.nodes)
         self.context.bad.append((frozenset({one}), frozenset({other})))
+        if not self.context.differs(one, other, outcomes):
+            self.suspect((one, other), "slow together, but not clearly slower than each is with others")
+            return
         self._conclude("links", {"nodes": [one, other]}, outcomes)
 
     def boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
+        """Enter a slow boundary between two sets of nodes, or find out whether it is one."""
+        if any(outcome.guilty for outcome in outcomes):
+            self.name_boundary(left, right, outcomes)
+        else:
+            self.items.append(Border(Block(tuple(left), tuple(right)), outcomes))
+
+    def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Enter two sets that are slower together than fewer nodes are, while nothing tells what is normal for both."""
+        self.context.bad.append((frozenset(left), frozenset(right)))
+        reason = (
+            "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
+        )
+        self.suspect({*left, *right}, reason)
+
+    def suspect(self, nodes: Collection[str], reason: str) -> None:
+        """Enter nodes of which the search cannot tell more."""
+        named = [node for node in self.context.nodes if node in nodes]
+        self.context.found["suspected"].append({"nodes": named, "repeats": 0, "reason": reason})
+        self.found += 1
+
+    def name_boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
         """Enter a slow boundary between two sets of nodes, named by the switches that it parts."""
         both = self._with_ends(left, right), self._with_ends(right, left)
         self.context.bad.append(both)

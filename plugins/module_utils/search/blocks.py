@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from .agenda import Agenda
     from .evidence import Outcome
 
-__all__ = ["Block", "Duel", "Family", "Item", "Sweep", "narrow"]
+__all__ = ["Block", "Border", "Duel", "Family", "Item", "Sweep", "narrow"]
 
 _PAIR = 2
 _SAMPLES = 4
+_PAIRS_ACROSS = 8
 
 
 @dataclass(frozen=True)
@@ -93,37 +94,19 @@ class Sweep(Item):
         return first
 
     def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Open what failed; a failure that may be noise is repeated."""
+        """Open what failed."""
         hits = [(part, outcome) for part, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
         if len(hits) == len(self.others) == _PAIR:
             return [_Probe(self.block, hits, self.others)]
-        return [_Repeat(part) if outcome.marginal else narrow(agenda, part, outcome) for part, outcome in hits]
-
-
-@dataclass
-class _Repeat(Item):
-    """A block that failed by so little that it may be noise."""
-
-    block: Block
-
-    def __post_init__(self) -> None:
-        """Stand for the one block."""
-        self.blocks = [self.block]
-
-    def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
-        del agenda, taken
-        return [self.block]
-
-    def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        del asked
-        return [] if outcomes[0].passed else [narrow(agenda, self.block, outcomes[0])]
+        return _narrowed(agenda, hits)
 
 
 @dataclass
 class Family(Item):
-    """Blocks without a common node, of which at least one is slow."""
+    """Blocks without a common node, of which at least one is slow, as was seen in a test of them all."""
 
     blocks: list[Block]
+    seen: Outcome | None = None
     others: list[Block] = field(default_factory=list)
 
     def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
@@ -141,10 +124,10 @@ class Family(Item):
         """Go on with the quarters that are slow, or with the untested ones when none is."""
         hits = [(part, outcome) for part, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
         if not hits:
-            return [Family(self.others)] if self.others else []
+            return [Family(self.others, self.seen)] if self.others else []
         if len(self.blocks) == 1 and len(hits) == len(self.others) == _PAIR:
-            return [_Probe(self.blocks[0], hits, self.others)]
-        return [narrow(agenda, part, outcome) for part, outcome in hits]
+            return [_Probe(self.blocks[0], hits, self.others, self.seen)]
+        return _narrowed(agenda, hits, self.seen)
 
 
 @dataclass
@@ -154,6 +137,7 @@ class _Probe(Item):
     block: Block
     hits: list[tuple[Block, Outcome]]
     others: list[Block]
+    seen: Outcome | None = None
     sampled: bool = False
 
     def __post_init__(self) -> None:
@@ -175,12 +159,45 @@ class _Probe(Item):
         if not self.sampled:
             self.hits += slow
             if len(slow) < len(asked):
-                return [narrow(agenda, part, outcome) for part, outcome in self.hits]
+                return _narrowed(agenda, self.hits, self.seen)
             self.sampled = True
             return [self]
         if len(slow) < len(asked):
-            return [narrow(agenda, part, outcome) for part, outcome in self.hits]
+            return _narrowed(agenda, self.hits, self.seen)
         agenda.boundary(self.block.left, self.block.right, [outcome for _part, outcome in self.hits + slow])
+        return []
+
+
+@dataclass
+class Border(Item):
+    """Two sets that are slower together than what is normal for fewer nodes: are pairs across slow as well?
+
+    Of pairs it is known what is normal. When they are fast, as many nodes may well be slower.
+    """
+
+    block: Block
+    slow: list[Outcome]
+
+    def __post_init__(self) -> None:
+        """Stand for the one block."""
+        self.blocks = [self.block]
+
+    def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
+        """Return some pairs across."""
+        del agenda
+        lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
+        count = min(_PAIRS_ACROSS, len(lefts), len(rights))
+        lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
+        return [Block((one,), (other,)) for one, other in zip(lefts, rights, strict=True)]
+
+    def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+        """Name the boundary when most pairs across it are slow."""
+        del asked
+        slow = [outcome for outcome in outcomes if outcome.guilty]
+        if 2 * len(slow) > len(outcomes):
+            agenda.name_boundary(self.block.left, self.block.right, self.slow + slow)
+        else:
+            agenda.suspect_boundary(self.block.left, self.block.right)
         return []
 
 
@@ -228,11 +245,18 @@ class Duel(Item):
         guilty = [
             node
             for node in self.block.nodes
-            if not self.cleared(node, agenda) and len(self.games.get(node, [])) >= agenda.context.needed()
+            if not self.cleared(node, agenda) and len(self.games.get(node, [])) >= agenda.league.needed
         ]
         for node in guilty:
             agenda.blame(node, [outcome for _partner, outcome in self.games[node]])
-        return [] if guilty else [self]
+        return [] if guilty or self.settled(agenda) else [self]
+
+    def settled(self, agenda: Agenda) -> bool:
+        """Name the link once both its nodes are cleared and it was slow twice."""
+        if len(self.slow) - self.fast < _PAIR or not all(self.cleared(node, agenda) for node in self.block.nodes):
+            return False
+        agenda.link(self.block, self.slow)
+        return True
 
     def _again(self, agenda: Agenda, outcome: Outcome) -> list[Item]:
         if outcome.passed:
@@ -245,8 +269,20 @@ class Duel(Item):
         return [] if self.fast and self.fast >= len(self.slow) else [self]
 
 
-def narrow(agenda: Agenda, block: Block, outcome: Outcome) -> Item:
-    """Return what follows from a slow block; what is known to be fine of it is left out."""
+def narrow(agenda: Agenda, block: Block, outcome: Outcome, seen: Outcome | None = None) -> list[Item]:
+    """Return what follows from a slow block; what is known to be fine of it is left out.
+
+    Args:
+        agenda: the search.
+        block: what was slow.
+        outcome: of its test.
+        seen: that of an earlier test with more around it, which was slow as well.
+    """
     if block.pair:
-        return Duel(block, [outcome])
-    return Family([block] if block.right else agenda.untested_blocks(block.nodes) or [block])
+        duel = Duel(block, [outcome] if seen is None else [seen, outcome])
+        return [] if duel.settled(agenda) else [duel]
+    return [Family([block] if block.right else agenda.untested_blocks(block.nodes) or [block], outcome)]
+
+
+def _narrowed(agenda: Agenda, hits: list[tuple[Block, Outcome]], seen: Outcome | None = None) -> list[Item]:
+    return [item for part, outcome in hits for item in narrow(agenda, part, outcome, seen)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from statistics import median
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,17 +20,11 @@ NONE = "inconclusive"
 FAILED = frozenset({SLOW, "wrong"})
 OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
-RELATIVE = 0.75
-_PEERS = 5
-_NOISE = 0.05
-_LEAST_NOISE = 0.01
-_PAIR = 2
 _MOST_WEIGHED = 6
-# A healthy test fails by chance once in 700 (3 sigma) or 40 (2 sigma): the nearer, the more failures are asked for.
-_CLEAR, _NEAR = 3.0, 2.0
-_MARGIN = 0.9
-# Only tests of as many nodes with the same way between them, NVLink or network, are peers.
-_Kind = tuple[int, str]
+_PAIR = 2
+# Half of the smallest drop that is looked for, as a logarithm; and in standard deviations of the difference.
+_LEAST_GAP = 0.05
+_CLEAR = 2.5
 
 
 @dataclass(frozen=True)
@@ -40,10 +34,12 @@ class Question:
     Attributes:
         stage: what the round is for: pairs, alone, confirm, whole, switches or search.
         tests: one tuple of node names per test.
+        repeats: how often each is measured.
     """
 
     stage: str
     tests: list[tuple[str, ...]]
+    repeats: int = 1
 
 
 @dataclass(frozen=True)
@@ -53,21 +49,28 @@ class Outcome:
     Attributes:
         nodes: the nodes that took part.
         kind: pass, slow, wrong, crashed, hung or inconclusive.
-        result: position of the result among those given.
-        score: busbw over floor, or busbw where there is no floor; None when nothing was measured.
-        marginal: it failed by so little that it may be noise.
+        results: positions of its results among those given.
+        sure: it is under its floor, or slower than others of as many nodes; not only slower than smaller tests.
+        mean: logarithm of what was measured; None for nothing.
+        error: standard deviation of the mean.
     """
 
     nodes: tuple[str, ...]
     kind: str
-    result: int
-    score: float | None = None
-    marginal: bool = False
+    results: tuple[int, ...]
+    sure: bool = True
+    mean: float | None = None
+    error: float = 0.0
 
     @property
     def passed(self) -> bool:
         """Whether all that took part are fine together."""
         return self.kind == PASSED
+
+    @property
+    def guilty(self) -> bool:
+        """Whether it may be held against somebody."""
+        return not self.passed and (self.kind != SLOW or self.sure)
 
 
 if TYPE_CHECKING:
@@ -83,21 +86,20 @@ class Context:
     Attributes:
         nodes: all nodes, those of one switch next to each other.
         switch_of: the switch of each node.
-        relative: what share of its peers' median a test must reach.
-        found: conclusions: nodes, links, boundaries, unresolved (lists of plain dicts).
+        found: conclusions: nodes, links, boundaries, unresolved, suspected (lists of plain dicts).
         bad: pairs of nodes that are known to be slow together, though each is fine.
         fine: the nodes of each test that passed.
+        small: the tests of two or three nodes that measured something, by node.
     """
 
     nodes: list[str]
     switch_of: dict[str, str]
-    relative: float = RELATIVE
-    peers: dict[_Kind, list[float]] = field(default_factory=dict)
     out: set[str] = field(default_factory=set)
     bad: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
     fine: list[tuple[str, ...]] = field(default_factory=list)
+    small: dict[str, list[Outcome]] = field(default_factory=dict)
     found: dict[str, list[dict[str, Any]]] = field(
-        default_factory=lambda: {"nodes": [], "links": [], "boundaries": [], "unresolved": []}
+        default_factory=lambda: {"nodes": [], "links": [], "boundaries": [], "unresolved": [], "suspected": []}
     )
 
     def innocent(self) -> list[str]:
@@ -138,72 +140,43 @@ class Context:
                     left_over.pop(node, None)
         return tuple(left_over)
 
+    def take(self, outcomes: list[Outcome]) -> None:
+        """Enter what a round said."""
+        self.fine += [outcome.nodes for outcome in outcomes if outcome.passed]
+        for outcome in outcomes:
+            if outcome.mean is not None and _PAIR <= len(outcome.nodes) <= _PAIR + 1:
+                for node in outcome.nodes:
+                    self.small.setdefault(node, []).append(outcome)
+
+    def differs(self, one: str, other: str, outcomes: list[Outcome]) -> bool:
+        """Return whether two nodes are slower together than each is with others, by half a drop and beyond the noise.
+
+        A node that is somewhat slow with everybody may have passed a test by chance; that makes no link guilty. What
+        was not measured in small tests counts as different.
+        """
+        mine = [outcome for outcome in outcomes if outcome.mean is not None and set(outcome.nodes) == {one, other}]
+        for node, partner in ((one, other), (other, one)):
+            rest = [outcome for outcome in self.small.get(node, []) if partner not in outcome.nodes]
+            if mine and rest and _gap(rest, mine) < _LEAST_GAP:
+                return False
+        return True
+
     def conclude(self, what: str, entry: dict[str, Any], outcomes: list[Outcome]) -> None:
         """Enter a conclusion with its verdict: FAIL when something was measured, INCONCLUSIVE after mere crashes."""
         kinds = {outcome.kind for outcome in outcomes if not outcome.passed}
         verdict = "FAIL" if kinds & FAILED else "INCONCLUSIVE"
-        results = sorted({outcome.result for outcome in outcomes})
+        results = sorted({place for outcome in outcomes for place in outcome.results})
         self.found[what].append({**entry, "verdict": verdict, "kinds": sorted(kinds), "results": results})
 
-    def _pairs(self) -> list[float]:
-        """Return the scores of the pairs of that scope of which most are known."""
-        return max((scores for (size, _), scores in self.peers.items() if size == _PAIR), key=len, default=[])
 
-    def noise(self) -> float:
-        """Return the spread of the pairs as a share of their median: 1.48 MAD, or 5 % while few are known."""
-        scores = self._pairs()
-        if len(scores) < _PEERS:
-            return _NOISE
-        middle = median(scores)
-        return max(_LEAST_NOISE, 1.4826 * median(abs(score - middle) for score in scores) / middle)
-
-    def needed(self) -> int:
-        """Return with how many known-good partners a node must fail before it is blamed: two, more amid noise."""
-        scores = self._pairs()
-        if not scores:
-            return 2
-        middle = median(scores)
-        distance = (1 - max(1 / middle, self.relative)) / self.noise()
-        return 2 if distance >= _CLEAR or middle < 1 else 3 if distance >= _NEAR else 5
-
-    def read(self, tests: list[tuple[str, ...]], results: list[dict[str, Any]], first: list[int]) -> list[Outcome]:
-        """Return the outcomes of a round.
-
-        Args:
-            tests: the tests.
-            results: one result per test, as locate takes them.
-            first: position of each result among those given.
-        """
-        kinds: dict[_Kind, list[float]] = {}
-        for test, result in zip(tests, results, strict=True):
-            if result.get("outcome", "ok") == "ok" and result.get("busbw") is not None:
-                kinds.setdefault(_kind(test, result), []).append(_score(result))
-        for kind, scores in kinds.items():
-            if kind not in self.peers and (len(scores) >= _PEERS or kind[0] == _PAIR):
-                self.peers[kind] = scores
-        outcomes = [self._read(*item) for item in zip(tests, results, first, strict=True)]
-        self.fine += [outcome.nodes for outcome in outcomes if outcome.passed]
-        return outcomes
-
-    def _read(self, test: tuple[str, ...], result: dict[str, Any], index: int) -> Outcome:
-        kind = result.get("outcome", "ok")
-        busbw = result.get("busbw")
-        if kind != "ok" or busbw is None:
-            return Outcome(test, NONE if kind == "ok" else str(kind), index)
-        score = _score(result)
-        peers = self.peers.get(_kind(test, result), [])
-        least = self.relative * median(peers) if len(peers) >= _PEERS else 0.0
-        floor = result.get("floor")
-        if floor is None and not least:
-            return Outcome(test, NONE, index, score)
-        least = max(least, 1.0 if floor is not None else 0.0)
-        return Outcome(test, SLOW if score < least else PASSED, index, score, _MARGIN * least < score < least)
+def _gap(fast: list[Outcome], slow: list[Outcome]) -> float:
+    """Return by how much some tests are faster than others for certain, as a logarithm."""
+    (high, one), (low, other) = _pooled(fast), _pooled(slow)
+    return min(high - low, (high - low) / max(1e-9, _CLEAR * sqrt(one**2 + other**2)) * _LEAST_GAP)
 
 
-def _kind(test: tuple[str, ...], result: dict[str, Any]) -> _Kind:
-    return len(test), str(result.get("scope") or "")
-
-
-def _score(result: dict[str, Any]) -> float:
-    """Return busbw over floor, so that kinds of hardware and sizes can be compared; busbw where there is no floor."""
-    return float(result["busbw"]) / float(result.get("floor") or 1.0)
+def _pooled(outcomes: list[Outcome]) -> tuple[float, float]:
+    """Return mean and standard deviation of the mean of some tests, each weighed by how well it is known."""
+    weights = [1 / max(outcome.error, 1e-6) ** 2 for outcome in outcomes]
+    mean = sum(weight * (outcome.mean or 0.0) for weight, outcome in zip(weights, outcomes, strict=True)) / sum(weights)
+    return mean, 1 / sqrt(sum(weights))

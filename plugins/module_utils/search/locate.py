@@ -15,16 +15,22 @@ from collections import defaultdict, deque
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from .evidence import OUTCOMES, RELATIVE, Context
+from .decide import DROP, MOST_REPEATS
+from .evidence import OUTCOMES, Context, Question
+from .readings import Reading, Readings
 from .stages import TOURNAMENT, alone, name_nodes, play, settle, together
 from .tournament import League, neighbours, round_robin
 
 if TYPE_CHECKING:
-    from .evidence import Question, Steps
+    from .evidence import Steps
 
 __all__ = ["Locator", "locate"]
 
 _NO_SWITCH = ""
+# These stages test all nodes alike; what the others test depends on what was slow.
+_DRAWN = frozenset({"pairs", "switches"})
+# So often the tests of a round that cannot be told from noise are repeated.
+_MOST_AGAIN = 2
 
 
 class Locator:
@@ -32,18 +38,24 @@ class Locator:
 
     Attributes:
         question: the next round; None when the search is over.
-        found: conclusions so far: nodes, links, boundaries, unresolved.
+        found: conclusions so far: nodes, links, boundaries, unresolved, suspected.
+        rounds: how many were answered.
     """
 
     def __init__(
-        self, nodes: list[str], topology: dict[str, list[str]] | None = None, relative: float = RELATIVE
+        self,
+        nodes: list[str],
+        topology: dict[str, list[str]] | None = None,
+        drop: float = DROP,
+        most_repeats: int = MOST_REPEATS,
     ) -> None:
         """Begin a search.
 
         Args:
             nodes: names of the nodes.
             topology: nodes of each switch; without it all nodes count as nodes of one.
-            relative: what share of its peers' median busbw a test must reach, besides its floor.
+            drop: the smallest share by which a test is to be slower than normal to be called slow.
+            most_repeats: how often a test is measured in one round at most.
 
         Raises:
             ValueError: a node is named twice, or the topology names a node twice or leaves one out.
@@ -51,30 +63,67 @@ class Locator:
         switch_of = _switches(nodes, topology or {})
         order = {switch: i for i, switch in enumerate(dict.fromkeys(switch_of[node] for node in nodes))}
         ordered = sorted(nodes, key=lambda node: order[switch_of[node]])
-        self._context = Context(ordered, switch_of, relative)
+        self._context = Context(ordered, switch_of)
         self._steps = _search(self._context)
         self.found = self._context.found
         self.rounds = 0
         self._told = 0
-        self.question: Question | None = next(self._steps, None)
+        self._readings = Readings(drop, most_repeats)
+        self._suspected: list[Reading] = []
+        self._open: list[Reading] = []
+        self._asked: list[Reading] = []
+        self._again = 0
+        self._ask(next(self._steps, None))
+
+    def _ask(self, question: Question | None) -> None:
+        self._asked = [Reading(test, question.stage in _DRAWN) for test in question.tests] if question else []
+        self._open, self._again = self._asked, 0
+        self.question = question and Question(question.stage, question.tests, self._readings.repeats())
+        if question is None:
+            self._name_suspects()
 
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:
         """Give the results of the question's tests, in their order.
 
+        What cannot be told from noise is asked again before the search goes on.
+
         Args:
-            results: busbw and floor in GB/s and outcome of each test, as locate takes them.
+            results: busbw and floor in GB/s, repeats and outcome of each test, as locate takes them.
             first: position of each among all results; by default they are counted on.
         """
         if self.question is None:
             return
         places = first if first is not None else list(range(self._told, self._told + len(results)))
         self._told += len(results)
-        outcomes = self._context.read(self.question.tests, results, places)
         self.rounds += 1
+        for reading, result, place in zip(self._open, results, places, strict=True):
+            reading.take(result, place)
+        self._readings.read(self._asked)
+        self._open = self._readings.undecided(self._asked)
+        if self._open and self._again < _MOST_AGAIN:
+            self._again += 1
+            tests = [reading.nodes for reading in self._open]
+            self.question = Question(self.question.stage, tests, self._readings.repeats())
+            return
+        self._suspected += self._open
+        outcomes = [reading.outcome() for reading in self._asked]
+        self._context.take(outcomes)
         try:
-            self.question = self._steps.send(outcomes)
+            self._ask(self._steps.send(outcomes))
         except StopIteration:
-            self.question = None
+            self._ask(None)
+
+    def _name_suspects(self) -> None:
+        """Enter what stayed within the noise, unless its nodes are blamed or were fast in other tests."""
+        blamed = {entry["node"] for entry in self.found["nodes"]}
+        pairs = {frozenset(entry["nodes"]) for entry in self.found["links"]}
+        seen: set[frozenset[str]] = set()
+        for reading in self._suspected:
+            group = frozenset(reading.nodes)
+            slow = reading.verdict is not None and reading.verdict < 0
+            if slow and group not in seen and not group & blamed and not any(pair <= group for pair in pairs):
+                seen.add(group)
+                self.found["suspected"].append(self._readings.suspected(reading))
 
 
 def _switches(nodes: list[str], topology: dict[str, list[str]]) -> dict[str, str]:
@@ -108,7 +157,6 @@ def _search(context: Context) -> Steps:
             yield from play(league, list(pairs), "pairs")
     else:
         yield from play(league, neighbours(context.nodes, context.switch_of), "pairs")
-    league.needed = context.needed()
     yield from settle(context, league)
     yield from together(context, league)
     name_nodes(context, league)
@@ -118,7 +166,8 @@ def locate(
     nodes: list[str],
     results: list[dict[str, Any]],
     topology: dict[str, list[str]] | None = None,
-    relative: float = RELATIVE,
+    drop: float = DROP,
+    most_repeats: int = MOST_REPEATS,
 ) -> dict[str, Any]:
     """Return the tests to run next, or who is guilty, given all results so far.
 
@@ -129,20 +178,21 @@ def locate(
         nodes: names of the nodes.
         results: tests that ran, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
             (sums), crashed, hung, or inconclusive (no evidence against anybody). Where it has a scope, only tests of
-            the same are its peers.
+            the same are its peers. Where it has repeats, these are the busbw of each; busbw is their median.
         topology: nodes of each switch.
-        relative: what share of its peers' median busbw a test must reach, besides its floor.
+        drop: the smallest share by which a test is to be slower than normal to be called slow.
+        most_repeats: how often a test is measured in one round at most.
 
     Returns:
         done; round (rounds so far, with the next one); stage; tests (lists of nodes without a common node, which may
-        run at once); and conclusions, final when done: nodes (node, verdict FAIL or INCONCLUSIVE, kinds, results,
-        reason), links (nodes), boundaries (switches, sides), unresolved (nodes, reason). Their results are positions
-        in the list of results.
+        run at once); repeats (how often each is to be measured); and conclusions, final when done: nodes (node, verdict
+        FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved (nodes,
+        reason), suspected (nodes, repeats, reason). Their results are positions in the list of results.
 
     Raises:
         ValueError: nodes, topology or a result are not as described.
     """
-    locator = Locator(nodes, topology, relative)
+    locator = Locator(nodes, topology, drop, most_repeats)
     left: dict[frozenset[str], deque[int]] = defaultdict(deque)
     for i, result in enumerate(results):
         _check(i, result)
@@ -160,6 +210,7 @@ def locate(
         "round": locator.rounds + (question is not None),
         "stage": question.stage if question else "done",
         "tests": [list(test) for test in missing],
+        "repeats": question.repeats if question else 0,
         **locator.found,
     }
 
@@ -171,10 +222,11 @@ def _check(index: int, result: dict[str, Any]) -> None:
         problem = "names no nodes"
     elif result.get("outcome", "ok") not in OUTCOMES:
         problem = f"has the outcome {result['outcome']!r}, which is none of {', '.join(OUTCOMES)}"
-    for key in ("busbw", "floor"):
-        value = result.get(key)
+    repeats = result.get("repeats") or []
+    named = [("busbw", result.get("busbw")), ("floor", result.get("floor")), *(("repeats", each) for each in repeats)]
+    for key, value in named:
         number = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-        if value is not None and not (number and value >= (0 if key == "busbw" else 1e-9)):
+        if value is not None and not (number and value >= (1e-9 if key == "floor" else 0)):
             problem = f"has {key} {value!r}, which is no bandwidth"
     if problem:
         message = f"result {index} {problem}"

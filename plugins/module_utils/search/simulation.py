@@ -3,15 +3,18 @@
 """A simulated fabric with faults, against which the culprit search is driven.
 
 A test is as slow as the slowest thing that it uses: its nodes, the connections between all of its nodes, and, when
-they are of more than one switch, the uplinks of these switches. Noise is one normal factor per test.
+they are of more than one switch, the uplinks of these switches. Healthy nodes differ by a normal factor each, their
+spread, which stays; noise is one more normal factor for each repeat of a test.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from statistics import median
 from typing import Any
 
+from .decide import DROP, MOST_REPEATS
 from .locate import Locator
 
 __all__ = ["Fabric", "Faults", "node_names", "random_faults", "simulate", "switch_names"]
@@ -62,9 +65,10 @@ class Fabric:
     Attributes:
         topology: nodes of each switch.
         faults: what is wrong.
-        noise: standard deviation as a share of the bandwidth.
-        random: where the noise comes from.
+        noise: standard deviation of one repeat as a share of the bandwidth.
+        random: where spread and noise come from.
         speed: what share of the bandwidth a fault leaves.
+        spread: standard deviation of the nodes as a share of the bandwidth.
     """
 
     topology: dict[str, list[str]]
@@ -72,18 +76,22 @@ class Fabric:
     noise: float = 0.0
     random: Random = field(default_factory=lambda: Random(0))  # noqa: S311 - noise, not a secret
     speed: float = SLOW
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
-        """Look up the switch of each node once."""
+        """Look up the switch of each node once, and draw how fast it is."""
         self._switch_of = {node: switch for switch, nodes in self.topology.items() for node in nodes}
+        self._pace = {node: self.random.gauss(1.0, self.spread) for node in self._switch_of if self.spread}
 
-    def run(self, test: tuple[str, ...]) -> dict[str, Any]:
-        """Return the result of a test, as the culprit search takes it."""
+    def run(self, test: tuple[str, ...], repeats: int = 1) -> dict[str, Any]:
+        """Return the result of a test that is measured so often, as the culprit search takes it."""
         result: dict[str, Any] = {"nodes": list(test), "busbw": None, "floor": FLOOR, "outcome": "ok"}
-        noise = max(0.0, self.random.gauss(1.0, self.noise))
         if self.faults.crash.intersection(test):
             return {**result, "outcome": "crashed"}
-        return {**result, "busbw": BUSBW * noise * (self.speed if self._is_slow(test) else 1.0)}
+        pace = BUSBW * min((self._pace.get(node, 1.0) for node in test), default=1.0)
+        pace *= self.speed if self._is_slow(test) else 1.0
+        measured = [pace * max(0.0, self.random.gauss(1.0, self.noise)) for _ in range(repeats)]
+        return {**result, "busbw": median(measured), "repeats": measured}
 
     def _is_slow(self, test: tuple[str, ...]) -> bool:
         group = set(test)
@@ -98,29 +106,56 @@ class Fabric:
         return len(switches) > 1 and not switches.isdisjoint(faults.uplinks)
 
 
-def simulate(fabric: Fabric) -> dict[str, Any]:
+def simulate(fabric: Fabric, drop: float = DROP, most_repeats: int = MOST_REPEATS) -> dict[str, Any]:
     """Drive the culprit search against a fabric.
 
+    Args:
+        fabric: that answers its questions.
+        drop: as search.locate.locate takes it.
+        most_repeats: likewise.
+
     Returns:
-        rounds, tests, found, missed, wrongly_blamed (names, as Faults.names says), and unresolved (lists of nodes).
+        rounds, tests; found, missed, wrongly_blamed and suspected (names, as Faults.names says: a fault that is not
+        blamed, but whose nodes are named as suspected or unresolved, is suspected and not missed); unresolved (lists
+        of nodes) and false_suspicions (lists of nodes without a fault among them).
     """
     nodes = [node for members in fabric.topology.values() for node in members]
-    locator = Locator(nodes, fabric.topology)
+    locator = Locator(nodes, fabric.topology, drop, most_repeats)
     rounds = tests = 0
     while locator.question is not None:
         rounds += 1
         tests += len(locator.question.tests)
-        locator.tell([fabric.run(test) for test in locator.question.tests])
+        repeats = locator.question.repeats
+        locator.tell([fabric.run(test, repeats) for test in locator.question.tests])
     blamed = _blamed(locator.found, fabric.faults)
-    true = fabric.faults.names()
+    places = {name: _nodes_of(name, fabric) for name in sorted(fabric.faults.names())}
+    unresolved = [entry["nodes"] for entry in locator.found["unresolved"]]
+    suspected = [entry["nodes"] for entry in locator.found["suspected"]]
+    left = {name: near for name, near in places.items() if name not in blamed}
+    told = {name for name, near in left.items() if any(_tells(named, near) for named in unresolved + suspected)}
     return {
         "rounds": rounds,
         "tests": tests,
-        "found": sorted(blamed & true),
-        "missed": sorted(true - blamed),
-        "wrongly_blamed": sorted(blamed - true),
-        "unresolved": [entry["nodes"] for entry in locator.found["unresolved"]],
+        "found": sorted(blamed & places.keys()),
+        "suspected": sorted(told),
+        "missed": sorted(left.keys() - told),
+        "wrongly_blamed": sorted(blamed - places.keys()),
+        "unresolved": unresolved,
+        "false_suspicions": [named for named in suspected if not any(_tells(named, near) for near in places.values())],
     }
+
+
+def _nodes_of(name: str, fabric: Fabric) -> tuple[set[str], bool]:
+    """Return the nodes of a fault, and whether it takes all of them to see it."""
+    if name in fabric.topology:
+        return set(fabric.topology[name]), False
+    return set(name.split("-")), True
+
+
+def _tells(named: list[str], near: tuple[set[str], bool]) -> bool:
+    """Return whether the nodes of a fault are among those that are named."""
+    nodes, together = near
+    return nodes <= set(named) if together else not nodes.isdisjoint(named)
 
 
 def _blamed(found: dict[str, list[dict[str, Any]]], faults: Faults) -> set[str]:

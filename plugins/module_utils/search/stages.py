@@ -80,7 +80,7 @@ def alone(context: Context, league: League, nodes: list[str]) -> Steps:
         outcomes = yield Question("alone", [(node,) for node in asked])
         for node, outcome in zip(asked, outcomes, strict=True):
             failed[node].append(outcome)
-        asked = [node for node, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+        asked = [node for node, outcome in zip(asked, outcomes, strict=True) if outcome.guilty]
     league.lost.update({node: failed[node] for node in asked})
     league.judge()
     if len(context.nodes) > _PAIR:
@@ -119,8 +119,8 @@ def together(context: Context, league: League) -> Steps:
 
 
 def _explain(agenda: Agenda, outcome: Outcome, before: int, *, again: bool) -> Steps:
-    """Find out by splitting why all together are slow, unless that is known; a near miss has to happen again."""
-    if agenda.found > before or (outcome.marginal and not again):
+    """Find out by splitting why all together are slow, unless that is known."""
+    if agenda.found > before:
         return
     everybody = [agenda.context.nodes]
     if not agenda.split:
@@ -218,7 +218,7 @@ def _switches(context: Context, _league: League, agenda: Agenda) -> Steps:
 def _uplinks(context: Context, agenda: Agenda) -> Steps:
     teams = {switch: tuple(team) for switch, team in _teams(context).items()}
     # With few switches there are few partners; samples come on top of them.
-    cup = League(teams, dict.fromkeys(teams, ""), min(context.needed(), max(_PAIR, len(teams) - 1)))
+    cup = League(teams, dict.fromkeys(teams, ""), _PAIR)
     rounds = round_robin(list(teams)) if len(teams) <= _FEW else [neighbours(list(teams), cup.group_of)]
     for games in rounds:
         yield from play(cup, list(games), "switches")
@@ -226,7 +226,7 @@ def _uplinks(context: Context, agenda: Agenda) -> Steps:
         more, _stuck = next_games(cup, doubtful)
         if not more:
             break
-        yield from play(cup, list(more), "switches")
+        yield from play(cup, list(more), "confirm")
     if cup.lost:
         yield from _sample_uplinks(cup, teams)
     for switch, outcomes in cup.lost.items():
@@ -235,7 +235,7 @@ def _uplinks(context: Context, agenda: Agenda) -> Steps:
         agenda.boundary(mine, rest, outcomes)
     for one, other in cup.pairs_lost():
         agenda.between(teams[one], teams[other])
-    yield from agenda.run()
+    yield from agenda.run(0, [context.nodes])
 
 
 def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
@@ -246,7 +246,7 @@ def _sample_uplinks(cup: League, teams: dict[str, tuple[str, ...]]) -> Steps:
         others = good[i :: len(cup.lost)]
         count = min(_SAMPLES, len(teams[switch]), len(others))
         samples[switch] = [teams[switch][at::count] + tuple(others[at::count]) for at in range(count)]
-    outcomes = iter((yield Question("switches", [test for tests in samples.values() for test in tests])))
+    outcomes = iter((yield Question("confirm", [test for tests in samples.values() for test in tests])))
     for switch, tests in samples.items():
         seen = [next(outcomes) for _ in tests]
         if any(outcome.passed for outcome in seen):

@@ -18,7 +18,7 @@ __all__ = ["League", "neighbours", "next_games", "round_robin"]
 
 # A full tournament of so many, and so many games more, are enough to know a player.
 _TOURNAMENT = 16
-_MOST_MORE = 8
+_MOST_MORE = 4
 
 
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
@@ -89,9 +89,19 @@ class League:
         return player in self.passed and player not in self.lost
 
     def failures(self, player: str) -> list[frozenset[str]]:
-        """Return the known-good partners with whom the player was slow."""
+        """Return the known-good partners with whom the player was slow, of games that share no partner.
+
+        One slow link would explain all games that share its other end.
+        """
         games = self.games.get(player, {})
-        return [others for others, seen in games.items() if _net(seen) < 0 and all(map(self.good, others))]
+        lost = [others for others, seen in games.items() if _net(seen) < 0 and all(map(self.good, others))]
+        met: set[str] = set()
+        apart = []
+        for others in sorted(lost, key=len):
+            if met.isdisjoint(others):
+                met |= others
+                apart.append(others)
+        return apart
 
     def verdict(self, player: str) -> bool | None:
         """Return whether the player is innocent; None while that is open."""
@@ -131,7 +141,8 @@ class League:
         if again:
             free = [other for other in again if other not in taken]
             return (free[0] if free else None), True
-        new = [p for p in self.teams if p != player and self.good(p) and frozenset({p}) not in games]
+        met = {other for others, seen in games.items() if len(others) == 1 or _net(seen) < 0 for other in others}
+        new = [p for p in self.teams if p != player and self.good(p) and p not in met]
         near = [p for p in new if self.group_of[p] == self.group_of[player]]
         return next((p for p in near or new if p not in taken), None), bool(new)
 

@@ -11,6 +11,7 @@ from ..catalogue.check import profile_problems
 from ..catalogue.collectives import collective_problems, floor_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
 from ..common.problems import one_line
+from ..search.decide import DROP, MOST_REPEATS
 from . import registry
 from .model import CheckJob, Options
 from .options import read_options, size_problems
@@ -34,6 +35,8 @@ _EMPTY: dict[str, Any] = {
     "straggler_limit": 0,
     "drift": "ignore",
     "allow_busy": False,
+    "search_repeats": MOST_REPEATS,
+    "search_drop": round(100 * DROP),
 }
 
 

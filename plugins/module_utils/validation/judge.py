@@ -20,7 +20,19 @@ from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
 from .run_words import did_not_run, wrong_words
 
-__all__ = ["FAIL", "INCONCLUSIVE", "NO_FLOOR", "PASS", "STEADY", "STRAGGLER", "Asked", "Judged", "judge", "worst"]
+__all__ = [
+    "FAIL",
+    "INCONCLUSIVE",
+    "NO_FLOOR",
+    "PASS",
+    "STEADY",
+    "STRAGGLER",
+    "Asked",
+    "Judged",
+    "judge",
+    "out_of_place",
+    "worst",
+]
 
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
@@ -140,7 +152,8 @@ def _not_everyone(run: dict[str, Any], asked: Asked, ranks: int | None) -> str |
     return None
 
 
-def _out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
+def out_of_place(run: dict[str, Any]) -> list[tuple[int, float]]:
+    """Return size in bytes and out-of-place busbw in GB/s of each row of a run that has both."""
     return [
         (row["size"], row["out_of_place"]["busbw"])
         for row in run["rows"]
@@ -276,7 +289,7 @@ def _limits(profile: dict[str, Any] | None, asked: Asked, ranks: int | None, col
 
 def _measure(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
     """Set what was measured: the median over repeats of out-of-place busbw at the largest size."""
-    points = [point for run in runs for point in _out_of_place(run)]
+    points = [point for run in runs for point in out_of_place(run)]
     if points:
         answer.at_size = max(size for size, _ in points)
         answer.measured_busbw = median([busbw for size, busbw in points if size == answer.at_size])
@@ -308,7 +321,7 @@ def _compare(answer: _Verdict, runs: list[dict[str, Any]], size: int, floor: flo
     All repeats under the floor are a FAIL. A result that comes and goes proves nobody guilty and nobody fit: when some
     repeats are under the floor, or they lie too far apart, it is INCONCLUSIVE.
     """
-    repeats = [busbw for run in runs for at, busbw in _out_of_place(run) if at == size]
+    repeats = [busbw for run in runs for at, busbw in out_of_place(run) if at == size]
     low, high = min(repeats), max(repeats)
     many = f" (median of {len(repeats)}: {low:.4g} to {high:.4g})" if len(repeats) > 1 else ""
     said = f"{answer.measured_busbw:.4g} GB/s at {human_size(size)}{many}, floor {floor:g}"

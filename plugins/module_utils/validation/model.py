@@ -63,6 +63,8 @@ class Options(TypedDict):
         wait: seconds for one test to begin.
         test_time_limit: seconds of one test.
         time_limit: seconds of all tests, 0 for no limit.
+        search_repeats: how often the search has a test measured in one job at most.
+        search_drop: percent by which a test of the search is slower than others before somebody is blamed.
         drain_limit: percent of the pool.
         own: the options of each stage that is asked for and has some, by its name.
     """
@@ -107,6 +109,8 @@ class Options(TypedDict):
     test_time_limit: Annotated[int, Span(1)]
     time_limit: Annotated[int, Span(0)]
     locate_rounds: Annotated[int, Span(0)]
+    search_repeats: NotRequired[Annotated[int, Span(1, 100)]]
+    search_drop: NotRequired[Annotated[int, Span(1, 50)]]
     topology: dict[str, list[str]]
     drain_failed: bool
     drain_limit: Annotated[int, Span(0, 100)]
@@ -139,6 +143,7 @@ class Planned(TypedDict):
         collectives: what its job measures, one after the other.
         rail: the one NIC of each node that it may use; empty for all.
         nic_alone: whether nothing but NICs may lie between two GPUs.
+        repeats: how often each collective is measured; 0 for as often as the options say.
         time_limit: seconds, where the test has a limit of its own.
     """
 
@@ -150,6 +155,7 @@ class Planned(TypedDict):
     collectives: NotRequired[list[str]]
     rail: NotRequired[str]
     nic_alone: NotRequired[bool]
+    repeats: NotRequired[int]
     time_limit: NotRequired[int]
 
 
@@ -337,6 +343,7 @@ class Report(TypedDict):
     left_out: dict[str, str]
     culprits: NotRequired[list[Culprit]]
     unresolved: list[Unresolved]
+    suspected: NotRequired[list[Unresolved]]
     skipped: dict[str, str]
     stopped: str
     search_rounds: int

@@ -15,7 +15,7 @@ from ..search.locate import locate
 from ..slurm.jobs import CUT
 from .causes import KNOWN_CAUSE
 from .hands import TOO_LONG
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
 from .tests import floor_for, scope_for
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
     results = [search_result(state["tests"][place]) for place in places]
     for result in results:
         result["scope"] = scope_for(options, result["nodes"], collective)
-    answer = locate(nodes, results, topology)
+    answer = locate(nodes, results, topology, options["search_drop"] / 100, options["search_repeats"])
     for kind in _BLAMED:
         for item in answer[kind]:
             item["results"] = [places[place] for place in item["results"]]
@@ -174,7 +174,7 @@ def member_nodes(test: Test) -> list[str]:
 
 
 def search_result(test: Test) -> dict[str, Any]:
-    """Return a judged test as the locator takes it: nodes, busbw and floor (GB/s) and outcome.
+    """Return a judged test as the locator takes it: nodes, busbw, floor and repeats (GB/s) and outcome.
 
     What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only
     lacks a floor, or repeats that agree, can still be compared with other tests.
@@ -203,4 +203,11 @@ def search_result(test: Test) -> dict[str, Any]:
         "busbw": test["measured_busbw"] if measured else None,
         "floor": test["floor"] if measured and test["floor"] else None,
         "outcome": outcome,
+        "repeats": _repeats(test) if measured else [],
     }
+
+
+def _repeats(test: Test) -> list[float]:
+    """Return what each repeat of a test measured at the size that it is judged by, in GB/s."""
+    points = [point for run in test["runs"] for point in out_of_place(run)]
+    return [busbw for size, busbw in points if size == test["at_size"]]

@@ -128,6 +128,11 @@ class Stage(Generic[Own]):
                 found[node] = {"kind": "node", "nodes": [node], "reason": reason, "tests": [test["name"]], "rail": ""}
         return list(found.values()), []
 
+    def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
+        """Return whom nothing is proven against, but who may be somewhat slow; it counts for no verdict."""
+        del options, state, nodes
+        return []
+
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
         """Return whether a culprit search of the stage wants more tests, bounds aside."""
         del options, state, nodes

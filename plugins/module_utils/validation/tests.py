@@ -91,6 +91,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
     collectives: list[str] | None = None,
     rail: str = "",
     nic_alone: bool = False,
+    repeats: int = 0,
 ) -> Planned:
     """Return a test that runs collectives.
 
@@ -103,6 +104,8 @@ def planned_test(  # noqa: PLR0913 - what a test is
         collectives: what its job measures, one after the other; by default all that are asked for.
         rail: the one NIC of each node that it may use; all of them when it is empty.
         nic_alone: whether nothing but NICs may lie between two GPUs.
+        repeats: how often each collective is measured, as far as half of the job's time goes; 0 for as often as the
+            options say.
     """
     others = candidates(options, nodes) if partners else []
     partners = min(partners, len(others))
@@ -111,6 +114,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
     exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"
     exported += f",BUSBAR_RAIL={rail}" if rail else ""
     exported += ",BUSBAR_NIC_ALONE=1" if nic_alone else ""
+    exported += f",BUSBAR_REPEATS={repeats},BUSBAR_SECONDS={options['test_time_limit'] // 2}" if repeats else ""
     arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,{exported}"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
@@ -122,6 +126,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
         "collectives": measured,
         "rail": rail,
         "nic_alone": nic_alone,
+        "repeats": repeats,
         "job": {
             "name": name,
             "nodes": nodes,
@@ -270,7 +275,7 @@ def _answer(
         allow_known_causes=options["allow_known_causes"],
         hosts=tuple(nodes),
         steady=options["spread_limit"] / 100,
-        repeats=options["repeats"],
+        repeats=None if planned.get("repeats") else options["repeats"],
         domains=_domains(options, nodes),
     )
     answer = judge(runs, profile, asked)

@@ -65,6 +65,13 @@ def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], l
     return _once(found), _once(unresolved)
 
 
+def _suspected(asked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
+    """Return who may be somewhat slow, less those who are blamed anyway."""
+    guilty = {node for item in blamed for node in item["nodes"]}
+    found = [item for stage, nodes in each_stage(asked, state) for item in stage.suspected(asked, state, nodes)]
+    return _once([item for item in found if guilty.isdisjoint(item["nodes"])])
+
+
 def _once(items: list[_Item]) -> list[_Item]:
     """Return the items less those about nodes that an earlier one is about."""
     return list(
@@ -150,6 +157,7 @@ def report(
         "nodes": asked["nodes"],
         "left_out": state["left_out"],
         "unresolved": unresolved,
+        "suspected": _suspected(asked, state, blamed),
         "skipped": rest["skipped"],
         "stopped": unrun,
         "search_rounds": state["search_rounds"],
@@ -306,6 +314,7 @@ def summary_lines(data: Report) -> list[str]:
         who = "" if item["kind"] == "rail" else f"{item['kind']} {_who(item)}: "
         lines.append(f"FAIL  {who}{item['reason']} ({shown})")
     lines += [f"INCONCLUSIVE  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
+    lines += [f"suspected  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data.get("suspected", [])]
     lines += [
         f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
         for item in data["drain"].get("done", [])

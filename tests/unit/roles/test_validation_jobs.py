@@ -281,6 +281,24 @@ def test_a_program_sees_the_rail_that_the_job_names(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("asked", "steps"),
+    [
+        ({}, 2),
+        ({"BUSBAR_REPEATS": "4", "BUSBAR_SECONDS": "100"}, 4),
+        # When half of its time is over, one of each is what there is.
+        ({"BUSBAR_REPEATS": "4", "BUSBAR_SECONDS": "0"}, 1),
+    ],
+)
+def test_the_search_asks_for_repeats_of_its_own(tmp_path: Path, asked: dict[str, str], steps: int) -> None:
+    job = Job(tmp_path, "job")
+    job.image()
+    code, output = job.run(**asked)
+    assert code == 0, output
+    assert len(job.steps()) == 2 * steps
+    assert output.count("# busbar exit: alltoall ") == steps
+
+
 def test_a_value_that_differs_is_told_with_both_and_proves_nothing(tmp_path: Path) -> None:
     job = Job(tmp_path, "job")
     job.script.write_text(job.script.read_text().replace("NCCL_ALGO,", "", 1).replace(",NCCL_ALGO", "", 1))

@@ -79,6 +79,12 @@ class Pair(Collective):
                 unresolved += [{"nodes": item["nodes"], "reason": item["reason"]} for item in left]
         return found, unresolved
 
+    def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
+        """Return whom the searches suspect of what is too small to be told from noise."""
+        made = made_searches(options, state, nodes)
+        items = [item for search in made if not search["explained"] for item in search["answer"]["suspected"]]
+        return [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
+
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
         """Return whether a search is not at its end."""
         return any(not search["answer"]["done"] for search in made_searches(options, state, nodes))
@@ -97,12 +103,13 @@ def _asked(options: Options, state: State, search: Search) -> list[Planned]:
     used = Counter(test["name"].split("_again", 1)[0] for test in state["tests"])
     number = state["search_rounds"] + 1
     tests = []
+    asked: dict[str, Any] = {"collectives": [collective], "rail": rail, "repeats": search["answer"]["repeats"]}
     for place, members in enumerate(search["answer"]["tests"], start=1):
         kind = {1: "alone", PAIR: "pair"}.get(len(members))
         name = ("-".join([kind, *members]) if kind else f"search-{number}-{place}") + suffix
         again = f"_again{used[name]}" if used[name] else ""
         stage = "pair" if kind == "pair" else "search"
-        tests.append(planned_test(options, name + again, stage, members, collectives=[collective], rail=rail))
+        tests.append(planned_test(options, name + again, stage, members, **asked))
     return tests
 
 

@@ -151,7 +151,7 @@ def test_relative_to_peers_without_a_floor() -> None:
             busbw = 100.0 if "node0003" not in test else 60.0
             results.append({"nodes": test, "busbw": busbw, "floor": None, "outcome": "ok"})
     assert [entry["node"] for entry in answer["nodes"]] == ["node0003"]
-    assert answer["unresolved"]
+    assert answer["unresolved"] == []
 
 
 @pytest.mark.parametrize(
@@ -165,6 +165,7 @@ def test_relative_to_peers_without_a_floor() -> None:
         (["a"], [{"nodes": ["a"], "busbw": "fast"}], None, "busbw 'fast'"),
         (["a"], [{"nodes": ["a"], "busbw": float("nan")}], None, "busbw nan"),
         (["a"], [{"nodes": ["a"], "busbw": 1.0, "floor": 0}], None, "floor 0"),
+        (["a"], [{"nodes": ["a"], "busbw": 1.0, "repeats": [1.0, -1.0]}], None, "repeats -1.0"),
     ],
 )
 def test_bad_input(nodes: list[str], results: list[Answer], topology: dict[str, list[str]] | None, words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -461,6 +462,50 @@ def test_topology_lets_the_search_name_the_uplink() -> None:
     assert found["drain"]["nodes"] == []
 
 
+def noisy(slow: str, left: float, noise: float, seed: int) -> Callable[[Any], tuple[dict[str, Any], str | None]]:
+    """A cluster with one node that is slower with others than they are, and as many repeats as a test asks for."""
+    random = Random(seed)  # noqa: S311 - noise, not a secret
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        nodes = test["job"]["nodes"]
+        peak = 480.0 * (left if slow in nodes and len(nodes) > 1 else 1.0)
+        parts = [
+            f"# busbar test: {name} {repeat}\n{nccl_text(nodes, GPUS, peak * random.gauss(1, noise), program=name)}"
+            f"# busbar exit: {name} {repeat} 0\n"
+            for name in test["collectives"]
+            for repeat in range(1, (test["repeats"] or 1) + 1)
+        ]
+        return entry(test), "".join(parts)
+
+    return fabric
+
+
+@pytest.mark.parametrize(("left", "noise"), [(0.87, 0.01), (0.87, 0.03), (0.75, 0.05)])
+def test_one_nic_of_eight_is_found_above_the_floor(left: float, noise: float) -> None:
+    names = [f"gpu{number}" for number in range(1, 9)]
+    hardware = dict.fromkeys(names, "dgx_h100")
+    changes: dict[str, Any] = {"nodes": names, "pool": names, "hardware": hardware, "floor_gbs": 300}
+    found, _stages = drive(noisy("gpu3", left, noise, 1), stages=["pair"], **changes)
+    assert all((test["measured_busbw"] or 0) > 300 for test in found["tests"])
+    assert (found["verdict"], guilty(found)) == ("FAIL", [("node", ["gpu3"])])
+    assert max(len(test["runs"]) for test in found["tests"]) >= 3
+
+
+def test_what_noise_may_be_is_suspected_and_passes() -> None:
+    names = [f"gpu{number}" for number in range(1, 9)]
+    hardware = dict.fromkeys(names, "dgx_h100")
+    changes: dict[str, Any] = {"nodes": names, "pool": names, "hardware": hardware, "floor_gbs": 300}
+    told = []
+    for seed in (3, 4):
+        found, _stages = drive(noisy("gpu3", 0.9, 0.05, seed), stages=["pair"], search_repeats=3, **changes)
+        assert {node for _kind, nodes in guilty(found) for node in nodes} <= {"gpu3"}
+        told += [(found, item) for item in found["suspected"] if "gpu3" in item["nodes"]]
+    assert told
+    found, item = told[0]
+    assert "suspected, repeat with" in item["reason"]
+    assert any(line.startswith("suspected  ") for line in summary_lines(found))
+
+
 @pytest.mark.parametrize(
     ("changes", "outcome"),
     [
@@ -487,7 +532,15 @@ def test_what_the_locator_is_told(changes: dict[str, Any], outcome: str) -> None
         "reason": "",
         "runs": [],
     }
-    test |= {"collective": "all_reduce", "rail": "", "job": job, "measured_busbw": 5.0, "floor": 10.0, **changes}
+    test |= {
+        "collective": "all_reduce",
+        "rail": "",
+        "job": job,
+        "measured_busbw": 5.0,
+        "at_size": 8,
+        "floor": 10.0,
+        **changes,
+    }
     told = search_result(cast("Test", test))
     assert told["outcome"] == outcome
     assert told["busbw"] == (5.0 if outcome == "ok" else None)

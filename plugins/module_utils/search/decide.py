@@ -1,0 +1,149 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Is a test slow, or is it noise? A sequential test of the repeats of a test against what is normal for its size.
+
+All is done with natural logarithms of busbw over floor, so that noise and drops are shares. With n repeats of mean y
+and noise s (standard deviation of one repeat), normal means at least m + d/2 and slow at most m - d/2: m is the limit,
+and d the smallest drop that is looked for. The generalized likelihood ratio of the two is
+
+    L = n / (2 s^2) * ((y - min(y, m - d/2))^2 - (y - max(y, m + d/2))^2)
+
+and the test is fast once L >= B, slow once L <= -B, and repeated while it is between: Wald's sequential test (A. Wald,
+Sequential Tests of Statistical Hypotheses, Ann. Math. Statist. 16, 1945) for composite hypotheses with an indifference
+zone (T. L. Lai, Nearly Optimal Sequential Tests of Composite Hypotheses, Ann. Statist. 16, 1988). B = ln(1 / 0.0001):
+one answer in about 10,000 is wrong. The search asks at least two tests with different partners before it blames.
+
+A test of a drop d has L of mean D^2 / 2 and standard deviation D, with D = d sqrt(n) / s. D = 8.3 leaves three standard
+deviations to B, so n = (8.3 s / d)^2 repeats decide at once but for one test in 700, which is repeated. Where a round
+has not so many repeats, d grows with the noise: 6.7 s / sqrt(n) leaves two standard deviations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, log, sqrt
+from statistics import fmean, median
+
+__all__ = [
+    "BOUND",
+    "DROP",
+    "FIRST_REPEATS",
+    "MOST_REPEATS",
+    "Noise",
+    "likelihood",
+    "limit",
+    "logarithm",
+    "normal",
+    "repeats_for",
+    "smallest_drop",
+]
+
+# As shares: what is looked for by default, and how fine.
+DROP = 0.10
+MOST_REPEATS = 16
+# So often a test is repeated while the noise is not known.
+FIRST_REPEATS = 3
+BOUND = log(1 / 0.0001)
+_DISTANCE = 6.7
+_AT_ONCE = 8.3
+_PEERS = 5
+_UNKNOWN_NOISE = 0.05
+_LEAST_NOISE = 0.01
+# One-sided 95 % bound of a normal distribution.
+_ONE_IN_TWENTY = -1.6449
+# Of those that are compared, so large a share may be slow.
+_FASTEST_THIRD = 2 / 3
+_FLOOR_OF_LOG = 1e-9
+
+
+@dataclass
+class Noise:
+    """The spread of repeats of the same test, pooled over all tests.
+
+    Attributes:
+        squares: sum of the squared distances from the mean of each test.
+        freedom: degrees of freedom of that sum.
+    """
+
+    squares: float = 0.0
+    freedom: int = 0
+
+    def add(self, samples: list[float]) -> None:
+        """Take in the repeats of one test, as logarithms."""
+        if len(samples) > 1:
+            middle = fmean(samples)
+            self.squares += sum((sample - middle) ** 2 for sample in samples)
+            self.freedom += len(samples) - 1
+
+    def remove(self, samples: list[float]) -> None:
+        """Take out the repeats of one test, before they are added together with more of them."""
+        if len(samples) > 1:
+            middle = fmean(samples)
+            self.squares = max(0.0, self.squares - sum((sample - middle) ** 2 for sample in samples))
+            self.freedom -= len(samples) - 1
+
+    @property
+    def known(self) -> bool:
+        """Whether something was repeated."""
+        return self.freedom > 0
+
+    def level(self, means: list[float]) -> float:
+        """Return the standard deviation of one repeat as a share: the upper 95 % bound, not less than 1 %.
+
+        Chi squared by the approximation of Wilson and Hilferty (Proc. Natl. Acad. Sci. 17, 1931). While nothing was
+        repeated it is that of the faster half of the pairs, with the spread of the nodes in it: 2.5 times the median
+        distance from the median of the half, which is 0.4 of a normal distribution's. Of few pairs it is 5 %.
+
+        Args:
+            means: of the tests of two nodes, as logarithms.
+        """
+        if self.freedom:
+            part = 2 / (9 * self.freedom)
+            chi = self.freedom * max(0.05, 1 - part + _ONE_IN_TWENTY * sqrt(part)) ** 3
+            return max(_LEAST_NOISE, sqrt(self.squares / chi))
+        if len(means) < _PEERS:
+            return _UNKNOWN_NOISE
+        half = sorted(means)[len(means) // 2 :]
+        middle = median(half)
+        return max(_LEAST_NOISE, 2.5 * median(abs(mean - middle) for mean in half))
+
+
+def logarithm(score: float) -> float:
+    """Return the logarithm of a score; of nothing at all, that of almost nothing."""
+    return log(max(score, _FLOOR_OF_LOG))
+
+
+def smallest_drop(noise: float, drop: float = DROP, most: int = MOST_REPEATS) -> float:
+    """Return the drop, as a logarithm, that so many repeats tell from noise, but not less than asked for."""
+    return max(-log(1 - drop), _DISTANCE * noise / sqrt(most))
+
+
+def repeats_for(noise: float, distance: float) -> int:
+    """Return how many repeats tell a drop, as a logarithm, from noise."""
+    return max(1, ceil((_AT_ONCE * noise / distance) ** 2 - 1e-9))
+
+
+def normal(means: list[float], distance: float) -> float | None:
+    """Return what is normal among tests of the same size, less than two thirds of which are slow; None of too few.
+
+    The median of those that are not clearly below the fastest third.
+    """
+    if len(means) < _PEERS:
+        return None
+    ordered = sorted(means)
+    fast = ordered[min(len(ordered) - 1, int(len(ordered) * _FASTEST_THIRD))]
+    return median(mean for mean in ordered if mean >= fast - distance / 2)
+
+
+def limit(reference: float | None, distance: float, *, floor: bool) -> float | None:
+    """Return the logarithm of the limit between fast and slow; None where there is neither floor nor reference."""
+    found = [0.0] if floor else []
+    if reference is not None:
+        found.append(reference - distance / 2)
+    return max(found, default=None)
+
+
+def likelihood(samples: list[float], at: float, noise: float, distance: float) -> float:
+    """Return the logarithm of the likelihood ratio of fast to slow."""
+    mean, slow, fast = fmean(samples), at - distance / 2, at + distance / 2
+    return len(samples) / (2 * noise**2) * ((mean - min(mean, slow)) ** 2 - (mean - max(mean, fast)) ** 2)

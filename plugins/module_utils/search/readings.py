@@ -1,0 +1,189 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the results of a round: which tests were fast, which were slow, and which have to be repeated to tell.
+
+What is normal comes from tests of about as many nodes. Where there are too few of these, the nearest size that is known
+tells what is suspicious; nobody is blamed for that alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import exp, log2, sqrt
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from . import decide
+from .evidence import NONE, PASSED, SLOW, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Reading", "Readings"]
+
+_PAIR = 2
+# Tests of so many nodes more or less are compared with each other.
+_NEAR = 1.25
+_MOST_ASKED = 100
+_LEAST_SUSPECTED = 4
+
+# Only tests of as many nodes with the same way between them, NVLink or network, are peers.
+_Kind = tuple[int, str]
+
+
+@dataclass
+class Reading:
+    """The results of one test so far.
+
+    Attributes:
+        nodes: that take part.
+        places: positions of its results among those given.
+        samples: logarithms of busbw over floor (of busbw in GB/s without a floor), one per repeat.
+        floor: whether there is one.
+        broken: what happened instead of a measurement; empty for nothing.
+        verdict: more than 0 for fast, less for slow, 0 while that cannot be told; None without anything to compare.
+        sure: as Outcome says.
+        counted: the samples that the noise is known from.
+        error: standard deviation of the mean of the samples.
+        drawn: whether it was asked of all nodes alike, and not since something was slow there; only such are peers.
+    """
+
+    nodes: tuple[str, ...]
+    drawn: bool = True
+    places: list[int] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
+    scope: str = ""
+    floor: bool = False
+    broken: str = ""
+    verdict: float | None = 0.0
+    sure: bool = True
+    error: float = 0.0
+    counted: list[float] = field(default_factory=list)
+
+    @property
+    def kind(self) -> _Kind:
+        """Number of nodes, and the way between them."""
+        return len(self.nodes), self.scope
+
+    def take(self, result: dict[str, Any], place: int) -> None:
+        """Take in a result as search.locate takes it."""
+        self.places.append(place)
+        kind = str(result.get("outcome", "ok"))
+        busbw = result.get("busbw")
+        if kind != "ok" or busbw is None:
+            self.broken = NONE if kind == "ok" else kind
+            return
+        floor = result.get("floor")
+        self.floor, self.scope = floor is not None, str(result.get("scope") or "")
+        repeats = result.get("repeats") or [busbw]
+        self.samples += [decide.logarithm(float(each) / float(floor or 1.0)) for each in repeats]
+
+    def outcome(self) -> Outcome:
+        """Return what the search makes of it: what cannot be told from noise is nobody's guilt."""
+        places = tuple(self.places)
+        if self.broken or self.verdict is None:
+            return Outcome(self.nodes, self.broken or NONE, places)
+        kind = SLOW if self.verdict <= -decide.BOUND else PASSED
+        return Outcome(self.nodes, kind, places, self.sure, fmean(self.samples), self.error)
+
+
+class Readings:
+    """All tests of a search so far, and what is normal among them."""
+
+    def __init__(self, drop: float, most_repeats: int) -> None:
+        """Begin.
+
+        Args:
+            drop: the smallest share by which a test is to be slower than normal to be called slow.
+            most_repeats: how often a test is measured in one round at most.
+        """
+        self._drop = drop
+        self._most = most_repeats
+        self._noise = decide.Noise()
+        self._of_kind: dict[_Kind, list[Reading]] = {}
+        self._known: dict[_Kind, tuple[float | None, bool]] = {}
+
+    def _level(self) -> float:
+        pairs = max((kind for kind in self._of_kind if kind[0] == _PAIR), key=self._count, default=None)
+        return self._noise.level([] if pairs is None or self._noise.known else self._means(pairs))
+
+    def _count(self, kind: _Kind) -> int:
+        return len(self._of_kind[kind])
+
+    def _means(self, kind: _Kind) -> list[float]:
+        return [fmean(reading.samples) for reading in self._of_kind[kind]]
+
+    def repeats(self) -> int:
+        """Return how often the tests of a new round are measured: as often as the noise so far asks for."""
+        if not self._noise.known:
+            return min(self._most, decide.FIRST_REPEATS)
+        noise = self._level()
+        return min(self._most, decide.repeats_for(noise, decide.smallest_drop(noise, self._drop, self._most)))
+
+    def read(self, readings: Iterable[Reading]) -> None:
+        """Judge tests by what is known now."""
+        readings = [reading for reading in readings if reading.samples and not reading.broken]
+        for reading in readings:
+            if not reading.counted and reading.drawn:
+                self._of_kind.setdefault(reading.kind, []).append(reading)
+            self._noise.remove(reading.counted)
+            self._noise.add(reading.samples)
+            reading.counted = list(reading.samples)
+        self._known = {}
+        noise = self._level()
+        distance = decide.smallest_drop(noise, self._drop, self._most)
+        for reading in readings:
+            self._judge(reading, noise, distance)
+
+    def _judge(self, reading: Reading, noise: float, distance: float) -> None:
+        reference, own = self._normal(reading.kind, distance)
+        at = decide.limit(reference, distance, floor=reading.floor)
+        reading.verdict = None if at is None else decide.likelihood(reading.samples, at, noise, distance)
+        under = reading.floor and decide.likelihood(reading.samples, 0.0, noise, distance) <= -decide.BOUND
+        reading.sure = own or under
+        reading.error = noise / sqrt(len(reading.samples))
+
+    def _normal(self, kind: _Kind, distance: float) -> tuple[float | None, bool]:
+        """Return what is normal for tests of a kind, and whether tests of about this size say so."""
+        if kind not in self._known:
+            size, scope = kind
+            sizes = {other[0] for other in self._of_kind if other[1] == scope}
+            self._known[kind] = (None, False)
+            for other in sorted(sizes, key=lambda each: (abs(log2(each / size)), each)):
+                near = [each for each in sizes if max(each, other) <= _NEAR * min(each, other)]
+                means = [mean for each in near for mean in self._means((each, scope))]
+                found = decide.normal(means, distance)
+                if found is not None:
+                    self._known[kind] = found, max(size, other) <= _NEAR * min(size, other)
+                    break
+        return self._known[kind]
+
+    def undecided(self, readings: Iterable[Reading]) -> list[Reading]:
+        """Return the tests that have to be repeated."""
+        return [
+            reading
+            for reading in readings
+            if not reading.broken and reading.verdict is not None and abs(reading.verdict) < decide.BOUND
+        ]
+
+    def suspected(self, reading: Reading) -> dict[str, Any]:
+        """Return what is said of a test that is rather slow than fast, but within the noise.
+
+        The number of repeats is that which would tell the drop that was seen.
+        """
+        noise = self._level()
+        distance = decide.smallest_drop(noise, self._drop, self._most)
+        reference = self._normal(reading.kind, distance)[0]
+        mean = fmean(reading.samples)
+        usual = reference if reference is not None else distance / 2
+        seen = max(usual - mean, distance / _LEAST_SUSPECTED)
+        repeats = min(_MOST_ASKED, max(len(reading.samples) + 1, decide.repeats_for(noise, seen)))
+        of_what = "what is normal for as many nodes" if reference is not None else "the floor"
+        return {
+            "nodes": list(reading.nodes),
+            "repeats": repeats,
+            "reason": (
+                f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, after {len(reading.samples)} repeats with "
+                f"a noise of {100 * noise:.1f} %: suspected, repeat with {repeats} repeats"
+            ),
+        }

@@ -1,0 +1,94 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Many searches in simulated fabrics of all sizes: how often a fault of some size is found amid some noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from .simulation import Fabric, node_names, random_faults, simulate, switch_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Cell", "Trials", "run_trial", "table"]
+
+_SWITCH_SIZES = (8, 16, 32)
+# One fault per so many nodes at most, so that most nodes are well.
+_NODES_PER_FAULT = 8
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What is tried.
+
+    Attributes:
+        least_nodes, most_nodes: the size of a fabric is drawn between them, each doubling as likely as the next.
+        most_faults: a fabric has none to so many of all kinds.
+        left: shares of the bandwidth that a fault leaves; one trial after the other takes the next.
+        noise: standard deviations of one repeat as shares; likewise.
+        spread: standard deviation of healthy nodes as a share.
+    """
+
+    least_nodes: int = 16
+    most_nodes: int = 1024
+    most_faults: int = 3
+    left: tuple[float, ...] = (0.5, 0.7, 0.8, 0.87, 0.9)
+    noise: tuple[float, ...] = (0.01, 0.02, 0.03, 0.04, 0.05)
+    spread: float = 0.01
+
+    def place(self, seed: int) -> tuple[float, float]:
+        """Return share left and noise of a trial."""
+        return self.left[seed % len(self.left)], self.noise[seed // len(self.left) % len(self.noise)]
+
+
+@dataclass
+class Cell:
+    """What came of the trials of one share left and one noise: numbers of faults, of innocents and of rounds."""
+
+    trials: int = 0
+    faults: int = 0
+    found: int = 0
+    suspected: int = 0
+    missed: int = 0
+    innocents: int = 0
+    false_suspicions: int = 0
+    rounds: int = 0
+    most_rounds: int = 0
+    failed_seeds: list[int] = field(default_factory=list)
+
+    def add(self, seed: int, answer: dict[str, Any]) -> None:
+        """Take in a trial."""
+        self.trials += 1
+        self.found += len(answer["found"])
+        self.suspected += len(answer["suspected"])
+        self.missed += len(answer["missed"])
+        self.faults += len(answer["found"] + answer["suspected"] + answer["missed"])
+        self.innocents += len(answer["wrongly_blamed"])
+        self.false_suspicions += len(answer["false_suspicions"])
+        self.rounds += answer["rounds"]
+        self.most_rounds = max(self.most_rounds, answer["rounds"])
+        if answer["missed"] or answer["wrongly_blamed"]:
+            self.failed_seeds.append(seed)
+
+
+def run_trial(trials: Trials, seed: int) -> dict[str, Any]:
+    """Return what simulation.simulate says of the fabric with this seed; the same seed gives the same answer."""
+    random = Random(seed)  # noqa: S311 - noise, not a secret
+    least, most = trials.least_nodes, trials.most_nodes
+    count = round(least * (most / least) ** random.random())
+    sizes = [size for size in _SWITCH_SIZES if size <= count] or [count]
+    topology = switch_names(node_names(count), random.choice(sizes))
+    faults = random_faults(topology, random.randint(0, min(trials.most_faults, count // _NODES_PER_FAULT)), random)
+    left, noise = trials.place(seed)
+    return simulate(Fabric(topology, faults, noise, random, left, trials.spread))
+
+
+def table(trials: Trials, seeds: Iterable[int]) -> dict[tuple[float, float], Cell]:
+    """Return what came of the trials with these seeds, by share left and noise."""
+    cells = {(left, noise): Cell() for left in trials.left for noise in trials.noise}
+    for seed in seeds:
+        cells[trials.place(seed)].add(seed, run_trial(trials, seed))
+    return cells

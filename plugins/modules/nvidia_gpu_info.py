@@ -104,33 +104,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.hardware.gpu_places import gpu_places
 from ..module_utils.hardware.gpu_reading import (
     find_smi,
-    listed,
     pci_devices,
     read,
     read_gpus,
 )
-from ..module_utils.hardware.network import pci_address, rdma_ports
+from ..module_utils.hardware.network import network_interfaces, rdma_ports
 
 # nv-fabricmanager, as the kernel cuts it.
 FABRIC_MANAGER = "nv-fabricmanage"
-
-
-def network_interfaces(root: Path) -> list[dict[str, Any]]:
-    """Return the interfaces with hardware behind them."""
-    found = []
-    for folder in listed(root / "sys/class/net"):
-        if not (folder / "device").exists() or (folder / "device/physfn").exists():
-            continue
-        speed = read(folder / "speed")
-        found.append(
-            {
-                "name": folder.name,
-                "up": read(folder / "operstate") == "up",
-                "rate_gbps": int(speed) / 1000 if speed.isdigit() and int(speed) else None,
-                "address": pci_address(folder / "device"),
-            }
-        )
-    return found
 
 
 def gather(root: Path, program: str | None, timeout_s: float) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from busbar.run_events import Run
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["register"]
+__all__ = ["INTERRUPTED", "ask_hosts", "register"]
 
 DESCRIPTION = """\
 Asks machines for processors, memory, GPUs and NICs and prints the hardware profiles that would fit them, ready for
@@ -79,28 +79,46 @@ def _topology(args: argparse.Namespace) -> int:
     return 0
 
 
-def _describe(args: argparse.Namespace) -> int:
-    """Print the profiles; returns 0, or 1 when a host did not answer."""
+def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> tuple[Run, int, bool, Path]:
+    """Run a playbook that only asks the hosts named, its progress beside the output.
+
+    Args:
+        args: with `hosts`, folded or not, and those of `add_run_options`.
+        name: of the playbook.
+        options: more for Ansible.
+
+    Returns:
+        what was seen, what Ansible returned, whether it was interrupted, and the log.
+
+    Raises:
+        UsageError: a name is no host of the inventory.
+    """
     try:
         hosts = [host for folded in args.hosts for host in unfold_hosts(folded)]
     except ValueError as exc:
         raise UsageError(str(exc)) from exc
     inventory, _ = choose_inventory(args)
-    options = ["--limit", ",".join(hosts), "--skip-tags", "describe_show", *args.options, *prompting_options(args)]
-    path = collection() / "playbooks" / "describe.yml"
+    given = ["--limit", ",".join(hosts), *options, *args.options, *prompting_options(args)]
+    path = collection() / "playbooks" / f"{name}.yml"
     refuse_unreadable(inventory, path)
-    playbook = Playbook(path, inventory, options, ask_passwords(args))
-    log = open_log(own_folder(inventory[0]) / "logs", "describe")
+    playbook = Playbook(path, inventory, given, ask_passwords(args))
+    log = open_log(own_folder(inventory[0]) / "logs", name)
     # What can be put into a file goes to standard output, the rest beside it.
     display = PlainDisplay(sys.stderr)
     run = Run(display, hosts_counter(playbook))
     with display:
         returned, interrupted = run_playbook(playbook, run, log)
-    if interrupted:
-        return INTERRUPTED
-    if not run.tasks:
+    if not run.tasks and not interrupted:
         message = f"the inventory {', '.join(inventory)} has no host {' '.join(args.hosts)}; log: {log}"
         raise UsageError(message)
+    return run, returned, interrupted, log
+
+
+def _describe(args: argparse.Namespace) -> int:
+    """Print the profiles; returns 0, or 1 when a host did not answer."""
+    run, returned, interrupted, log = ask_hosts(args, "describe", "--skip-tags", "describe_show")
+    if interrupted:
+        return INTERRUPTED
     text = printable(run.custom.get("busbar_description") or "").strip("\n")
     if text:
         print(text)

@@ -1,4 +1,4 @@
-"""Slurm looks at its nodes, and drains one that lost a GPU, whose nvidia-smi hangs or whose disk is full."""
+"""Slurm looks at its nodes, drains one that is not healthy while its job goes on, and takes it back once healed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,84 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.proves("node_health")
 
-NODE = "gpu1"
+NODE, OTHER = "gpu1", "gpu2"
 FOLDER = "/usr/local/lib/busbar"
 PROGRAM = f"{FOLDER}/node_health"
+KEPT = "/var/lib/busbar/node_health"
+METRICS = "/run/busbar-test-metrics"
 RECORDING = "/etc/simulated-gpus.xml"
 SOUND, LOST_MEMORY = "<total>1024 MiB</total>", "<total>GPU is lost</total>"
-LOST = LOST_MEMORY.join(gpu_recording(NODE, 2).rsplit(SOUND, 1))
-LOST_REASON = (
-    f"busbar health: GPU 1 (ffff:02:00.0, serial simulated-{NODE}-1) is lost: the driver cannot reach it any more"
-)
+PENDING = "<remapped_rows><remapped_row_pending>Yes</remapped_row_pending></remapped_rows>"
+FULL = gpu_recording(NODE, 2)
+LOST = LOST_MEMORY.join(FULL.rsplit(SOUND, 1))
+LABEL = f"ffff:02:00.0, serial simulated-{NODE}-1"
+LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach it any more"
+# What a machine that is shared by many tests may show at any time.
+SETTINGS = {"severities": dict.fromkeys(("stray_processes", "swap", "clock"), "OFF"), "metrics": METRICS}
+XID = "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus."
+UNIT = "[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
 
 
-def reason(sandbox: Cluster) -> str:
+def program(name: str, text: str) -> str:
+    """The command that puts a program in front of the system's own, all at once."""
+    return (
+        f"printf '{text}' > /usr/local/sbin/{name}.new && chmod +x /usr/local/sbin/{name}.new"
+        f" && mv /usr/local/sbin/{name}.new /usr/local/sbin/{name}"
+    )
+
+
+def recording(text: str) -> str:
+    """The command that lets the node's nvidia-smi say something else from now on, all at once."""
+    return f"cat > {RECORDING}.new <<'END'\n{text}END\nmv {RECORDING}.new {RECORDING}"
+
+
+# What the node should have besides, the command that breaks it, the one that heals it, and the reason of the drain.
+FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
+    "a lost GPU": ({}, recording(LOST), recording(FULL), LOST_REASON),
+    "a missing GPU": ({}, recording(gpu_recording(NODE, 1)), recording(FULL), "GPUs: 2 declared, 1 found"),
+    "a row to be remapped": (
+        {},
+        recording(f"{PENDING}<ecc_mode>".join(FULL.rsplit("<ecc_mode>", 1))),
+        *(recording(FULL), f"GPU 1 ({LABEL}) a row of its memory waits to be remapped"),
+    ),
+    "an nvidia-smi that hangs": (
+        {"timeout_s": 1},
+        program("nvidia-smi", "#!/bin/sh\\nexec sleep 60\\n"),
+        *("rm /usr/local/sbin/nvidia-smi", "nvidia-smi: fails: nvidia-smi did not answer in 1 s"),
+    ),
+    "a service that ended": (
+        {"services": ["munge", "slurmd", "busbar-test"]},
+        *("systemctl stop busbar-test", "systemctl start busbar-test", "busbar-test does not run (inactive)"),
+    ),
+    "a mount that is gone": (
+        {"mounts": ["/mnt/shared"]},
+        *("umount /mnt/shared", "mount -t tmpfs tmpfs /mnt/shared", "/mnt/shared is not mounted"),
+    ),
+    "a read-only file system": (
+        {"mounts": ["/mnt/shared"]},
+        *("mount -o remount,ro /mnt/shared", "mount -o remount,rw /mnt/shared", "/mnt/shared is read-only"),
+    ),
+    "a full file system": (
+        {"paths": ["/", "/mnt/shared"], "free_mb": 2},
+        *("head -c 15500k /dev/zero > /mnt/shared/big", "rm /mnt/shared/big", "/mnt/shared is full: "),
+    ),
+}
+
+
+def reason(sandbox: Cluster, node: str = NODE) -> str:
     """Why the node is out of service, with who said so and when."""
-    shown = sandbox.exec("ctl", f"scontrol show node {NODE}").stdout
+    shown = sandbox.exec("ctl", f"scontrol show node {node}").stdout
     return next((line.strip() for line in shown.splitlines() if line.strip().startswith("Reason=")), "")
+
+
+def drained(sandbox: Cluster, why: str) -> None:
+    """Wait until the health check has drained the node for this reason."""
+
+    def is_drained() -> bool:
+        told = reason(sandbox)
+        return told.startswith("Reason=busbar health: ") and why in told
+
+    sandbox.wait_until(is_drained, f"not drained for {why!r}: {reason(sandbox)}")
 
 
 def have_controller(sandbox: Cluster, *options: str) -> None:
@@ -43,8 +106,8 @@ def have_controller(sandbox: Cluster, *options: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def watched(sandbox: Cluster) -> Iterator[None]:
-    """Let Slurm look every two seconds."""
-    have_controller(sandbox, "-e", "node_health_interval=2")
+    """Let Slurm look every three seconds."""
+    have_controller(sandbox, "-e", "node_health_interval=3")
     yield
     have_controller(sandbox)
     sandbox.wait_idle()
@@ -52,57 +115,91 @@ def watched(sandbox: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
-    """Change what the node should have, or what its nvidia-smi replays; all is as before when the test ends."""
+    """Change what the node should have; all is as before when the test ends."""
     former = sandbox.exec(NODE, f"cat {PROGRAM}.json").stdout
 
     def change(**changes: object) -> None:
-        declared: dict[str, Any] = json.loads(former) | changes
+        declared: dict[str, Any] = json.loads(former) | SETTINGS | changes
         sandbox.exec(NODE, f"cat > {PROGRAM}.json.new <<'END'\n{json.dumps(declared)}\nEND\n")
         sandbox.exec(NODE, f"mv {PROGRAM}.json.new {PROGRAM}.json")
 
     sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound; cp -p {PROGRAM}.json {PROGRAM}.json.former")
+    sandbox.exec(NODE, f"mkdir -p {METRICS} /mnt/shared && mount -t tmpfs -o size=16m tmpfs /mnt/shared")
+    sandbox.exec(
+        NODE, f"printf '{UNIT}' > /etc/systemd/system/busbar-test.service && systemctl enable --now busbar-test"
+    )
+    change()
     yield change
-    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f /usr/local/sbin/nvidia-smi")
-    sandbox.exec(NODE, f"mv {PROGRAM}.json.former {PROGRAM}.json; rm -f /var/lib/busbar/node_health/drained")
+    sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f /usr/local/sbin/nvidia-smi /usr/local/sbin/journalctl")
+    sandbox.exec(NODE, f"mv {PROGRAM}.json.former {PROGRAM}.json; rm -rf {METRICS}")
+    sandbox.exec(NODE, "umount -l /mnt/shared", check=False)
+    sandbox.exec(NODE, "systemctl disable --now busbar-test; rm /etc/systemd/system/busbar-test.service")
     # A look that began before would drain the node once more.
     sandbox.wait_until(lambda: sandbox.exec(NODE, f"pgrep -f {PROGRAM}$", check=False).stdout == "", "looks do not end")
+    sandbox.exec(NODE, f"rm -f {KEPT}/*")
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
     sandbox.wait_idle()
 
 
-def replay(sandbox: Cluster, text: str) -> None:
-    """Let the node's nvidia-smi say something else from now on, all at once."""
-    sandbox.exec(NODE, f"cat > {RECORDING}.new <<'END'\n{text}END\nmv {RECORDING}.new {RECORDING}")
-
-
-@pytest.mark.core
-def test_a_lost_gpu_drains_its_node_while_the_job_goes_on(sandbox: Cluster, settings: Callable[..., None]) -> None:
+@pytest.fixture
+def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # noqa: ARG001 - it is there before the job
+    """A job of a user on the node, which runs to the end."""
     sandbox.wait_idle()
-    job = submit(sandbox, f"-w {NODE} --mem=100 -o /dev/null", "sleep 300")
+    number = submit(sandbox, f"-w {NODE} --mem=100 -o /dev/null", "sleep 600")
     try:
-        wait_for_state(sandbox, job, "RUNNING")
-        replay(sandbox, LOST)
-        sandbox.wait_until(lambda: LOST_REASON in reason(sandbox), f"not drained: {reason(sandbox)}")
-        assert sandbox.node_states() == {NODE: "drng", "gpu2": "idle"}
-        told = reason(sandbox)
-
-        # More that is wrong is shown, and the reason stays the first one.
-        replay(sandbox, gpu_recording(NODE, 1))
-        shown = sandbox.exec(NODE, f"{PROGRAM}; {PROGRAM} --look", check=False)
-        assert shown.returncode == 1
-        assert shown.stdout.splitlines() == ["GPUs: 2 declared, 1 found; these answer: 0 at ffff:01:00.0"] * 2
-        assert reason(sandbox) == told
-
-        # A sound node stays out until somebody says otherwise, or the site lets it come back by itself.
-        replay(sandbox, gpu_recording(NODE, 2))
-        assert sandbox.exec(NODE, f"{PROGRAM}; {PROGRAM} --look").stdout == ""
-        assert reason(sandbox) == told
-        settings(resume=True)
-        sandbox.wait_until(lambda: sandbox.node_states()[NODE] == "mix", f"not resumed: {sandbox.node_states()}")
-        assert reason(sandbox) == ""
-        wait_for_state(sandbox, job, "RUNNING")
+        wait_for_state(sandbox, number, "RUNNING")
+        yield number
+        wait_for_state(sandbox, number, "RUNNING")
     finally:
-        sandbox.exec("login", f"scancel {job}", user="alice")
+        sandbox.exec("login", f"scancel {number}", user="alice")
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param("a lost GPU", marks=pytest.mark.core), *sorted({*FAULTS} - {"a lost GPU"})]
+)
+def test_a_fault_drains_the_node_while_the_job_goes_on(
+    sandbox: Cluster, settings: Callable[..., None], job: str, fault: str
+) -> None:
+    declared, broken, healed, why = FAULTS[fault]
+    settings(**declared)
+    sandbox.exec(NODE, broken)
+    drained(sandbox, why)
+    assert sandbox.node_states() == {NODE: "drng", OTHER: "idle"}
+    shown = sandbox.exec(NODE, "nhc", check=False)
+    assert (shown.returncode, why.removeprefix("busbar health: ") in shown.stdout) == (1, True), shown.stdout
+    sandbox.exec(NODE, healed)
+    sandbox.wait_until(lambda: sandbox.node_states()[NODE] == "mix", f"not resumed: {sandbox.node_states()}")
+    assert reason(sandbox) == ""
+    wait_for_state(sandbox, job, "RUNNING")
+
+
+def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
+    sandbox: Cluster, settings: Callable[..., None]
+) -> None:
+    settings(resume=False)
+    sandbox.exec(NODE, recording(LOST))
+    drained(sandbox, LOST_REASON)
+    told = reason(sandbox)
+    sandbox.exec(NODE, recording(gpu_recording(NODE, 1)))
+    shown = sandbox.exec(NODE, f"{PROGRAM}; {PROGRAM} --look", check=False)
+    assert shown.returncode == 1
+    assert shown.stdout.splitlines() == ["GPUs: 2 declared, 1 found; these answer: 0 at ffff:01:00.0"] * 2
+    sandbox.exec(NODE, recording(FULL))
+    assert sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done; {PROGRAM} --look").stdout == ""
+    assert reason(sandbox) == told
+
+
+def test_an_xid_stands_until_somebody_gives_the_node_back(sandbox: Cluster, settings: Callable[..., None]) -> None:
+    settings()
+    sandbox.exec(NODE, program("journalctl", f'#!/bin/sh\\necho "{XID}"\\n'))
+    drained(sandbox, "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)")
+    sandbox.exec(NODE, "rm /usr/local/sbin/journalctl")
+    told = reason(sandbox)
+    sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done")
+    assert reason(sandbox) == told
+    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME")
+    assert sandbox.exec(NODE, f"{PROGRAM} >/dev/null; {PROGRAM}; {PROGRAM} --look").stdout == ""
+    assert reason(sandbox) == ""
 
 
 def test_a_drain_of_an_admin_is_left_alone(sandbox: Cluster, settings: Callable[..., None]) -> None:
@@ -110,33 +207,47 @@ def test_a_drain_of_an_admin_is_left_alone(sandbox: Cluster, settings: Callable[
     sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=DRAIN Reason='new memory on Monday'")
     told = reason(sandbox)
     assert told.startswith("Reason=new memory on Monday [")
-    replay(sandbox, LOST)
+    sandbox.exec(NODE, recording(LOST))
     sandbox.exec(NODE, PROGRAM)
     assert reason(sandbox) == told
-    replay(sandbox, gpu_recording(NODE, 2))
-    sandbox.exec(NODE, PROGRAM)
+    sandbox.exec(NODE, recording(FULL))
+    sandbox.exec(NODE, f"{PROGRAM}; {PROGRAM}")
     assert reason(sandbox) == told
 
 
-def test_an_nvidia_smi_that_hangs_drains_the_node(sandbox: Cluster, settings: Callable[..., None]) -> None:
-    settings(timeout_s=1)
-    sandbox.exec(NODE, "printf '#!/bin/sh\\nexec sleep 60\\n' > /usr/local/sbin/nvidia-smi.new")
-    sandbox.exec(NODE, "cd /usr/local/sbin && chmod +x nvidia-smi.new && mv nvidia-smi.new nvidia-smi")
-    said = "Reason=busbar health: nvidia-smi: fails: nvidia-smi did not answer in 1 s"
-    sandbox.wait_until(lambda: reason(sandbox).startswith(said), f"not drained: {reason(sandbox)}")
-
-
-def test_a_full_and_a_read_only_file_system_are_named(sandbox: Cluster, settings: Callable[..., None]) -> None:
-    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=DRAIN Reason='a test of disks'")
-    sandbox.exec(NODE, "mkdir -p /mnt/small /mnt/fixed && mount -t tmpfs -o size=1m tmpfs /mnt/small")
-    sandbox.exec(NODE, "mount -t tmpfs -o ro tmpfs /mnt/fixed")
-    settings(paths=["/", "/mnt/small", "/mnt/fixed"], free_mb=2)
+def test_no_more_nodes_are_drained_than_the_share(sandbox: Cluster, settings: Callable[..., None]) -> None:
+    settings(drain_percent=10)
+    sandbox.exec("ctl", f"scontrol update NodeName={OTHER} State=DRAIN Reason='busbar health: of an earlier hour'")
     try:
-        done = sandbox.exec(NODE, f"{PROGRAM} --look", check=False)
+        sandbox.exec(NODE, recording(LOST))
+        withheld = f"grep -x 'busbar_node_health_drain_withheld 1' {METRICS}/busbar_node_health.prom"
+        sandbox.wait_until(
+            lambda: sandbox.exec(NODE, withheld, check=False).returncode == 0, "the drain is not withheld"
+        )
+        assert reason(sandbox) == ""
+        assert sandbox.node_states() == {NODE: "idle", OTHER: "drain"}
     finally:
-        sandbox.exec(NODE, "umount /mnt/small /mnt/fixed && rmdir /mnt/small /mnt/fixed")
-    assert done.returncode == 1
-    assert done.stdout.splitlines() == [
-        "/mnt/small is full: 1 MiB free, 2 are needed",
-        "/mnt/fixed is read-only",
-    ]
+        sandbox.exec("ctl", f"scontrol update NodeName={OTHER} State=RESUME")
+    drained(sandbox, LOST_REASON)
+
+
+def test_a_quick_look_before_a_job_asks_nothing_of_slurm(sandbox: Cluster, settings: Callable[..., None]) -> None:
+    settings(mounts=["/mnt/shared"])
+    quick = f"env SLURM_CONF=/nowhere timeout 5 {FOLDER}/node_health_prolog"
+    assert sandbox.exec(NODE, quick).stdout == ""
+    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=DRAIN Reason='a test of mounts'")
+    sandbox.exec(NODE, "umount /mnt/shared")
+    done = sandbox.exec(NODE, quick, check=False)
+    assert (done.returncode, "/mnt/shared is not mounted" in done.stdout) == (1, True)
+
+
+def test_the_health_of_nodes_from_the_provisioning_host(sandbox: Cluster, settings: Callable[..., None]) -> None:
+    settings()
+    where = ("--sandbox", "--name", sandbox.name)
+    done = sandbox.busbar("health", NODE, *where)
+    assert (done.returncode, done.stdout) == (0, "gpu1: healthy\n"), done.stdout + done.stderr
+    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=DRAIN Reason='a test of GPUs'")
+    sandbox.exec(NODE, recording(LOST))
+    done = sandbox.busbar("health", NODE, *where)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert f"gpu1: RESET gpu: GPU 1 ({LABEL}) is lost: the driver cannot reach it any more" in done.stdout

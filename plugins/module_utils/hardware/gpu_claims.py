@@ -13,7 +13,7 @@ from .nvidia_smi_links import nominal_link_gbs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["claim_problems", "model_name"]
+__all__ = ["claim_problems", "link_faults", "model_name", "nic_problems"]
 
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
@@ -41,7 +41,7 @@ def claim_problems(
     return [
         *(make_problem([host], *fault) for fault in presence_faults(int(claim["count"]), facts)),
         *_driver(host, str(limits.get("driver_branch") or ""), facts),
-        *_nics(host, hardware.get("nics") or [], facts),
+        *nic_problems(host, hardware.get("nics") or [], facts),
         *_gpu_problems(host, facts["gpus"], _faults(claim, facts["gpus"], float(limits["gpu_tolerance"]))),
     ]
 
@@ -50,17 +50,39 @@ def _faults(
     claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]], tolerance: float
 ) -> list[tuple[Mapping[str, Any], str, str]]:
     """Return each fault of each GPU, with its remedy."""
-    widths = _usual(gpus, "pcie_width_current")
-    generations = _usual([gpu for gpu in gpus if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
     found = []
     for gpu in gpus:
         faults = [(ailment.problem, ailment.remedy) for ailment in gpu_ailments(gpu)]
-        if not gpu["lost"]:
-            # Another model differs in everything else, too.
-            faults += [*_model(claim, gpu)] or [*_memory(claim, gpu, tolerance), *_nvlinks(claim, gpu)]
-            faults += [*_link_width(claim, gpu, widths), *_link_generation(claim, gpu, generations)]
+        other = [] if gpu["lost"] else [*_model(claim, gpu)]
+        faults += other or ([] if gpu["lost"] else [*_memory(claim, gpu, tolerance)])
         found += [(gpu, problem, remedy) for problem, remedy in faults]
+        # Another model has other links, too.
+        own = {**claim, "nvlink_gbs": 0} if other else claim
+        found += [each for each in link_faults(own, gpus) if each[0] is gpu]
     return found
+
+
+def link_faults(
+    claim: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], str, str]]:
+    """Return what is wrong with the NVLinks and PCIe links of each GPU that is not lost, with the way out.
+
+    Args:
+        claim: `gpu` of the hardware profile.
+        gpus: those of `parse_query`.
+    """
+    widths = _usual(gpus, "pcie_width_current")
+    generations = _usual([gpu for gpu in gpus if gpu["performance_state"] == _AWAKE], "pcie_gen_current")
+    return [
+        (gpu, problem, remedy)
+        for gpu in gpus
+        if not gpu["lost"]
+        for problem, remedy in (
+            *_nvlinks(claim, gpu),
+            *_link_width(claim, gpu, widths),
+            *_link_generation(claim, gpu, generations),
+        )
+    ]
 
 
 def _gpu_problems(
@@ -169,7 +191,14 @@ def _link_generation(claim: Mapping[str, Any], gpu: Mapping[str, Any], usual: in
         yield f"its link has trained down to PCIe generation {now}, that of the other GPUs runs at {usual}", remedy
 
 
-def _nics(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
+def nic_problems(host: str, claims: Sequence[Mapping[str, Any]], facts: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with the network cards of a node.
+
+    Args:
+        host: its name.
+        claims: `nics` of the hardware profile.
+        facts: `rdma_ports`, `network_interfaces` and `pci_nics`, as the module `nvidia_gpu_info` returns them.
+    """
     for claim in claims:
         yield from (_rdma_ports if claim["rdma"] else _interfaces)(host, claim, facts)
 

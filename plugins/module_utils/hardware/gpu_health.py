@@ -9,7 +9,7 @@ from .pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["Ailment", "gpu_ailments", "gpu_label", "lasting_ailments"]
+__all__ = ["Ailment", "gpu_ailments", "gpu_label", "lasting_ailments", "passing_ailments"]
 
 # NVIDIA's criterion for replacing a board, from "Dynamic Page Retirement".
 _MOST_RETIRED_PAGES = 60
@@ -38,6 +38,11 @@ class Ailment(NamedTuple):
     problem: str
     remedy: str
 
+    @property
+    def wants_replacement(self) -> bool:
+        """Whether neither a reset nor a reboot cures it."""
+        return self.remedy == _REPLACE
+
 
 def gpu_label(gpu: Mapping[str, Any]) -> str:
     """Return how a person finds a GPU: its address and serial number, as far as they are known."""
@@ -49,7 +54,7 @@ def gpu_label(gpu: Mapping[str, Any]) -> str:
 
 def gpu_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
     """Return what is wrong with one GPU of parse_query(); what is not given is not held against it."""
-    return [*lasting_ailments(gpu), *([] if gpu["lost"] else _throttling(gpu))]
+    return [*lasting_ailments(gpu), *passing_ailments(gpu)]
 
 
 def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
@@ -59,6 +64,11 @@ def lasting_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
         return [Ailment("is lost: the driver cannot reach it any more", remedy)]
     fabric = gpu.get("fabric") or {}
     return [*_silence(gpu), *_ecc(gpu), *_repairs(gpu), *_fabric(fabric), *_action(gpu)]
+
+
+def passing_ailments(gpu: Mapping[str, Any]) -> list[Ailment]:
+    """Return what holds one GPU down now and may pass by itself, as heat may."""
+    return [] if gpu["lost"] else [*_throttling(gpu)]
 
 
 def _silence(gpu: Mapping[str, Any]) -> Iterator[Ailment]:

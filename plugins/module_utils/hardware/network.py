@@ -11,7 +11,7 @@ from .gpu_reading import listed, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "rdma_ports"]
+__all__ = ["network_interfaces", "parse_addresses", "parse_sminfo", "pci_address", "pci_nics", "rdma_ports"]
 
 _NETWORK = "02"
 _INFINIBAND = "infiniband"
@@ -71,6 +71,24 @@ def pci_nics(root: Path) -> list[dict[str, str]]:
         for folder in listed(root / "sys/bus/pci/devices")
         if read(folder / "class")[2:4] == _NETWORK and not (folder / "physfn").exists()
     ]
+
+
+def network_interfaces(root: Path) -> list[dict[str, Any]]:
+    """Return the interfaces with hardware behind them."""
+    found = []
+    for folder in listed(root / "sys/class/net"):
+        if not (folder / "device").exists() or (folder / "device/physfn").exists():
+            continue
+        speed = read(folder / "speed")
+        found.append(
+            {
+                "name": folder.name,
+                "up": read(folder / "operstate") == "up",
+                "rate_gbps": int(speed) / 1000 if speed.isdigit() and int(speed) else None,
+                "address": pci_address(folder / "device"),
+            }
+        )
+    return found
 
 
 def parse_addresses(text: str) -> list[dict[str, Any]]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import node_health_run
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
 from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from gpu_samples import gpu_xml, log_xml
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TOP = Path(__file__).resolve().parents[5]
 DCGMI = TOP / "tests/fixtures/dcgm/dcgmi"
@@ -26,90 +24,37 @@ DECLARED: dict[str, Any] = {
     "gpus": 1,
     "devices": "",
     "paths": ["/"],
+    "mounts": [],
     "free_mb": 0,
+    "services": [],
     "timeout_s": 10,
     "resume": False,
+    "limits": {
+        "pcie_replays_per_minute": 8,
+        "nvlink_crc_per_second": 100,
+        "link_flaps": 3,
+        "link_flaps_hours": 3,
+        "clock_offset_s": 1,
+    },
+    "severities": {"stray_processes": "OFF", "clock": "OFF"},
+    "drain": ["ISOLATE", "RESET"],
+    "drain_percent": 10,
     "dcgm": {"level": "links", "host": "127.0.0.1:5555"},
 }
-
-
-@dataclasses.dataclass
-class Slurm:
-    """A node of a made-up Slurm, and what it was asked."""
-
-    state: str = "IDLE"
-    reason: str = ""
-    asked: list[str] = dataclasses.field(default_factory=list)
-
-    def __call__(self, words: Sequence[str]) -> str:
-        """Answer as scontrol does."""
-        self.asked.append(" ".join(words))
-        return f"NodeName=gpu1\n   State={self.state}\n   Reason={self.reason} [root@2026-11-21T06:44:01]\n"
-
-
-@pytest.fixture
-def note(tmp_path: Path) -> Path:
-    return tmp_path / "notes" / "drained"
-
-
-def test_a_sound_node_costs_slurm_nothing(note: Path) -> None:
-    slurm = Slurm("IDLE+DRAIN", "busbar health: x")
-    assert node_health_run.settle([], DECLARED, slurm, note) == "nothing"
-    assert node_health_run.settle([], {**DECLARED, "resume": True}, slurm, note) == "nothing"
-    assert slurm.asked == []
-
-
-def test_a_sick_node_is_drained_once(note: Path) -> None:
-    slurm = Slurm()
-    assert node_health_run.settle(["GPU 1 is lost"], DECLARED, slurm, note) == "drain"
-    assert slurm.asked == ["show node gpu1", "update NodeName=gpu1 State=DRAIN Reason=busbar health: GPU 1 is lost"]
-    assert note.read_text() == "busbar health: GPU 1 is lost\n"
-    slurm = Slurm("MIXED+DRAIN", "busbar health: GPU 1 is lost")
-    assert node_health_run.settle(["GPU 1 is lost", "/ is full"], DECLARED, slurm, note) == "keep"
-    assert slurm.asked == ["show node gpu1"]
-
-
-def test_it_comes_back_only_where_that_is_allowed(note: Path) -> None:
-    node_health_run.keep_note(note, "busbar health: x")
-    slurm = Slurm("IDLE+DRAIN", "busbar health: x")
-    assert node_health_run.settle([], DECLARED, slurm, note) == "nothing"
-    assert node_health_run.settle([], {**DECLARED, "resume": True}, slurm, note) == "resume"
-    assert slurm.asked == ["show node gpu1", "update NodeName=gpu1 State=RESUME"]
-    assert not note.exists()
-
-
-def test_a_drain_of_an_admin_is_left_alone_and_ends_our_own(note: Path) -> None:
-    node_health_run.keep_note(note, "busbar health: x")
-    slurm = Slurm("IDLE+DRAIN", "new memory on Monday")
-    assert node_health_run.settle([], {**DECLARED, "resume": True}, slurm, note) == "leave"
-    assert node_health_run.settle(["x"], DECLARED, slurm, note) == "leave"
-    assert [words for words in slurm.asked if "update" in words] == []
-    assert not note.exists()
-
-
-def test_a_disk_that_takes_no_note_does_not_prevent_the_drain(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    slurm = Slurm()
-    assert node_health_run.settle(["x"], DECLARED, slurm, tmp_path / "file" / "note") == "drain"
-
-
-def test_disks_of_this_machine(tmp_path: Path) -> None:
-    disk = node_health_run.disk_of(str(tmp_path))
-    assert (disk.error, disk.read_only) == ("", False)
-    assert disk.free_mb > 0
-    assert node_health_run.disk_of(str(tmp_path / "nothing")).error == "No such file or directory"
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The program as the role installs it, with nvidia-smi and scontrol of our own make in front."""
     package = tmp_path / "lib" / "busbar_node_health"
-    for part, text in program_files(["slurm.node_health_run"]).items():
+    for part, text in program_files(["health.run"]).items():
         (package / part).parent.mkdir(parents=True, exist_ok=True)
         (package / part).write_text(text)
     path = tmp_path / "lib" / "node_health"
     path.write_text((TOP / "roles/node_health/files/node_health").read_text())
-    (tmp_path / "lib" / "node_health.json").write_text(json.dumps(DECLARED))
+    own = {"folder": str(tmp_path / "state"), "metrics": str(tmp_path)}
+    (tmp_path / "lib" / "node_health.json").write_text(json.dumps(DECLARED | own))
+    put(tmp_path / "bin" / "journalctl", f"#!/bin/sh\ncat {tmp_path}/kernel 2>/dev/null || :\n")
     (tmp_path / "query").write_text(log_xml(gpu_xml(0)))
     put(tmp_path / "bin" / "nvidia-smi", f"#!/bin/sh\ncat {tmp_path}/query\n")
     put(tmp_path / "bin" / "scontrol", f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\necho "State=IDLE+DRAIN Reason=x"\n')
@@ -120,6 +65,11 @@ def put(path: Path, text: str) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
+
+
+def declare(program: Path, **changes: object) -> None:
+    path = program.with_suffix(".json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -149,11 +99,74 @@ def test_a_sick_node_asks_slurm_and_still_ends_well(program: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "is lost" in done.stdout
     assert (program.parents[1] / "asked").read_text() == "show node gpu1\n"
+    written = (program.parents[1] / "busbar_node_health.prom").read_text()
+    assert 'busbar_node_health_findings{check="gpu",severity="RESET"} 1\n' in written
+    assert "busbar_node_health_drain_withheld 0\n" in written
+
+
+def test_an_xid_stands_until_somebody_gives_the_node_back(program: Path) -> None:
+    (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.\n")
+    out, held = (
+        f"NodeName=gpu1 State={state} {why}" for state, why in (("IDLE", ""), ("IDLE+DRAIN", "Reason=busbar health: x"))
+    )
+    for shown, still in ((out, True), (held, True), (out, True), (held, False)):
+        put(
+            program.parents[1] / "bin" / "scontrol",
+            f'#!/bin/sh\necho "$*" >> {program.parents[1]}/asked\necho "{shown}"\n',
+        )
+        done = run(program)
+        assert (done.returncode, "Xid 79" in done.stdout) == (0, still), done
+        (program.parents[1] / "kernel").write_text("")
+    updates = [line for line in (program.parents[1] / "asked").read_text().splitlines() if line.startswith("update")]
+    assert len(updates) == 1
+    assert updates[0].startswith("update NodeName=gpu1 State=DRAIN Reason=busbar health: GPU 0000:23:00: Xid 79")
+
+
+def test_what_is_only_told_drains_nobody(program: Path) -> None:
+    (program.parents[1] / "kernel").write_text("NVRM: Xid (PCI:0000:23:00): 31, MMU Fault\n")
+    done = run(program, "--look")
+    assert (done.returncode, done.stdout) == (0, "GPU 0000:23:00: Xid 31 (MMU Fault) (MONITOR)\n")
+    declare(program, severities=DECLARED["severities"] | {"xid": "RESET"})
+    assert run(program, "--look").returncode == 1
+    declare(program, drain=["ISOLATE"])
+    assert run(program, "--look").returncode == 0
+
+
+def test_a_list_for_programs(program: Path) -> None:
+    (program.parents[1] / "query").write_text(log_xml(gpu_xml(0), gpu_xml(1)))
+    done = run(program, "--look", "--json")
+    assert done.returncode == 1
+    (found,) = json.loads(done.stdout)["findings"]
+    assert (found["check"], found["severity"], found["problem"]) == ("gpu_count", "RESET", "GPUs: 1 declared, 2 found")
+    assert found["remedy"]
+
+
+def test_a_prolog_asks_nothing_of_slurm_and_nothing_slow(program: Path) -> None:
+    put(program.parents[1] / "bin" / "nvidia-smi", "#!/bin/sh\nsleep 600\n")
+    assert run(program, "--prolog").returncode == 0
+    declare(program, mounts=[str(program.parent / "nothing")])
+    done = run(program, "--prolog")
+    assert (done.returncode, "is not mounted" in done.stdout) == (1, True)
+    assert not (program.parents[1] / "asked").exists()
+
+
+def test_names_of_checks_are_those_of_the_role() -> None:
+    values = yaml.safe_load((TOP / "roles/node_health/vars/main.yml").read_text(encoding="utf-8"))
+    texts = [path.read_text(encoding="utf-8") for path in (TOP / "plugins/module_utils/health").glob("*.py")]
+    named = {name for text in texts for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, ailments in \(\()"(\w+)"', text)}
+    assert named | {"gpu_clocks", "mounts"} == set(values["__node_health_checks"])
+
+
+def test_device_files() -> None:
+    assert device_paths("/dev/nvidia[0-1,4]") == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia4"]
+    assert device_paths("/dev/nvidia0") == ["/dev/nvidia0"]
+    assert device_paths("/dev/nvidia0,/dev/nvidia3") == ["/dev/nvidia0", "/dev/nvidia3"]
+    assert device_paths("") == []
 
 
 def test_an_nvidia_smi_that_hangs_is_left_behind(program: Path) -> None:
     put(program.parents[1] / "bin" / "nvidia-smi", "#!/bin/sh\nsleep 600\n")
-    program.with_suffix(".json").write_text(json.dumps({**DECLARED, "timeout_s": 1}))
+    declare(program, timeout_s=1)
     done = run(program, "--look")
     assert "nvidia-smi: fails: nvidia-smi did not answer in 1 s" in done.stdout
 
@@ -215,9 +228,8 @@ def test_dcgm_that_does_not_answer_blames_nobody(program: Path, dcgm: Path) -> N
 
 
 def test_dcgm_is_not_asked_where_that_is_not_wanted(program: Path, dcgm: Path) -> None:
-    own = {**DECLARED, "dcgm": {"level": "never", "host": "127.0.0.1:5555"}}
-    for declared in (own, {key: value for key, value in DECLARED.items() if key != "dcgm"}):
-        (program.parent / "node_health.json").write_text(json.dumps(declared))
+    for changes in ({"dcgm": {"level": "never", "host": "127.0.0.1:5555"}}, {"dcgm": None}):
+        declare(program, **changes)
         assert look(program, dcgm) == (0, "", "")
     assert not (dcgm / "watches").exists()
 

@@ -1,0 +1,120 @@
+"""What is wrong with the GPUs of a node, as nvidia-smi tells of them. Pure.
+
+More than 8 PCIe replays a minute and more than 100 CRC errors a second on NVLink are what DCGM's health watches warn of
+(NVIDIA/DCGM, DCGM_LIMIT_MAX_PCIREPLAY_RATE
+and DCGM_LIMIT_MAX_NVLINK_CRC_ERROR). A node without jobs has no traffic and so no such errors: that they
+stopped does not mean that the link is sound, and the finding stands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..hardware.gpu_claims import link_faults
+from ..hardware.gpu_health import gpu_label, lasting_ailments, passing_ailments
+from ..hardware.gpu_presence import presence_faults
+from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
+from .windows import rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ..hardware.gpu_health import Ailment
+    from .finding import Node
+
+__all__ = ["gpu_answer", "nvlink_answer", "parse_link_errors"]
+
+MINUTE_S = 60.0
+_GPU = re.compile(r"^GPU (\d+):")
+# Newer drivers have one number per kind ("CRC FLIT Error"), others one per lane ("CRC Errors").
+_CRC = re.compile(r"^\s*(?:Link \d+:\s*)?(?:Link \d+: )?CRC[^:]*Errors?:\s*(\d+)\s*$", re.IGNORECASE)
+
+
+def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Answer:
+    """Return what is wrong with the GPUs and their PCIe links, and the counters of these.
+
+    Args:
+        node: with `gpus`, how many there should be, `gpu`, that part of the hardware profile, and `limits`.
+        facts: what `read_gpus` returned.
+        missing_devices: device files that are not there.
+    """
+    # An nvidia-smi that only knows older options tells nothing to compare.
+    if facts["smi_state"] == "unusable":
+        return Answer(unknown="nvidia-smi does not know the options -q -x")
+    gpus = facts["gpus"]
+    findings = [*_ailing(gpus), *_presence(int(node.declared["gpus"]), facts, missing_devices)]
+    alive = [gpu for gpu in gpus if not gpu["lost"]]
+    for gpu, problem, remedy in link_faults(node.declared.get("gpu") or {}, alive):
+        findings.append(Finding("gpu_links", RESET, f"GPU {gpu['index']} ({gpu_label(gpu)}) {problem}", remedy))
+    samples: dict[str, float] = {}
+    events: list[Finding] = []
+    for gpu in alive:
+        if gpu["pcie_replays"] is not None:
+            name = f"pcie_replays {gpu['uuid'] or gpu['index']}"
+            samples[name] = float(gpu["pcie_replays"])
+            events += _replays(node, gpu, node.samples.get(name, ()))
+    return Answer(findings, samples, events)
+
+
+def _ailing(gpus: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the faults of GPUs; one that several of them have is told once."""
+    for check, ailments in (("gpu", lasting_ailments), ("gpu_clocks", passing_ailments)):
+        sick: dict[Ailment, list[Mapping[str, Any]]] = {}
+        for gpu in gpus:
+            for ailment in ailments(gpu):
+                sick.setdefault(ailment, []).append(gpu)
+        for ailment, struck in sick.items():
+            where = gpu_label(struck[0]) if len(struck) == 1 else f"of {len(gpus)}"
+            index = ",".join(str(gpu["index"]) for gpu in struck)
+            severity = ISOLATE if ailment.wants_replacement else RESET if check == "gpu" else MONITOR
+            problem = f"GPU {index} ({where}) {ailment.problem}"
+            yield Finding(check, severity, problem, ailment.remedy.replace("INDEX", index))
+
+
+def _presence(declared: int, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Iterator[Finding]:
+    for fault in presence_faults(declared, facts):
+        yield Finding("gpu_count", RESET, f"{fault.key}: {fault.problem}", fault.remedy)
+    if facts["smi_state"] == "absent":
+        remedy = "install the driver again: busbar provision nvidia --limit NODE"
+        yield Finding("gpu_count", RESET, "nvidia-smi: is not there any more", remedy)
+    if missing_devices:
+        remedy = "nvidia-modprobe -u -c=0; journalctl -k -b | grep NVRM"
+        yield Finding("gpu_count", RESET, f"missing: {', '.join(missing_devices)}", remedy)
+
+
+def _replays(node: Node, gpu: Mapping[str, Any], earlier: Sequence[Sequence[float]]) -> Iterator[Finding]:
+    grown = rate(earlier, node.now, float(gpu["pcie_replays"]), MINUTE_S)
+    most = float(node.declared["limits"]["pcie_replays_per_minute"])
+    if grown > most:
+        problem = f"GPU {gpu['index']} ({gpu_label(gpu)}) {grown:.0f} PCIe replays a minute, more than {most:g}"
+        remedy = "reseat the board or its riser; lspci -vv, dmesg | grep AER"
+        yield Finding("pcie_replays", RESET, problem, remedy, f"GPU {gpu['index']}")
+
+
+def parse_link_errors(text: str) -> dict[int, int]:
+    """Return the CRC errors of all NVLinks by GPU, as `nvidia-smi nvlink -e` prints them."""
+    found: dict[int, int] = {}
+    index = None
+    for line in text.splitlines():
+        gpu, errors = _GPU.match(line.strip()), _CRC.match(line)
+        if gpu:
+            index = int(gpu.group(1))
+        elif errors and index is not None:
+            found[index] = found.get(index, 0) + int(errors.group(1))
+    return found
+
+
+def nvlink_answer(node: Node, text: str) -> Answer:
+    """Return NVLinks whose data arrives broken too often, from what `nvidia-smi nvlink -e` printed."""
+    events, samples = [], {}
+    most = float(node.declared["limits"]["nvlink_crc_per_second"])
+    for index, errors in parse_link_errors(text).items():
+        name = f"nvlink_crc {index}"
+        samples[name] = float(errors)
+        grown = rate(node.samples.get(name, ()), node.now, float(errors), 1.0)
+        if grown > most:
+            problem = f"GPU {index} {grown:.0f} CRC errors a second on its NVLinks, more than {most:g}"
+            remedy = f"nvidia-smi --gpu-reset -i {index} once the node is empty; when it comes back, replace the board"
+            events.append(Finding("nvlink_crc", RESET, problem, remedy, f"GPU {index}"))
+    return Answer(samples=samples, events=events)

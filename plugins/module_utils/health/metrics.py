@@ -1,0 +1,49 @@
+"""The result of a health check in Prometheus' text format, for node exporter's textfile collector. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from .finding import Finding
+
+__all__ = ["metrics"]
+
+_PREFIX = "busbar_node_health"
+
+
+def metrics(findings: Sequence[Finding], unknown: Iterable[str], *, ended: float, took_s: float, withheld: bool) -> str:
+    """Return the text.
+
+    Args:
+        findings: what is wrong.
+        unknown: checks that learned nothing.
+        ended: when the look ended, seconds since 1970.
+        took_s: how long it took.
+        withheld: whether the node should be drained and is not, since too many are.
+    """
+    counted = Counter((each.check, each.severity) for each in findings)
+    labelled = [
+        (f'check="{check}",severity="{severity}"', count) for (check, severity), count in sorted(counted.items())
+    ]
+    silent = [(f'check="{name}"', 1) for name in sorted({each.partition(" ")[0] for each in unknown})]
+    lines = [
+        *_family("findings", "What is wrong with the node, by check and severity.", labelled),
+        *_family("unknown", "Checks that learned nothing: they did not answer or were not understood.", silent),
+        *_family(
+            "drain_withheld", "1: the node should be drained, and is not since too many are.", [("", int(withheld))]
+        ),
+        *_family("last_run_timestamp_seconds", "When the last look at the node ended.", [("", round(ended, 3))]),
+        *_family("run_seconds", "How long that look took.", [("", round(took_s, 3))]),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _family(name: str, words: str, samples: Sequence[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}_{name} {words}"
+    yield f"# TYPE {_PREFIX}_{name} gauge"
+    for labels, value in samples:
+        yield f"{_PREFIX}_{name}{f'{{{labels}}}' if labels else ''} {value}"

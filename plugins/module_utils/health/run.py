@@ -1,0 +1,170 @@
+"""The health check of a node: run by slurmd as HealthCheckProgram, by a prolog, and by whoever wants to know.
+
+It asks Slurm only when something is wrong that drains the node, or when its own note says that it drained it. As
+HealthCheckProgram it always ends with 0: newer releases of slurmd do not register a node whose check fails, and an
+unhealthy node must stay reachable for its running jobs. With `--look` it prints what is wrong, changes nothing, and
+ends with 1 when something is that would drain the node; `--look --json` prints a list. With `--prolog` only the quick
+checks run, Slurm is not asked, and the end is 1 when something is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import syslog
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..hardware.gpu_reading import PATHS, read, run_limited
+from .apart import answers
+from .finding import Answer, Finding, Node, weighed
+from .look import checks_of, timed_out
+from .metrics import metrics
+from .network import HOUR_S
+from .settle import settle
+from .slurm_node import drain_reason
+from .state import read_state, with_answers, write_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["main"]
+
+ROOT = Path("/")
+# Slurm ends the program after 60 s; what it asks must fit.
+SCONTROL_TIMEOUT_S = 8
+# A prolog has 5 s in all, with the start of the program.
+PROLOG_S = 4.0
+
+
+class Run:
+    """One look at the node."""
+
+    def __init__(self, declared: Mapping[str, Any], root: Path) -> None:
+        """Read what earlier looks left."""
+        self.declared, self.folder, self.began = declared, Path(str(declared["folder"])), time.time()
+        self.state = read_state(self.folder / "state.json", read(root / "proc/sys/kernel/random/boot_id"))
+        self.node = Node(declared, root, self.began, self.state.samples, self.state.log_since)
+        self.answers: dict[str, Answer] = {}
+
+    def look(self, *, quick: bool = False) -> list[Finding]:
+        """Return what is wrong, the most severe first; `quick` runs only what a prolog may wait for."""
+        checks = {name: each for name, each in checks_of(self.node).items() if each.quick or not quick}
+        limits = {name: min(each.limit_s, PROLOG_S) if quick else each.limit_s for name, each in checks.items()}
+        said = answers({name: (each.ask, limits[name]) for name, each in checks.items()})
+        self.answers = {name: answer or timed_out(name, limits[name]) for name, answer in said.items()}
+        window_s = float(self.declared["limits"]["link_flaps_hours"]) * HOUR_S
+        self.state = with_answers(self.state, self.answers, self.began, window_s)
+        found = [each for name in checks for each in self.answers[name].findings]
+        events = () if quick else self.state.events
+        return weighed([*found, *events], self.declared.get("severities") or {})
+
+    def draining(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Return those that take the node out of service."""
+        return [each for each in findings if each.severity in self.declared["drain"]]
+
+    def unknown(self) -> dict[str, str]:
+        """Return the checks that learned nothing, with the reason."""
+        return {name: each.unknown for name, each in self.answers.items() if each.unknown}
+
+    def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:
+        """Keep the state, and write the metrics where a node exporter reads them."""
+        events = () if done in {"given_back", "leave"} else self.state.events
+        kept(lambda: write_state(self.folder / "state.json", self.state._replace(events=events, passes=passes)))
+        place = Path(str(self.declared.get("metrics") or ""))
+        if place.is_dir() and place.name:
+            ended = time.time()
+            text = metrics(
+                findings, self.unknown(), ended=ended, took_s=ended - self.began, withheld=done == "withheld"
+            )
+            kept(lambda: _replace(place / "busbar_node_health.prom", text))
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.chmod(0o644)
+    temporary.replace(path)
+
+
+def kept(what: Any) -> None:  # noqa: ANN401 - a function
+    """Do what writes a file; a disk that takes none is not in the way of a drain."""
+    try:
+        what()
+    except OSError as exc:
+        say(f"the health check cannot keep its files: {exc}", aside=True)
+
+
+def scontrol(words: Sequence[str]) -> str:
+    """Return what scontrol prints.
+
+    Raises:
+        OSError: it is not there, does not answer, or refuses.
+    """
+    os.environ["PATH"] = os.pathsep.join(filter(None, [os.environ.get("PATH"), *PATHS]))
+    status, text = run_limited(["scontrol", *words], SCONTROL_TIMEOUT_S)
+    if status != 0:
+        message = f"scontrol {' '.join(words)} {'does not answer' if status is None else 'fails'}: {text.strip()[:300]}"
+        raise OSError(message)
+    return text
+
+
+def say(text: object, *, aside: bool = False) -> None:
+    """Print a line; slurmd keeps both streams in its log when the program fails."""
+    (sys.stderr if aside else sys.stdout).write(f"{text}\n")
+
+
+def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
+    """Return the exit status.
+
+    Args:
+        arguments: those of the program.
+        settings: the file with what this node should have.
+        root: where /proc, /sys and /dev are.
+    """
+    try:
+        return run(arguments, Run(json.loads(settings.read_text(encoding="utf-8")), root))
+    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as exc:
+        say(f"the health of this node is not known: {exc}", aside=True)
+        return 1 if "--look" in arguments else 0
+
+
+def run(arguments: Sequence[str], here: Run) -> int:
+    """Look at the node, say what is wrong, and see to it unless only a look is asked for; return the exit status."""
+    findings = here.look(quick="--prolog" in arguments)
+    draining = here.draining(findings)
+    if "--json" in arguments:
+        say(json.dumps({"findings": [each._asdict() for each in findings], "unknown": here.unknown()}))
+    else:
+        for each in findings:
+            mark = "" if each in draining else f" ({each.severity})"
+            say(f"{each.problem}{mark}")
+        for name, why in here.unknown().items():
+            say(f"{name}: {why}", aside=True)
+    if "--look" in arguments or "--prolog" in arguments:
+        return 1 if draining else 0
+    passes = 0 if draining else here.state.passes + 1
+    done = "failed"
+    try:
+        done = settle(draining, here.declared, scontrol, here.folder / "drained", passes)
+    finally:
+        here.finish(findings, done, passes)
+    journal(done, draining)
+    return 0
+
+
+def journal(done: str, draining: Sequence[Finding]) -> None:
+    """Tell the journal what was done to the node."""
+    reason = drain_reason([each.problem for each in draining])
+    words = {
+        "drain": f"drained: {reason}",
+        "resume": "resumed: the node is sound again",
+        "withheld": f"not drained, since too many nodes are: {reason}",
+        "given_back": f"somebody gave the node back; still wrong: {reason}",
+    }
+    if done in words:
+        syslog.openlog("busbar-health")
+        syslog.syslog(syslog.LOG_WARNING, words[done])

@@ -1,0 +1,123 @@
+"""Drains a node, or gives it back, where that is due. Runs on a node's own python3.
+
+How many nodes may be out at a time is asked of Slurm only by a node that is about to be drained, with one question.
+Nodes that are drained at the same moment see each other by a second one, and those that are too many take their drain
+back: it lets running jobs alone either way.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from .finding import ISOLATE
+from .slurm_node import PASSES, allowed_drains, drain_reason, drained_before, node_record, records, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from .finding import Finding
+
+    Ask = Callable[[Sequence[str]], str]
+
+__all__ = ["keep_note", "settle"]
+
+# slurmctld keeps the time of a drain in whole seconds.
+_SECOND_S = 1.1
+_ALL = ("--oneliner", "show", "nodes")
+
+
+def settle(  # noqa: PLR0913 - what it decides by, and its ways out
+    findings: Sequence[Finding],
+    declared: Mapping[str, Any],
+    ask: Ask,
+    note: Path,
+    passes: int,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+) -> str:
+    """Drain the node or give it back where that is due; return what was done.
+
+    Args:
+        findings: those that drain, the most severe first.
+        declared: `node`, `resume`, and `drain_percent`, the share of nodes that may be drained at a time.
+        ask: asks scontrol.
+        note: where the node's own note is, that the health check drained it, and how severe that was.
+        passes: how often in a row nothing was found, this time included.
+        wait: sleeps.
+
+    Returns:
+        what `step` names, or `nothing`, or `withheld` when too many nodes are drained already.
+
+    Raises:
+        OSError: Slurm does not answer.
+        ValueError: its answer is not understood.
+    """
+    known = note.exists()
+    # Hardware that is to be replaced is not given back by itself.
+    resume = bool(declared["resume"]) and passes >= PASSES and ISOLATE not in _noted(note)
+    if not findings and not (known and resume):
+        return "nothing"
+    node = str(declared["node"])
+    done = step(
+        [each.problem for each in findings], node_record(ask(["show", "node", node])), resume=resume, known=known
+    )
+    if done == "drain":
+        return _drain(findings, declared, ask, note, wait)
+    if done == "resume":
+        ask(["update", f"NodeName={node}", "State=RESUME"])
+    if done == "keep":
+        _write(note, findings)
+    elif known:
+        keep_note(note, None)
+    return done
+
+
+def _drain(
+    findings: Sequence[Finding], declared: Mapping[str, Any], ask: Ask, note: Path, wait: Callable[[float], None]
+) -> str:
+    node, percent = str(declared["node"]), float(declared["drain_percent"])
+    everyone = records(ask(_ALL))
+    allowed = allowed_drains(len(everyone), percent)
+    if drained_before(everyone, node) >= allowed:
+        return "withheld"
+    reason = drain_reason([each.problem for each in findings])
+    ask(["update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"])
+    _write(note, findings)
+    wait(_SECOND_S)
+    everyone = records(ask(_ALL))
+    own = next((each for each in everyone if each.name == node), None)
+    if own is not None and own.is_ours and drained_before(everyone, node) >= allowed:
+        ask(["update", f"NodeName={node}", "State=RESUME"])
+        keep_note(note, None)
+        return "withheld"
+    return "drain"
+
+
+def _write(note: Path, findings: Sequence[Finding]) -> None:
+    """Write the note; one that was severe stays so, whatever is found later."""
+    if findings:
+        severity = ISOLATE if ISOLATE in _noted(note) else findings[0].severity
+        keep_note(note, f"{severity}\n{drain_reason([each.problem for each in findings])}")
+
+
+def _noted(note: Path) -> str:
+    """Return how severe the note says that it was; nothing when there is none."""
+    try:
+        return note.read_text(encoding="utf-8").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def keep_note(note: Path, text: str | None) -> None:
+    """Write or remove the note.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    if text is None:
+        note.unlink(missing_ok=True)
+    else:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        note.write_text(f"{text}\n", encoding="utf-8")

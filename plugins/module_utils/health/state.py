@@ -1,0 +1,84 @@
+"""What the health check of a node remembers from one run to the next. Runs on a node's own python3."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .finding import Finding
+from .windows import kept
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from .finding import Answer
+
+__all__ = ["State", "read_state", "with_answers", "write_state"]
+
+
+class State(NamedTuple):
+    """What is remembered.
+
+    Attributes:
+        boot: id of the boot; events of an earlier one count no more.
+        samples: counters by name, each a list of time and value.
+        events: findings that stand until a reboot or until somebody gives the node back.
+        log_since: up to when the kernel's log was read, seconds since 1970.
+        passes: how often in a row nothing was found that drains the node.
+    """
+
+    boot: str = ""
+    samples: Mapping[str, Sequence[Sequence[float]]] = {}
+    events: Sequence[Finding] = ()
+    log_since: float = 0.0
+    passes: int = 0
+
+
+def read_state(path: Path, boot: str) -> State:
+    """Return the state of this boot, an empty one when there is none or it cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        samples = {
+            str(name): [[float(at), float(value)] for at, value in each] for name, each in found["samples"].items()
+        }
+        events = [Finding(*map(str, each)) for each in found["events"]]
+        state = State(str(found["boot"]), samples, events, float(found["log_since"]), int(found["passes"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return State(boot)
+    # Counters of the hardware begin anew; how often a link went down does not count over a reboot either.
+    return state if state.boot == boot else State(boot, passes=state.passes)
+
+
+def with_answers(state: State, answers: Mapping[str, Answer], now: float, window_s: float) -> State:
+    """Return the state after a run.
+
+    Args:
+        state: the one before.
+        answers: what each check said.
+        now: seconds since 1970.
+        window_s: the longest window over which a counter is looked at.
+    """
+    new = {name: value for answer in answers.values() for name, value in answer.samples.items()}
+    events = {(each.check, each.value): each for each in state.events}
+    for answer in answers.values():
+        for each in answer.events:
+            events.setdefault((each.check, each.value), each)
+    kernel = answers.get("kernel")
+    # What was not read this time is read the next.
+    since = now if kernel is not None and not kernel.unknown else state.log_since
+    return state._replace(
+        samples=kept(state.samples, new, now, window_s), events=list(events.values()), log_since=since
+    )
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write the state in one step.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(json.dumps(state._asdict()), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,153 @@
+"""What is wrong with a node apart from its GPUs and network: memory, clock, services, file systems. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = [
+    "Disk",
+    "Process",
+    "clock_answer",
+    "disk_findings",
+    "meminfo",
+    "memory_findings",
+    "service_answer",
+    "stray_findings",
+]
+
+_MEMINFO = re.compile(r"^(\w+):\s+(\d+) kB", re.MULTILINE)
+_OFFSET = re.compile(r"^System time\s*:\s*([0-9.]+) seconds (slow|fast)", re.MULTILINE)
+_LEAP = re.compile(r"^Leap status\s*:\s*(.+?)\s*$", re.MULTILINE)
+_FULL_SWAP = 0.1
+_KIB_PER_MIB = 1024
+_SHOWN = 4
+_ENABLED = {"enabled", "enabled-runtime", "alias", "generated"}
+# A service that is being started or stopped now is somebody's work.
+_RUNNING = {"active", "activating", "deactivating", "reloading", "refreshing", "maintenance"}
+
+
+class Disk(NamedTuple):
+    """A file system as statvfs tells of it; `error` when it does not answer, `mounted` when it should be a mount."""
+
+    path: str
+    read_only: bool = False
+    free_mb: float = 0.0
+    free_files: int | None = None
+    error: str = ""
+    mounted: bool = True
+
+
+class Process(NamedTuple):
+    """A process of a user that belongs to no job."""
+
+    number: int
+    user: str
+    command: str
+
+
+def disk_findings(disk: Disk, least_mb: float, *, check: str = "disk") -> Iterator[Finding]:
+    """Yield what is wrong with a file system.
+
+    Args:
+        disk: how it is.
+        least_mb: how much must be free, in MiB.
+        check: name of the check.
+    """
+    path = disk.path
+    if not disk.mounted:
+        remedy = (
+            f"systemctl status '*.mount' | grep {path}; mount {path}; is its server up? journalctl -k -b | grep -i nfs"
+        )
+        yield Finding(check, RESET, f"{path} is not mounted", remedy)
+    elif disk.error:
+        remedy = (
+            f"mount | grep {path}; is its server up? journalctl -k -b | tail; umount -f -l {path} and mount it again"
+        )
+        yield Finding(check, RESET, f"{path} does not answer: {disk.error}", remedy)
+    elif disk.read_only:
+        remedy = (
+            f"journalctl -k -b | grep -i -E 'remount|I/O error'; then mount -o remount,rw {path}, or repair the disk"
+        )
+        yield Finding(check, RESET, f"{path} is read-only", remedy)
+    elif disk.free_mb < least_mb:
+        problem = f"{path} is full: {disk.free_mb:.0f} MiB free, {least_mb:.0f} are needed"
+        yield Finding(check, RESET, problem, f"du -x -d2 {path} | sort -n | tail", f"{disk.free_mb:.0f} MiB")
+    elif disk.free_files == 0:
+        remedy = f"du -x --inodes -d2 {path} | sort -n | tail"
+        yield Finding(check, RESET, f"{path} is full: no inode is free", remedy, "0 inodes")
+
+
+def meminfo(text: str) -> dict[str, float]:
+    """Return the figures of /proc/meminfo in MiB."""
+    return {name: int(number) / _KIB_PER_MIB for name, number in _MEMINFO.findall(text)}
+
+
+def memory_findings(figures: Mapping[str, float], declared_mb: float) -> Iterator[Finding]:
+    """Yield a finding when memory is missing, and one when swap is nearly full.
+
+    Args:
+        figures: as `meminfo` returns them.
+        declared_mb: what Slurm gives to jobs, in MiB; the system needs some more, so that less than it is a lost DIMM.
+    """
+    total = figures.get("MemTotal")
+    if total is not None and total < declared_mb:
+        problem = f"{total:.0f} MiB of memory, {declared_mb:.0f} declared"
+        remedy = "dmidecode -t memory shows which DIMM is missing; or correct memory_mb of the hardware"
+        yield Finding("memory", ISOLATE, problem, remedy, f"{total:.0f} MiB")
+    swap, free = figures.get("SwapTotal", 0.0), figures.get("SwapFree", 0.0)
+    if swap and free < _FULL_SWAP * swap:
+        problem = f"swap is full: {free:.0f} of {swap:.0f} MiB are free"
+        yield Finding("swap", MONITOR, problem, "ps -eo rss,user,cmd --sort=-rss | head", f"{free:.0f} MiB")
+
+
+def clock_answer(text: str, most_s: float) -> Answer:
+    """Return what is wrong with the clock, from what `chronyc -n tracking` printed.
+
+    Munge refuses credentials that are five minutes old, so long before that something must be said.
+    """
+    offset, leap = _OFFSET.search(text), _LEAP.search(text)
+    if not offset or not leap:
+        return Answer(unknown=f"chronyc tells no offset: {' '.join(text.split())[:120]}")
+    seconds = float(offset.group(1))
+    remedy = "chronyc sources -v; systemctl restart chronyd; chronyc makestep"
+    if seconds > most_s:
+        problem = f"the clock is {seconds:.3g} s {offset.group(2)}, more than {most_s:g}"
+        return Answer([Finding("clock", RESET, problem, remedy, f"{seconds:.3g} s")])
+    if leap.group(1) == "Not synchronised":
+        return Answer([Finding("clock", MONITOR, "the clock is not synchronised", remedy)])
+    return Answer()
+
+
+def service_answer(text: str) -> Answer:
+    """Return the services that do not run, from what `systemctl show` printed of them; those not enabled are let be."""
+    blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in text.strip().split("\n\n")]
+    if not all({"Id", "LoadState", "ActiveState"} <= set(block) for block in blocks):
+        return Answer(unknown=f"systemctl tells nothing: {' '.join(text.split())[:120]}")
+    findings = []
+    for block in blocks:
+        name, state = block["Id"].removesuffix(".service"), block["ActiveState"]
+        is_wanted = block["LoadState"] == "loaded" and block.get("UnitFileState") in _ENABLED
+        if is_wanted and state not in _RUNNING:
+            remedy = f"journalctl -u {name} -n 50; systemctl restart {name}"
+            findings.append(Finding("services", RESET, f"{name} does not run ({state})", remedy, state))
+    return Answer(findings)
+
+
+def stray_findings(processes: Sequence[Process]) -> Iterator[Finding]:
+    """Yield one finding when users have processes that belong to no job."""
+    if processes:
+        shown = ", ".join(f"{each.number} ({each.command} of {each.user})" for each in processes[:_SHOWN])
+        more = f" and {len(processes) - _SHOWN} more" if len(processes) > _SHOWN else ""
+        yield Finding(
+            "stray_processes",
+            MONITOR,
+            f"processes of users without a job: {shown}{more}",
+            "loginctl list-sessions; kill them, once their owner knows",
+            str(len(processes)),
+        )

@@ -1,0 +1,346 @@
+"""What each check of a node finds: a bad case and a good one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
+    ISOLATE,
+    MONITOR,
+    RESET,
+    Answer,
+    Finding,
+    Node,
+    weighed,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
+from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings, xid_severity
+from ansible_collections.busbar.cluster.plugins.module_utils.health.network import network_answer
+from ansible_collections.busbar.cluster.plugins.module_utils.health.system import (
+    Disk,
+    Process,
+    clock_answer,
+    disk_findings,
+    meminfo,
+    memory_findings,
+    service_answer,
+    stray_findings,
+)
+from gpu_samples import gpu_xml, log_xml
+
+RECORDINGS = Path(__file__).parents[6] / "shared" / "gpu"
+LIMITS = {"pcie_replays_per_minute": 8, "nvlink_crc_per_second": 100, "link_flaps": 3, "link_flaps_hours": 3}
+LABEL_0, LABEL_1 = (f"0000:1{index}:00.0, serial 165000000000{index}" for index in (0, 1))
+UNCORRECTABLE = "<dram_uncorrectable>3</dram_uncorrectable>"
+THERMAL = "<clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown>"
+BRAKE = "<clocks_event_reason_hw_power_brake_slowdown>Active</clocks_event_reason_hw_power_brake_slowdown>"
+PENDING, FAILED = (
+    f"<remapped_row_pending>{pending}</remapped_row_pending><remapped_row_failure>{failed}</remapped_row_failure>"
+    for pending, failed in (("Yes", "No"), ("No", "Yes"))
+)
+
+
+def node(samples: dict[str, list[list[float]]] | None = None, **declared: object) -> Node:
+    return Node({"gpus": 2, "limits": LIMITS} | declared, Path("/"), 1000.0, samples or {})
+
+
+def facts(*gpus: str, state: str = "ok", errors: tuple[str, ...] = (), text: str = "", **smi: str) -> dict[str, Any]:
+    """What a node tells whose nvidia-smi prints these GPUs."""
+    printed = {"query": text or log_xml(*gpus)} if gpus or text else {}
+    found = join_sources({"state": state, **printed, **smi}, {}, [])
+    return {**found, "errors": [*errors, *found["errors"]]}
+
+
+def told(answer: Answer) -> list[tuple[str, str, str]]:
+    return [(each.check, each.severity, each.problem) for each in [*answer.findings, *answer.events]]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "check", "severity", "problem"),
+    [
+        (gpu_xml(1), "", "", ""),
+        (gpu_xml(1, name="Unknown Error"), "", "", ""),
+        (
+            gpu_xml(1, memory="GPU is lost"),
+            "gpu",
+            RESET,
+            f"GPU 1 ({LABEL_1}) is lost: the driver cannot reach it any more",
+        ),
+        (
+            gpu_xml(1, volatile=UNCORRECTABLE),
+            *("gpu", RESET, f"GPU 1 ({LABEL_1}) 3 uncorrectable ECC errors since the driver was loaded"),
+        ),
+        (gpu_xml(1, remapped=PENDING), "gpu", RESET, f"GPU 1 ({LABEL_1}) a row of its memory waits to be remapped"),
+        (gpu_xml(1, remapped=FAILED), "gpu", ISOLATE, f"GPU 1 ({LABEL_1}) a row of its memory could not be remapped"),
+        (gpu_xml(1, state="GPU requires reset"), "gpu", RESET, f"GPU 1 ({LABEL_1}) requires a reset"),
+        (
+            gpu_xml(1, reasons=THERMAL),
+            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are held down because it is too hot"),
+        ),
+        (
+            gpu_xml(1, reasons=BRAKE),
+            *("gpu_clocks", MONITOR, f"GPU 1 ({LABEL_1}) clocks are held down by the power brake of the server"),
+        ),
+        (gpu_xml(1, fabric="<state>In Progress</state>"), "gpu", RESET, "has not joined the NVLink fabric"),
+    ],
+)
+def test_gpus(gpu: str, check: str, severity: str, problem: str) -> None:
+    found = told(gpu_answer(node(), facts(gpu_xml(0), gpu), []))
+    assert [each[:2] for each in found] == ([(check, severity)] if check else [])
+    assert all(problem in each[2] for each in found)
+
+
+def test_a_fault_of_several_gpus_is_told_once_with_what_to_type() -> None:
+    sick = (gpu_xml(index, state="GPU requires reset") for index in (0, 1))
+    (found,) = gpu_answer(node(), facts(*sick), []).findings
+    assert found.problem == "GPU 0,1 (of 2) requires a reset"
+    assert "nvidia-smi --gpu-reset -i 0,1" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("facts_", "problems"),
+    [
+        (facts(gpu_xml(0)), ["GPUs: 2 declared, 1 found; these answer: 0 at 0000:10:00.0"]),
+        (
+            facts(state="hung", errors=("nvidia-smi did not answer in 10 s",)),
+            ["nvidia-smi: fails: nvidia-smi did not answer in 10 s", "GPUs: 2 declared, 0 found"],
+        ),
+        (facts(state="absent"), ["GPUs: 2 declared, 0 found", "nvidia-smi: is not there any more"]),
+        (
+            facts(state="failed", query="Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error"),
+            [
+                "nvidia-smi: fails: Unable to determine the device handle for GPU 0000:3B:00.0: Unknown Error",
+                "GPUs: 2 declared, 0 found",
+            ],
+        ),
+    ],
+    ids=["missing", "hung", "absent", "failed"],
+)
+def test_gpus_that_are_not_there(facts_: dict[str, Any], problems: list[str]) -> None:
+    assert told(gpu_answer(node(), facts_, [])) == [("gpu_count", RESET, each) for each in problems]
+
+
+def test_device_files_and_an_old_nvidia_smi() -> None:
+    found = told(gpu_answer(node(), facts(gpu_xml(0), gpu_xml(1)), ["/dev/nvidia1"]))
+    assert found == [("gpu_count", RESET, "missing: /dev/nvidia1")]
+    assert gpu_answer(node(), facts(state="unusable"), []).unknown == "nvidia-smi does not know the options -q -x"
+
+
+def test_links_of_gpus_are_those_of_the_profile() -> None:
+    slow = [gpu_xml(0, width=("16x", "8x")), gpu_xml(1)]
+    assert told(gpu_answer(node(gpu={"pcie_width": 16}), facts(*slow), [])) == [
+        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) runs on 8 PCIe lanes, 16 declared")
+    ]
+    old = [gpu_xml(0, gen=(3, 3)), gpu_xml(1)]
+    assert told(gpu_answer(node(gpu={"pcie_gen": 5}), facts(*old), [])) == [
+        ("gpu_links", RESET, f"GPU 0 ({LABEL_0}) PCIe generation 5 declared, the link reaches 3")
+    ]
+    assert told(gpu_answer(node(gpu={"pcie_width": 16, "pcie_gen": 5}), facts(gpu_xml(0), gpu_xml(1)), [])) == []
+
+
+def test_pcie_replays_count_by_the_minute() -> None:
+    replaying = gpu_xml(0).replace("<pci>", "<pci><replay_counter>50</replay_counter>")
+    sick = facts(replaying, gpu_xml(1))
+    uuid = sick["gpus"][0]["uuid"]
+    first = gpu_answer(node(), sick, [])
+    assert (told(first), first.samples) == ([], {f"pcie_replays {uuid}": 50.0})
+    slow, fast = ({f"pcie_replays {uuid}": [[880.0, value]]} for value in (34.0, 33.0))
+    assert told(gpu_answer(node(slow), sick, [])) == []
+    problem = f"GPU 0 ({LABEL_0}) 8 PCIe replays a minute, more than 8"
+    assert told(gpu_answer(node(fast), sick, [])) == [("pcie_replays", RESET, problem)]
+
+
+LINKS = """GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-x)
+\t Link 0: Replay Errors: 5
+\t Link 0: Recovery Errors: 0
+\t Link 0: CRC Errors: {first}
+\t Link 1: CRC Errors: 7
+GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-y)
+\t Link 0:
+\t   CRC FLIT Error: 1
+\t   CRC Data Error: 2
+"""
+
+
+def test_crc_errors_of_nvlink_count_by_the_second() -> None:
+    samples = {"nvlink_crc 0": [[990.0, 7.0]], "nvlink_crc 1": [[990.0, 3.0]]}
+    good = nvlink_answer(node(samples), LINKS.format(first=1000))
+    assert (told(good), good.samples) == ([], {"nvlink_crc 0": 1007.0, "nvlink_crc 1": 3.0})
+    bad = told(nvlink_answer(node(samples), LINKS.format(first=1100)))
+    assert bad == [("nvlink_crc", RESET, "GPU 0 110 CRC errors a second on its NVLinks, more than 100")]
+    assert told(nvlink_answer(node(samples), "Unable to retrieve NVLink information as all links are inActive")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "severity", "problem"),
+    [
+        (
+            "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus.",
+            *("xid", RESET, "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)"),
+        ),
+        ("NVRM: Xid (0000:03:00): 48, DBE", "xid", RESET, "GPU 0000:03:00: Xid 48 (DBE)"),
+        ("NVRM: Xid (PCI:0000:03:00): 54", "xid", ISOLATE, "GPU 0000:03:00: Xid 54"),
+        (
+            "NVRM: Xid (PCI:0000:cb:00): 13, Graphics SM Warp Exception",
+            "xid",
+            MONITOR,
+            "GPU 0000:cb:00: Xid 13 (Graphics SM",
+        ),
+        (
+            "NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot)",
+            *("xid", RESET, "GPU 0000:10:00: the driver asks for: Node Reboot (Xid 154)"),
+        ),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            *("xid", RESET, "NVSwitch 0000:85:00.0: fatal SXid 20034 (Link 30 LTSSM Fault Up)"),
+        ),
+        (
+            "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0",
+            *("memory_errors", ISOLATE, "uncorrectable memory error: MC0: 1 UE memory read error on"),
+        ),
+        (
+            "EXT4-fs (sda1): Remounting filesystem read-only",
+            "kernel",
+            RESET,
+            "the kernel shut down the file system of sda1",
+        ),
+        ("XFS (md0): I/O Error Detected. Shutting down filesystem", "kernel", RESET, "the file system of md0"),
+        ("NVRM: Xid (PCI:0000:10:00): 43, pid=7, name=python, Ch 00000008", "", "", ""),
+        ("NVRM: Xid (PCI:0000:10:00): 154, GPU recovery action changed from 0x1 (GPU Reset) to 0x0 (None)", "", "", ""),
+        (
+            "nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error",
+            "",
+            "",
+            "",
+        ),
+        ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "", "", ""),
+        ("eth0: link up", "", "", ""),
+    ],
+)
+def test_lines_of_the_kernel(line: str, check: str, severity: str, problem: str) -> None:
+    found = kernel_findings([line, line])
+    assert [(each.check, each.severity) for each in found] == ([(check, severity)] if check else [])
+    assert all(problem in each.problem and each.remedy for each in found)
+
+
+def test_an_xid_that_nobody_knows_is_only_told() -> None:
+    assert [xid_severity(number) for number in (9999, 31, 95, 43)] == [MONITOR, MONITOR, RESET, None]
+
+
+NICS = [{"count": 2, "gbps": 400, "rdma": True}]
+
+
+def port(number: int, *, active: bool = True, rate: float = 400.0) -> dict[str, Any]:
+    state = "ACTIVE" if active else "DOWN"
+    return {"device": f"mlx5_{number}", "port": "1", "active": active, "state": state, "rate_gbps": rate}
+
+
+def network(*ports: dict[str, Any]) -> dict[str, Any]:
+    return {"rdma_ports": list(ports), "network_interfaces": [], "pci_nics": ["a", "b"]}
+
+
+def test_network_cards() -> None:
+    assert told(network_answer(node(nics=NICS), network(port(0), port(1)), {})) == []
+    down = told(network_answer(node(nics=NICS), network(port(0), port(1, active=False)), {}))
+    assert down == [
+        ("nics", RESET, "NICs: 2 x 400 Gb/s declared, 1 active at that rate; the others: mlx5_1/1 DOWN 400 Gb/s")
+    ]
+    slow = told(network_answer(node(nics=NICS), network(port(0), port(1, rate=200.0)), {}))
+    assert "mlx5_1/1 ACTIVE 200 Gb/s" in slow[0][2]
+
+
+def test_links_that_flap() -> None:
+    samples = {"link_down mlx5_0/1": [[10.0, 4.0], [500.0, 6.0]]}
+    good = network_answer(node(samples), network(), {"mlx5_0/1": 6, "eth0": 50})
+    assert (told(good), good.samples) == ([], {"link_down mlx5_0/1": 6.0, "link_down eth0": 50.0})
+    bad = told(network_answer(node(samples), network(), {"mlx5_0/1": 7}))
+    assert bad == [("link_flaps", RESET, "link mlx5_0/1 went down 3 times in 3 h")]
+
+
+@pytest.mark.parametrize(
+    ("disk", "problem"),
+    [
+        (Disk("/", free_mb=5000, free_files=9), None),
+        (Disk("/tmp", free_mb=100), None),  # noqa: S108
+        (Disk("/", read_only=True, free_mb=5000), "/ is read-only"),
+        (Disk("/", free_mb=99.4), "/ is full: 99 MiB free, 100 are needed"),
+        (Disk("/", free_mb=5000, free_files=0), "/ is full: no inode is free"),
+        (Disk("/", error="Input/output error"), "/ does not answer: Input/output error"),
+        (Disk("/shared", mounted=False), "/shared is not mounted"),
+    ],
+)
+def test_disks(disk: Disk, problem: str | None) -> None:
+    assert [each.problem for each in disk_findings(disk, 100)] == ([problem] if problem else [])
+
+
+def test_memory_and_swap() -> None:
+    figures = meminfo("MemTotal: 2097152 kB\nMemFree: 1 kB\nSwapTotal: 10240 kB\nSwapFree: 10240 kB\n")
+    assert [*memory_findings(figures, 2048)] == []
+    (lost,) = memory_findings(figures, 4096)
+    assert (lost.check, lost.severity, lost.problem) == ("memory", ISOLATE, "2048 MiB of memory, 4096 declared")
+    (full,) = memory_findings(figures | {"SwapFree": 0.5}, 2048)
+    assert (full.check, full.severity) == ("swap", MONITOR)
+
+
+TRACKING = "Stratum         : 3\nSystem time     : {offset} seconds slow of NTP time\nLeap status     : {leap}\n"
+
+
+def test_the_clock() -> None:
+    assert clock_answer(TRACKING.format(offset="0.000013", leap="Normal"), 1) == Answer()
+    assert told(clock_answer(TRACKING.format(offset="3600.5", leap="Normal"), 1)) == [
+        ("clock", RESET, "the clock is 3.6e+03 s slow, more than 1")
+    ]
+    assert told(clock_answer(TRACKING.format(offset="0.0", leap="Not synchronised"), 1))[0][:2] == ("clock", MONITOR)
+    assert "506 Cannot talk to daemon" in clock_answer("506 Cannot talk to daemon", 1).unknown
+
+
+def service(name: str, state: str, enabled: str = "enabled", load: str = "loaded") -> str:
+    return f"Id={name}.service\nLoadState={load}\nActiveState={state}\nUnitFileState={enabled}\n"
+
+
+def test_services() -> None:
+    good = [
+        service("munge", "active"),
+        service("slurmd", "activating"),
+        service("chronyd", "inactive", "", "not-found"),
+        service("nvidia-dcgm", "inactive", "disabled"),
+    ]
+    assert told(service_answer("\n".join(good))) == []
+    bad = service_answer("\n".join([*good, service("nvidia-persistenced", "failed")]))
+    assert told(bad) == [("services", RESET, "nvidia-persistenced does not run (failed)")]
+    assert service_answer("System has not been booted with systemd").unknown
+
+
+def test_stray_processes_are_only_told() -> None:
+    assert [*stray_findings([])] == []
+    (found,) = stray_findings([Process(number, "alice", "python") for number in range(6)])
+    assert found.severity == MONITOR
+    assert found.problem.endswith("3 (python of alice) and 2 more")
+
+
+def test_a_site_may_weigh_findings_otherwise() -> None:
+    findings = [Finding("swap", MONITOR, "a"), Finding("clock", RESET, "b"), Finding("gpu", RESET, "c")]
+    found = weighed(findings, {"swap": ISOLATE, "clock": "OFF"})
+    assert [(each.check, each.severity) for each in found] == [("swap", ISOLATE), ("gpu", RESET)]
+
+
+@pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings beside the checkout")
+@pytest.mark.parametrize(
+    ("recording", "checks"),
+    [
+        ("019-nvidia-qx-a100-healthy.xml", set()),
+        ("016-nvidia-hw-qx-h100.xml", set()),
+        ("013-nvidia-hw-qx-b200.xml", set()),
+        ("022-nvidia-qx-gb200-healthy.xml", set()),
+        ("020-nvidia-qx-gb200-ecc-injected.xml", {"gpu"}),
+        ("021-nvidia-qx-gb200-fabric-degraded.xml", {"gpu"}),
+        ("023-nvidia-qx-gb200-lost.xml", {"gpu"}),
+    ],
+)
+def test_recordings_of_several_generations(recording: str, checks: set[str]) -> None:
+    seen = facts(text=(RECORDINGS / "smi-xml" / recording).read_text(errors="replace"))
+    found = gpu_answer(node(gpus=seen["gpu_count"]), seen, [])
+    assert {each.check for each in found.findings} == checks

@@ -32,6 +32,7 @@ TOPICS = {
     "alerts_network": "Network and InfiniBand",
     "alerts_storage": "Storage",
     "alerts_slurm": "Slurm",
+    "alerts_health": "Health of nodes",
     "alerts_validation": "Validation",
     "alerts_monitoring": "Monitoring itself",
 }

@@ -15,7 +15,15 @@ __all__ = ["metrics"]
 _PREFIX = "busbar_node_health"
 
 
-def metrics(findings: Sequence[Finding], unknown: Iterable[str], *, ended: float, took_s: float, withheld: bool) -> str:
+def metrics(  # noqa: PLR0913 - the figures of one file
+    findings: Sequence[Finding],
+    unknown: Iterable[str],
+    *,
+    ended: float,
+    took_s: float,
+    interval_s: int,
+    withheld: bool,
+) -> str:
     """Return the text.
 
     Args:
@@ -23,6 +31,7 @@ def metrics(findings: Sequence[Finding], unknown: Iterable[str], *, ended: float
         unknown: checks that learned nothing.
         ended: when the look ended, seconds since 1970.
         took_s: how long it took.
+        interval_s: from one look to the next, in seconds; 0 where the node is not always looked at.
         withheld: whether the node should be drained and is not, since too many are.
     """
     counted = Counter((each.check, each.severity) for each in findings)
@@ -37,6 +46,7 @@ def metrics(findings: Sequence[Finding], unknown: Iterable[str], *, ended: float
             "drain_withheld", "1: the node should be drained, and is not since too many are.", [("", int(withheld))]
         ),
         *_family("last_run_timestamp_seconds", "When the last look at the node ended.", [("", round(ended, 3))]),
+        *_family("interval_seconds", "From one look to the next; 0: not in all states.", [("", interval_s)]),
         *_family("run_seconds", "How long that look took.", [("", round(took_s, 3))]),
     ]
     return "".join(f"{line}\n" for line in lines)

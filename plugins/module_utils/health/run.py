@@ -78,7 +78,12 @@ class Run:
         if place.is_dir() and place.name:
             ended = time.time()
             text = metrics(
-                findings, self.unknown(), ended=ended, took_s=ended - self.began, withheld=done == "withheld"
+                findings,
+                self.unknown(),
+                ended=ended,
+                took_s=ended - self.began,
+                interval_s=int(self.declared["interval_s"]),
+                withheld=done == "withheld",
             )
             kept(lambda: _replace(place / "busbar_node_health.prom", text))
 

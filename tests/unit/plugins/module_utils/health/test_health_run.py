@@ -39,6 +39,7 @@ DECLARED: dict[str, Any] = {
     "severities": {"stray_processes": "OFF", "clock": "OFF"},
     "drain": ["ISOLATE", "RESET"],
     "drain_percent": 10,
+    "interval_s": 300,
     "dcgm": {"level": "links", "host": "127.0.0.1:5555"},
 }
 
@@ -102,6 +103,10 @@ def test_a_sick_node_asks_slurm_and_still_ends_well(program: Path) -> None:
     written = (program.parents[1] / "busbar_node_health.prom").read_text()
     assert 'busbar_node_health_findings{check="gpu",severity="RESET"} 1\n' in written
     assert "busbar_node_health_drain_withheld 0\n" in written
+    assert "busbar_node_health_interval_seconds 300\n" in written
+    listed = (TOP / "tests/fixtures/known_metrics.txt").read_text(encoding="utf-8")
+    known = set(re.findall(r"^busbar_node_health_\w+", listed, re.MULTILINE))
+    assert set(re.findall(r"^# TYPE (\w+) gauge$", written, re.MULTILINE)) == known
 
 
 def test_an_xid_stands_until_somebody_gives_the_node_back(program: Path) -> None:
@@ -153,7 +158,11 @@ def test_a_prolog_asks_nothing_of_slurm_and_nothing_slow(program: Path) -> None:
 def test_names_of_checks_are_those_of_the_role() -> None:
     values = yaml.safe_load((TOP / "roles/node_health/vars/main.yml").read_text(encoding="utf-8"))
     texts = [path.read_text(encoding="utf-8") for path in (TOP / "plugins/module_utils/health").glob("*.py")]
-    named = {name for text in texts for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, ailments in \(\()"(\w+)"', text)}
+    named = {
+        name
+        for text in texts
+        for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, ailments in \(\()"(\w+)"', text)
+    }
     assert named | {"gpu_clocks", "mounts"} == set(values["__node_health_checks"])
 
 

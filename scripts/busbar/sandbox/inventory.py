@@ -81,6 +81,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "slurm_config": {"SlurmdTimeout": 90},
         # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
         "node_health_interval": 3600,
+        # Clock and swap are those of this machine.
+        "node_health_severities": {"clock": "OFF", "swap": "OFF"},
         "validation_backend": "mpi",
         # Its GPUs are simulated: there is no driver to install, nor what works with one.
         "nvidia_driver_source": "none",

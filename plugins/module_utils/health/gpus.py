@@ -27,7 +27,9 @@ __all__ = ["gpu_answer", "nvlink_answer", "parse_link_errors"]
 
 MINUTE_S = 60.0
 _GPU = re.compile(r"^GPU (\d+):")
-# Newer drivers have one number per kind ("CRC FLIT Error"), others one per lane ("CRC Errors").
+_COUNTER = re.compile(r"^\s*Link \d+: .*:\s*\d+\s*$", re.MULTILINE)
+# NVLink 5 corrects errors and counts these; what it cannot correct is an Xid.
+_CORRECTED = "FEC Errors"
 _CRC = re.compile(r"^\s*(?:Link \d+:\s*)?(?:Link \d+: )?CRC[^:]*Errors?:\s*(\d+)\s*$", re.IGNORECASE)
 
 
@@ -109,7 +111,10 @@ def nvlink_answer(node: Node, text: str) -> Answer:
     """Return NVLinks whose data arrives broken too often, from what `nvidia-smi nvlink -e` printed."""
     events, samples = [], {}
     most = float(node.declared["limits"]["nvlink_crc_per_second"])
-    for index, errors in parse_link_errors(text).items():
+    found = parse_link_errors(text)
+    if not found and _COUNTER.search(text) and _CORRECTED not in text:
+        return Answer(unknown="nvidia-smi nvlink -e counts no CRC errors")
+    for index, errors in found.items():
         name = f"nvlink_crc {index}"
         samples[name] = float(errors)
         grown = rate(node.samples.get(name, ()), node.now, float(errors), 1.0)

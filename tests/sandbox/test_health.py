@@ -154,9 +154,7 @@ def job(sandbox: Cluster, settings: Callable[..., None]) -> Iterator[str]:  # no
         sandbox.exec("login", f"scancel {number}", user="alice")
 
 
-@pytest.mark.parametrize(
-    "fault", [pytest.param("a lost GPU", marks=pytest.mark.core), *sorted({*FAULTS} - {"a lost GPU"})]
-)
+@pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_drains_the_node_while_the_job_goes_on(
     sandbox: Cluster, settings: Callable[..., None], job: str, fault: str
 ) -> None:
@@ -189,6 +187,7 @@ def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
     assert reason(sandbox) == told
 
 
+@pytest.mark.core
 def test_an_xid_stands_until_somebody_gives_the_node_back(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()
     sandbox.exec(NODE, program("journalctl", f'#!/bin/sh\\necho "{XID}"\\n'))

@@ -30,8 +30,8 @@ _MOST_PROBLEMS = 3
 _LONGEST_REASON = 400
 _NAME = re.compile(r"^\s*NodeName=(\S+)", re.MULTILINE)
 _STATE = re.compile(r"(?:^|\s)State=(\S+)", re.MULTILINE)
-# It stands last, also in one line, so that what looks like a key in there does not count.
-_REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?: \[[^\[\]@]*@([^\[\]]*)\])?\s*$", re.MULTILINE)
+# Slurm adds who gave it and when; some releases put more behind that.
+_REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?: \[[^\[\]@\s]*@(\d[^\[\]\s]*)\].*)?\s*$", re.MULTILINE)
 _OUT_OF_SERVICE = {"DRAIN", "DOWN", "FAIL", "FAILING"}
 
 

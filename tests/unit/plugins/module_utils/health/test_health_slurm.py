@@ -237,6 +237,8 @@ def test_a_slurm_that_does_not_answer_changes_nothing(note: Path) -> None:
 
 def test_shares() -> None:
     assert [allowed_drains(nodes, 10) for nodes in (1, 9, 19, 20, 1000)] == [1, 1, 1, 2, 100]
+    (held,) = records(f"NodeName=a State=IDLE+DRAIN Reason=busbar health: x [of 2] [root@{TIME}1] ReservationName=r\n")
+    assert (held.reason, held.since) == ("busbar health: x [of 2]", f"{TIME}1")
     everyone = records("NodeName=a State=IDLE\nNodeName=b State=IDLE+DRAIN Reason=busbar health: x [root@2]\n")
     assert (drained_before(everyone, "a"), drained_before(everyone, "b")) == (1, 0)
     with pytest.raises(ValueError, match="no node"):

@@ -96,7 +96,7 @@ def test_they_follow_jobs_and_a_drained_node(
         wait_for(sandbox, prometheus, 'slurm:nodes:count{state="drained"}', 1)
         (found,) = prometheus('slurm:node_state:info{node="gpu1",state="drained"}')
         assert found["metric"]["reason"] == 'fan "3" is loud'
-        assert value(prometheus, 'slurm:wait_seconds:max{partition="batch"}') == 0
+        wait_for(sandbox, prometheus, 'slurm:wait_seconds:max{partition="batch"}', 0)
     finally:
         sandbox.exec("ctl", f"scancel {waiting} {job}; scontrol update nodename=gpu1 state=resume", check=False)
     sandbox.wait_idle()
@@ -112,6 +112,7 @@ def test_a_job_name_forges_no_job(sandbox: Cluster, prometheus: Callable[[str], 
     job = sandbox.exec("login", command, user="alice").stdout.strip()
     try:
         wait_for(sandbox, prometheus, "sum(slurm:gpus:allocated)", 1)
+        wait_for(sandbox, prometheus, f'count(slurm:job:info{{job="{job}"}})', 1)
         (found,) = prometheus(f'slurm:job:info{{job="{job}"}}')
         assert found["metric"]["name"].startswith("x 777 RUNNING batch root forged")
         assert prometheus('slurm:job:info{job="777"}') == []

@@ -43,6 +43,7 @@ from train_work import BLOCKS, MODELS, Shape, batch_that_fits, flops_per_sample,
 
 MARK = "busbar-training "
 WARM_UP = 3
+POINTS = 40
 _BF16_SINCE = (8, 0)  # Ampere; older GPUs only pretend
 # What torch says when another rank is gone; gloo has no error class of its own.
 _LOST = ("connection", "timed out", "timeout", "gloo", "nccl", "socket", "peer", "broken pipe", "store")
@@ -118,6 +119,12 @@ def compute_seconds(torch, asked, model, samples, device) -> float | None:  # no
     torch.distributed.barrier()
     times = [timed(torch, device, step, *given)[1] for _ in range(WARM_UP + asked.probe)]
     return statistics.median(times[WARM_UP:])
+
+
+def curve_of(losses: list[float], steps: int) -> list[list[float]]:
+    """Return some steps with their losses, the last one among them; so many that the curve is seen."""
+    first, between = steps - len(losses) + 1, max(1, len(losses) // POINTS)
+    return [[first + place, losses[place]] for place in range(len(losses) - 1, -1, -between)][::-1]
 
 
 class Stop:
@@ -251,6 +258,7 @@ def train(torch, asked: argparse.Namespace, ranks: Ranks) -> tuple[int, dict[str
         "steps_recorded": len(past["losses"]),
         "first_loss": past["losses"][0] if past["losses"] else None,
         "final_loss": past["losses"][-1] if past["losses"] else None,
+        "losses": curve_of(past["losses"], past["step"]),
         "checksum": strategy.checksum(),
     }
     figures = [statistics.median(found) if found else None for found in (times, waits)]

@@ -210,3 +210,24 @@ def test_every_part_of_the_program_is_installed_with_it() -> None:
     for tasks in ("install.yml", "training.yml"):
         text = (ROLE / "tasks" / tasks).read_text(encoding="utf-8")
         assert [name for name in sorted(needed) if f"{name}.py" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "steps", "curve"),
+    [
+        ([], 0, []),
+        ([3.0], 1, [[1, 3.0]]),
+        ([3.0, 2.0, 1.0], 3, [[1, 3.0], [2, 2.0], [3, 1.0]]),
+        # After a restart those of the steps before it are not known any more.
+        ([2.0, 1.0], 12, [[11, 2.0], [12, 1.0]]),
+    ],
+)
+def test_the_curve_of_a_few_steps_is_whole(losses: list[float], steps: int, curve: list[list[float]]) -> None:
+    assert program().curve_of(losses, steps) == curve
+
+
+def test_the_curve_of_many_steps_is_thinned_and_ends_with_the_last() -> None:
+    found = program().curve_of([float(step) for step in range(1, 1001)], 1000)
+    assert found[-1] == [1000, 1000.0]
+    assert all(step == loss for step, loss in found)
+    assert 40 <= len(found) <= 80

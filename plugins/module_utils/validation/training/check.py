@@ -23,6 +23,7 @@ from typing import Any
 
 from ..judge import FAIL, INCONCLUSIVE, PASS
 from .floors import Floors, efficiency_floor
+from .learned import Reference, gap_of_loss, wrong_loss
 
 __all__ = ["CAUSES", "Asked", "judge_training"]
 
@@ -40,8 +41,6 @@ _SLOW = 1.25
 _FEWEST = 3
 # Waiting for samples is told as a cause from this share of a step on.
 _MUCH = 0.2
-# After fewer a loss may still be above where it began.
-_ENOUGH_STEPS = 50
 _GB = 1e9
 
 
@@ -55,6 +54,7 @@ class Asked:
         model: what the ranks must have trained; an empty text for whatever they did.
         floors: what they must reach.
         wire: GB/s that leave a node at most, None when not known.
+        reference: what one rank must learn.
     """
 
     scales: list[tuple[int, int]]
@@ -62,6 +62,7 @@ class Asked:
     model: str = ""
     floors: Floors = field(default_factory=Floors)
     wire: float | None = None
+    reference: Reference = field(default_factory=Reference)
 
 
 def judge_training(scales: list[dict[str, Any]], asked: Asked) -> dict[str, Any]:
@@ -73,7 +74,7 @@ def judge_training(scales: list[dict[str, Any]], asked: Asked) -> dict[str, Any]
     """
     by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
     gaps = [words for scale in asked.scales if (words := _gap(scale, by_scale.get(scale), asked))]
-    wrong = [words for scale in asked.scales if (words := _wrong(scale, by_scale.get(scale)))]
+    wrong = [words for scale in asked.scales if (words := _wrong(scale, by_scale.get(scale), asked))]
     good = {scale: by_scale[scale]["result"] for scale in asked.scales if _gap(scale, by_scale.get(scale), asked) == ""}
     base = good.get(asked.scales[0])
     rows = [_row(scale, good[scale], base, asked) for scale in asked.scales if scale in good]
@@ -92,6 +93,8 @@ def judge_training(scales: list[dict[str, Any]], asked: Asked) -> dict[str, Any]
             "rate_floor": asked.floors.rate,
             "tflops_floor": asked.floors.tflops,
             "peak_tflops": asked.floors.peak,
+            "reference_loss": asked.reference.loss,
+            "loss_limit": asked.reference.most,
             "rows": rows,
         },
     }
@@ -157,7 +160,7 @@ def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> 
         ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
         words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"
     else:
-        words = _strange(scale, found["result"], asked)
+        words = _strange(scale, found["result"], asked) or gap_of_loss(found["result"], asked.reference)
     return f"{_label(scale)}: {words}" if words else ""
 
 
@@ -178,17 +181,11 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> st
     return "its TFLOP/s were not measured" if asked.floors.tflops and result["tflops_per_rank"] is None else ""
 
 
-def _wrong(scale: tuple[int, int], found: dict[str, Any] | None) -> str:
+def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
     """Return what is wrong with what a run learned; an empty text when nothing is."""
     result = (found or {}).get("result")
-    if not result or not result["world_size"]:
-        return ""
-    first, final = result["first_loss"], result["final_loss"]
-    if first is None or final is None:
-        return f"{_label(scale)}: the loss is no number"
-    if final >= first and (result["steps"] or 0) >= _ENOUGH_STEPS:
-        return f"{_label(scale)}: it learned nothing, the loss went from {first:.4g} to {final:.4g}"
-    return ""
+    words = wrong_loss(result, asked.reference) if result and result["world_size"] else ""
+    return f"{_label(scale)}: {words}" if words else ""
 
 
 def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
@@ -221,6 +218,7 @@ def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | 
         "lost_seconds": lost,
         "cause": cause if efficiency is not None and efficiency < 1 else "",
         "slow_nodes": _slow_nodes(result),
+        "losses": result["losses"],
     }
 
 

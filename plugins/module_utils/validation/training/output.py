@@ -15,6 +15,8 @@ _SCALE = re.compile(r"^# busbar scale: (\d{1,6}) (\d{1,4})$")
 _EXIT = re.compile(r"^# busbar exit: (\d{1,6}) (\d{1,4}) (\d{1,3})$")
 _SAID = "train_ddp: "
 _LONGEST = 300
+_MOST_LOSSES = 200
+_PAIR = 2
 _NUMBERS = (
     "samples_per_second",
     "step_seconds",
@@ -47,8 +49,8 @@ def read_training(text: str) -> list[dict[str, Any]]:
         program's own words, why it gave up) and result: None, or backend, torch, device, model, precision (texts),
         world_size and nodes (whole numbers), samples_per_second, step_seconds, data_seconds, compute_seconds,
         all_reduce_seconds, tflops_per_rank, tokens_per_sample, cpus_per_rank, workers_per_rank, first_loss, final_loss,
-        gradient_bytes, batch_per_rank and steps (numbers, None where not measured), and hosts (node, ranks,
-        compute_seconds).
+        gradient_bytes, batch_per_rank and steps (numbers, None where not measured), losses (pairs of a step and its
+        loss), and hosts (node, ranks, compute_seconds).
     """
     scales: list[dict[str, Any]] = []
     for line in text.splitlines():
@@ -75,6 +77,12 @@ def _number(value: object) -> float | None:
     return float(value) if known and isinstance(value, (int, float)) else None
 
 
+def _losses(value: object) -> list[list[float]]:
+    pairs = [pair for pair in value if isinstance(pair, list)] if isinstance(value, list) else []
+    known = [[_number(part) for part in pair] for pair in pairs[:_MOST_LOSSES]]
+    return [[step, loss] for step, loss in (pair for pair in known if len(pair) == _PAIR) if step and loss is not None]
+
+
 def _result(text: str) -> dict[str, Any] | None:
     try:
         found = json.loads(text)
@@ -87,6 +95,7 @@ def _result(text: str) -> dict[str, Any] | None:
         **{key: _words(found.get(key) or "") for key in ("backend", "torch", "device", "model", "precision")},
         **{key: int(_number(found.get(key)) or 0) for key in ("world_size", "nodes")},
         **{key: _number(found.get(key)) for key in _NUMBERS},
+        "losses": _losses(found.get("losses")),
         "hosts": [
             {
                 "node": _words(host.get("node") or ""),

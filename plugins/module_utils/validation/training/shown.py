@@ -6,14 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ..section import Cell, Metric, Section, finite, number_cell, text_cell
+from ..section import finite, number_cell, text_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..section import Cell, Chart, Metric, Section, Series
+
 __all__ = ["TrainingFigures", "TrainingRow", "shown_training", "training_figures", "training_metrics"]
 
 _MOST_ROWS = 64
+_MOST_LOSSES = 200
+_PAIR = 2
 _MS = 1000
 _NOTE = (
     "Step: a whole step, median. Computation: the same step of the slowest rank without the others. Communication: "
@@ -41,6 +45,7 @@ class TrainingRow(TypedDict):
     tokens_per_second: float | None
     tflops_per_rank: float | None
     peak_share: float | None
+    losses: list[tuple[float, float]]
 
 
 class TrainingFigures(TypedDict):
@@ -51,6 +56,7 @@ class TrainingFigures(TypedDict):
     efficiency_floor: float | None
     rate_floor: float | None
     tflops_floor: float | None
+    loss_limit: float | None
     rows: list[TrainingRow]
 
 
@@ -65,6 +71,7 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
         "tflops_floor": finite(value.get("tflops_floor")),
         "efficiency_floor": finite(value.get("efficiency_floor")),
         "rate_floor": finite(value.get("rate_floor")),
+        "loss_limit": finite(value.get("loss_limit")),
         "rows": [
             {
                 "label": plain(row.get("label") or ""),
@@ -83,10 +90,62 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
                 "tokens_per_second": finite(row.get("tokens_per_second")),
                 "tflops_per_rank": finite(row.get("tflops_per_rank")),
                 "peak_share": finite(row.get("peak_share")),
+                "losses": _losses(row.get("losses")),
             }
             for row in rows[:_MOST_ROWS]
         ],
     }
+
+
+def _losses(value: object) -> list[tuple[float, float]]:
+    """Return steps with their losses, ascending."""
+    pairs = [pair for pair in value if isinstance(pair, list) and len(pair) == _PAIR] if isinstance(value, list) else []
+    found = [(finite(step), finite(loss)) for step, loss in pairs[:_MOST_LOSSES]]
+    return sorted((step, loss) for step, loss in found if step is not None and loss is not None)
+
+
+def _bars(rows: list[TrainingRow]) -> list[Chart]:
+    """Return what each scale reaches before as many ranks alone."""
+    if not rows:
+        return []
+    return [
+        {
+            "kind": "bars",
+            "title": "",
+            "unit": "samples/s",
+            "labels": [row["label"] for row in rows],
+            "series": [
+                {
+                    "name": "measured",
+                    "values": [row["samples_per_second"] for row in rows],
+                    "words": [_share(row) for row in rows],
+                },
+                {"name": "as many ranks alone", "values": [row["ideal"] for row in rows], "pale": True},
+            ],
+            "sideways": False,
+        }
+    ]
+
+
+def _loss_chart(figures: TrainingFigures) -> list[Chart]:
+    """Return the curve of one rank, before the level that it must come down to."""
+    losses = figures["rows"][0]["losses"] if figures["rows"] else []
+    limit = figures["loss_limit"]
+    if not losses:
+        return []
+    series: Series = {"name": figures["rows"][0]["label"], "values": [loss for _step, loss in losses]}
+    if limit is not None:
+        series["limits"] = [limit]
+    return [
+        {
+            "kind": "lines",
+            "title": "Loss",
+            "unit": "",
+            "across": "step",
+            "at": [step for step, _loss in losses],
+            "series": [series],
+        }
+    ]
 
 
 def shown_training(figures: TrainingFigures) -> Section:
@@ -97,26 +156,11 @@ def shown_training(figures: TrainingFigures) -> Section:
     least += [f"{rate:.4g} samples/s of one rank"] if rate else []
     least += [f"{figures['tflops_floor']:.3g} TFLOP/s of one rank"] if figures["tflops_floor"] else []
     what = ", ".join(filter(None, (figures["model"], figures["precision"])))
+    facts = [("Trained", what), ("At least", ", ".join(least))]
+    if figures["loss_limit"] is not None:
+        facts.append(("Loss of one rank", f"at most {figures['loss_limit']:.4g}"))
     return {
-        "charts": [
-            {
-                "kind": "bars",
-                "title": "",
-                "unit": "samples/s",
-                "labels": [row["label"] for row in rows],
-                "series": [
-                    {
-                        "name": "measured",
-                        "values": [row["samples_per_second"] for row in rows],
-                        "words": [_share(row) for row in rows],
-                    },
-                    {"name": "as many ranks alone", "values": [row["ideal"] for row in rows], "pale": True},
-                ],
-                "sideways": False,
-            }
-        ]
-        if rows
-        else [],
+        "charts": [*_bars(rows), *_loss_chart(figures)],
         "table": {
             "columns": [
                 ("On", "text"),
@@ -138,7 +182,7 @@ def shown_training(figures: TrainingFigures) -> Section:
             "rows": [_cells(number, row) for number, row in enumerate(rows, start=1)],
         },
         "note": _NOTE,
-        "facts": [("Trained", what), ("At least", ", ".join(least))],
+        "facts": facts,
     }
 
 

@@ -12,6 +12,7 @@ from ..stage import OneJob
 from ..tests import gpu_count
 from .check import Asked, judge_training
 from .floors import known_floors
+from .learned import Reference
 from .output import read_training
 from .shown import shown_training, training_figures, training_metrics
 
@@ -30,7 +31,8 @@ _PAIR = 2
 class TrainingOptions(TypedDict):
     """The options validation_training_*.
 
-    efficiency is a share of 1, rate in samples/s, tflops in 10^12 operations per second of a rank, 0 for the profile's.
+    efficiency is a share of 1, rate in samples/s, tflops in 10^12 operations per second of a rank, 0 for the
+    profile's; loss 0 for no reference, and loss_tolerance a share of it.
     """
 
     script: str
@@ -43,6 +45,8 @@ class TrainingOptions(TypedDict):
     efficiency: Annotated[float, Span(0, 1)]
     rate: Annotated[float, Span(0)]
     tflops: Annotated[float, Span(0)]
+    loss: Annotated[float, Span(0)]
+    loss_tolerance: Annotated[float, Span(0)]
     python: str
     image: str
 
@@ -85,6 +89,7 @@ class Training(OneJob[TrainingOptions]):
             model=own["model"],
             floors=known_floors(dict(own), profiles, options["backend"]),
             wire=min(wires, default=0.0) or None,
+            reference=Reference(own["loss"] or None, own["loss_tolerance"], own["steps"]),
         )
 
     def read(self, value: object, plain: Callable[[object], str]) -> TrainingFigures | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.check import Asked, judge_training
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.floors import Floors
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.learned import Reference
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.training.output import read_training
 from training_samples import ALONE, result, training_text
 
@@ -111,6 +112,25 @@ def test_fewer_ranks_than_asked_are_not_taken_for_them() -> None:
 def test_a_training_that_learns_nothing_fails_however_fast(changes: dict[str, Any], words: str) -> None:
     answer = judged(*FAST[:2], result(4, 1, **changes))
     assert (answer["verdict"], answer["reason"]) == ("FAIL", words)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ({"final_loss": 0.0104}, "PASS", "4 nodes: "),
+        ({"final_loss": 0.0106}, "FAIL", "1 GPU: the loss is 0.0106 after 200 steps, 0.0105 at most by the reference"),
+        ({"final_loss": 0.3}, "FAIL", "1 GPU: the loss is 0.3 after 200 steps, 0.0105 at most by the reference"),
+        ({"final_loss": 0.3, "steps": 120}, "INCONCLUSIVE", "1 GPU: 120 of 200 steps were taken, so its loss is not"),
+    ],
+)
+def test_one_rank_must_learn_what_the_reference_did(changes: dict[str, Any], verdict: str, words: str) -> None:
+    asked = replace(ASKED, reference=Reference(0.01, 0.05, 200))
+    # More ranks see more samples in a step: theirs is another curve.
+    answer = judged(result(1, 1, **changes), result(2, 1, final_loss=0.2), result(4, 1, final_loss=0.3), asked=asked)
+    assert answer["verdict"] == verdict
+    assert answer["reason"].startswith(words)
+    assert answer["training"]["loss_limit"] == pytest.approx(0.0105)
+    assert judged(result(1, 1, **changes), *FAST[1:])["verdict"] == "PASS"
 
 
 def test_a_few_steps_need_not_have_learned_yet() -> None:

@@ -177,7 +177,10 @@ def test_table_and_bars() -> None:
     assert [(bar.type, bar.name) for bar in figure.data] == [("bar", "measured"), ("bar", "as many ranks alone")]
     assert list(figure.data[0].x) == ["1 GPU", "2 nodes", "4 nodes"]
     assert list(figure.data[0].text) == ["", "66.7 %", "57.1 %"]
-    empty: Any = dict.fromkeys(("efficiency_floor", "rate_floor", "tflops_floor")) | {"model": "", "precision": ""}
+    empty: Any = dict.fromkeys(("efficiency_floor", "rate_floor", "tflops_floor", "loss_limit")) | {
+        "model": "",
+        "precision": "",
+    }
     assert shown_training(empty | {"rows": []})["charts"] == []
 
 
@@ -200,3 +203,14 @@ def test_a_spoilt_report_is_shown_all_the_same(value: object) -> None:
     own = spoilt["tests"][0]["own"]
     assert (own is None) == (not isinstance(value, dict))
     assert own is None or shown_training(own)["table"] is not None
+
+
+def test_the_page_shows_the_loss_before_what_it_must_come_down_to() -> None:
+    test = trained(training=TRAINING | {"loss": 0.2, "loss_tolerance": 0.1})["tests"][0]
+    assert test["verdict"] == "PASS", test["reason"]
+    shown = normalised(json.loads(json.dumps(trained(training=TRAINING | {"loss": 0.2, "loss_tolerance": 0.1}))))
+    (chart,) = [item for item in shown_training(shown["tests"][0]["own"])["charts"] if item["title"] == "Loss"]
+    assert chart["kind"] == "lines"
+    assert chart["at"] == [100, 200]
+    assert chart["series"] == [{"name": "1 GPU", "values": [0.1, 0.01], "limits": [pytest.approx(0.22)]}]
+    assert trained(training=TRAINING | {"loss": 0.001})["tests"][0]["verdict"] == "FAIL"

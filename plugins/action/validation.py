@@ -22,6 +22,7 @@ from ..module_utils.validation.inputs import all_problems
 from ..module_utils.validation.judge import INCONCLUSIVE, PASS
 from ..module_utils.validation.loop import Loop
 from ..module_utils.validation.options import bytes_of
+from ..module_utils.validation.release import passed_nodes, released_nodes
 from ..module_utils.validation.saved_output import saved_text
 from ..module_utils.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
@@ -46,6 +47,8 @@ SPEC = {
 # One line that begins so is shown at once by `busbar validate`, too.
 SAID = "VALIDATION"
 _LONGEST = 600
+# A job that was cancelled ends by then, and an interrupted run is not killed before.
+_RELEASE_S = 20
 
 
 def problems_of(arguments: dict[str, Any]) -> list[str]:
@@ -167,11 +170,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
         done = [{"node": item["node"], "problem": _drained(hands, item)} for item in data["drain"]["nodes"]]
         data["drain"]["done"] = done
+        _released(loop, hands, data, why)
         told = {
-            "changed": any(not item["problem"] for item in done),
+            "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
             "verdict": data["verdict"],
             "reason": data["reason"],
             "busy_allowed": data["busy_allowed"],
+            "not_tested": data["not_tested"],
             "lines": summary_lines(data),
             "folder": "",
         }
@@ -223,10 +228,28 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
         return data
 
 
+def _released(loop: Loop, hands: _Hands, data: Report, why: str) -> None:
+    """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
+
+    A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
+    """
+    left = loop.release(_RELEASE_S)
+    data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)
+    passed = [] if why else passed_nodes(loop.state, data, data.get("culprits", []))
+    data["resumed"] = [
+        {"node": node, "problem": _updated(hands, node, "state=resume")}
+        for node in released_nodes(loop.options, loop.state, passed)
+    ]
+
+
 def _drained(hands: _Hands, item: Blamed) -> str:
     """Drain a node; returns why it could not be, empty when it was."""
-    words = ["scontrol", "update", f"nodename={item['node']}", "state=drain", f"reason={item['reason']}"]
-    result = hands.module("ansible.legacy.command", {"argv": words})
+    return _updated(hands, item["node"], "state=drain", f"reason={item['reason']}")
+
+
+def _updated(hands: _Hands, node: str, *words: str) -> str:
+    """Change a node in Slurm; returns why it could not be, empty when it was."""
+    result = hands.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
     if result.get("rc") == 0:
         return ""
     return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()

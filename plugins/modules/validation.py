@@ -74,6 +74,11 @@ busy_allowed:
   description: Whether nothing but the jobs of others kept it from V(PASS), and that is allowed.
   type: bool
   returned: when the validation ran
+not_tested:
+  description: >-
+    Whether nothing but nodes that others have, or that are out of service, kept it from V(PASS); no other test failed.
+  type: bool
+  returned: when the validation ran
 lines:
   description: The summary.
   type: list

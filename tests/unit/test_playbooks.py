@@ -39,6 +39,8 @@ JOIN_ONLY = {
     # The new nodes are measured together with a node that is known to be good.
     "validation_nodes": "{{ ansible_play_hosts_all }}",
     "validation_partners": 1,
+    # A run that was cut off is finished with nodes that it may have drained.
+    "validation_out_of_service": True,
 }
 SECRETS = "preflight/secrets"
 

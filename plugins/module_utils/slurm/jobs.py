@@ -5,14 +5,20 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 __all__ = [
     "CUT",
     "CUT_BY_LIMIT",
     "ENDED",
+    "NOT_RESERVED",
+    "Reserved",
     "choose_nodes",
+    "drained_nodes",
     "is_over",
+    "is_taken",
     "occupied_words",
+    "out_of_service",
     "parse_job",
     "parse_nodes",
     "parse_queue",
@@ -40,11 +46,30 @@ ENDED = frozenset(
 )
 _FREE = frozenset({"idle", "planned"})
 _BUSY = frozenset({"allocated", "mixed", "completing"})
+# What a node is called that is not in service though nothing runs there: a job may start in a reservation for it.
+_DRAINED = "drained"
+_RESERVED = frozenset({"reserved", "maint"})
+_TAKEN = ("not idle", "drained", "draining", "reserved", "maint")
 _MOST_JOBS = 4
 _FLAGS = "*~#!%$@^-+"
 _QUEUE_FIELDS = 4
 _NODE_FIELDS = 3
 _KEY = re.compile(r"(?:^|\s)([A-Z]\w*(?:[/:]\w+)*)=")
+
+
+class Reserved(NamedTuple):
+    """What the reservation of the tests allows.
+
+    Attributes:
+        outside: whether nodes may be tested that are drained or in anybody's reservation.
+        members: nodes that the reservation of the tests has already.
+    """
+
+    outside: bool = False
+    members: frozenset[str] = frozenset()
+
+
+NOT_RESERVED = Reserved()
 
 
 def parse_nodes(text: str) -> dict[str, tuple[str, str]]:
@@ -58,23 +83,33 @@ def parse_nodes(text: str) -> dict[str, tuple[str, str]]:
     return nodes
 
 
-def unusable_reason(node: str, nodes: dict[str, tuple[str, str]], *, share: bool = False) -> str:
+def unusable_reason(
+    node: str, nodes: dict[str, tuple[str, str]], *, share: bool = False, reserved: Reserved = NOT_RESERVED
+) -> str:
     """Return why no test may start on a node, or an empty text.
 
     Args:
         node: its name.
         nodes: as parse_nodes gives them.
         share: whether a node on which other jobs run may be used.
+        reserved: what the reservation of the tests allows.
     """
     if node not in nodes:
         return "not known to Slurm"
     state, reason = nodes[node]
-    base = state.rstrip(_FLAGS).lower()
-    alive = base in _FREE | _BUSY
-    if alive and "*" not in state and (share or base in _FREE):
+    base = _base(state)
+    idle = base in _FREE or (base in _RESERVED and (reserved.outside or node in reserved.members))
+    idle = idle or (base == _DRAINED and reserved.outside)
+    alive = idle or base in _FREE | _BUSY
+    if alive and "*" not in state and (share or idle):
         return ""
     words = "does not answer" if alive and "*" in state else f"not idle: {base}" if alive else base
     return f"{words} ({reason})" if reason else words
+
+
+def is_taken(reason: str) -> bool:
+    """Return whether unusable_reason says that others have a node, or took it out of service: it is not broken."""
+    return reason.startswith(_TAKEN)
 
 
 def occupied_words(queue: str) -> str:
@@ -84,8 +119,28 @@ def occupied_words(queue: str) -> str:
     return ", ".join(words) + (f" and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else "")
 
 
-def choose_nodes(
-    wanted: list[str], candidates: list[str], partners: int, nodes: dict[str, tuple[str, str]], *, share: bool = False
+def _base(state: str) -> str:
+    return state.rstrip(_FLAGS).lower()
+
+
+def drained_nodes(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> dict[str, str]:
+    """Return those of some nodes that are drained and run nothing, each with its reason."""
+    return {node: nodes[node][1] for node in wanted if node in nodes and _base(nodes[node][0]) == _DRAINED}
+
+
+def out_of_service(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> list[str]:
+    """Return those of some nodes that are drained, or in a reservation, and run nothing."""
+    return [node for node in wanted if node in nodes and _base(nodes[node][0]) in _RESERVED | {_DRAINED}]
+
+
+def choose_nodes(  # noqa: PLR0913 - what a choice depends on
+    wanted: list[str],
+    candidates: list[str],
+    partners: int,
+    nodes: dict[str, tuple[str, str]],
+    *,
+    share: bool = False,
+    reserved: Reserved = NOT_RESERVED,
 ) -> tuple[list[str], list[str], dict[str, str]]:
     """Return the nodes that can take part, the idle partners, and the others with the reason why not.
 
@@ -95,14 +150,18 @@ def choose_nodes(
         partners: how many of them.
         nodes: as parse_nodes gives them.
         share: whether nodes on which other jobs run may be tested; never do they help.
+        reserved: what the reservation of the tests allows; who helps is in service.
     """
-    reasons = {node: unusable_reason(node, nodes, share=share) for node in wanted}
-    idle = [node for node in candidates if node not in reasons and not unusable_reason(node, nodes)]
+    reasons = {node: unusable_reason(node, nodes, share=share, reserved=reserved) for node in wanted}
+    helping = reserved._replace(outside=False)
+    idle = [node for node in candidates if node not in reasons and not unusable_reason(node, nodes, reserved=helping)]
     usable = [node for node in wanted if not reasons[node]]
     return usable, idle[:partners], {node: reason for node, reason in reasons.items() if reason}
 
 
-def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int, *, share: bool = False) -> list[str]:
+def sbatch_arguments(
+    job: dict[str, object], nodes: list[str], minutes: int, *, share: bool = False, reservation: str = ""
+) -> list[str]:
     """Return the arguments of sbatch for a test on these very nodes.
 
     Args:
@@ -110,6 +169,7 @@ def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int, *, 
         nodes: the nodes.
         minutes: the job's time limit.
         share: whether other jobs may run on the nodes; else each of them is taken as a whole.
+        reservation: in which it runs; empty for none.
     """
     extra = job.get("arguments")
     return [
@@ -122,6 +182,7 @@ def sbatch_arguments(job: dict[str, object], nodes: list[str], minutes: int, *, 
         f"--time={minutes}",
         f"--output={job['output']}",
         "--chdir=/",
+        *([f"--reservation={reservation}"] if reservation else []),
         *([str(item) for item in extra] if isinstance(extra, list) else []),
     ]
 

@@ -12,9 +12,11 @@ from ..catalogue.collectives import collective_problems, floor_problems
 from ..common.hostlist import fold_hosts, unfold_hosts
 from ..common.problems import one_line
 from ..search.decide import DROP, MOST_REPEATS
+from ..slurm.reservation import OWN_NAME
 from . import registry
 from .model import CheckJob, Options
 from .options import read_options, size_problems
+from .queues import queue_problems
 from .tests import unknown_profiles
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ __all__ = ["BACKENDS", "all_problems", "input_problems", "typed"]
 
 BACKENDS = ("mpi", "nccl")
 DRIFT = ("ignore", "finding", "fail")
+RESUMED = ("own", "all", "none")
 _PREFIX = "validation_"
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # What may be missing, and counts as not asked for.
 _EMPTY: dict[str, Any] = {
     "nvlink_domains": {},
@@ -37,6 +41,9 @@ _EMPTY: dict[str, Any] = {
     "allow_busy": False,
     "search_repeats": MOST_REPEATS,
     "search_drop": round(100 * DROP),
+    "out_of_service": False,
+    "reservation": "",
+    "resume": "own",
 }
 
 
@@ -126,6 +133,7 @@ def _problems(options: Options) -> list[str]:
     problems += collective_problems(options) or floor_problems(options)
     if not problems:
         problems += _node_problems(options)
+    problems += queue_problems(options) + _reservation_problems(options)
     problems += _user_problems(options) + size_problems(options) + _topology_problems(options)
     return problems + [problem for stage in registry.STAGES for problem in stage.problems(options)]
 
@@ -137,6 +145,21 @@ def _user_problems(options: Options) -> list[str]:
     if user == "root":
         return ["validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
     return []
+
+
+def _reservation_problems(options: Options) -> list[str]:
+    name, resumed = options.get("reservation", ""), options.get("resume")
+    problems = []
+    if name and not _RESERVATION.fullmatch(name):
+        problems.append(f"validation_reservation: {name!r} is no name of a reservation")
+    if name == OWN_NAME:
+        problems.append(
+            f"validation_reservation: {name} is the one that busbar makes and deletes itself: leave the option empty, "
+            "or give your own another name"
+        )
+    if resumed not in RESUMED:
+        problems.append(f"validation_resume: {resumed!r} is not one of {', '.join(RESUMED)}")
+    return problems
 
 
 def _topology_problems(options: Options) -> list[str]:

@@ -56,11 +56,15 @@ class Options(TypedDict):
         drift: ignore, finding or fail; what is done about figures below those of earlier reports.
         straggler_limit: percent below the median of its peers, 0 where none are compared.
         topology: switch to its nodes.
+        partition: name, or hardware profile to name; so are account and qos.
         script: of the job of collectives.
         output: pattern of the path to which a job writes, with %j for its number.
         started: ISO 8601.
         began: seconds since 1970.
         wait: seconds for one test to begin.
+        out_of_service: whether nodes are tested that are drained or reserved.
+        reservation: of the site, in which the jobs run; empty for one that is made where it is needed.
+        resume: which drained nodes are resumed that passed: own (drained by busbar), all or none.
         test_time_limit: seconds of one test.
         time_limit: seconds of all tests, 0 for no limit.
         search_repeats: how often the search has a test measured in one job at most.
@@ -98,6 +102,9 @@ class Options(TypedDict):
     allow_unchecked: bool
     allow_known_causes: bool
     sbatch_arguments: list[str]
+    partition: NotRequired[Any]
+    account: NotRequired[Any]
+    qos: NotRequired[Any]
     script: str
     output: str
     user: str
@@ -106,6 +113,9 @@ class Options(TypedDict):
     began: float
     wait: Annotated[int, Span(0)]
     allow_busy: NotRequired[bool]
+    out_of_service: NotRequired[bool]
+    reservation: NotRequired[str]
+    resume: NotRequired[str]
     test_time_limit: Annotated[int, Span(1)]
     time_limit: Annotated[int, Span(0)]
     locate_rounds: Annotated[int, Span(0)]
@@ -162,7 +172,8 @@ class Planned(TypedDict):
 class Entry(TypedDict):
     """What became of a job, as controller_answer.checked_answer gives it; seconds that it ran.
 
-    The problem is what kept it from running or from its end; busy are nodes with the jobs of others that had them.
+    The problem is what kept it from running or from its end; busy are nodes with the jobs of others that had them, held
+    those that were drained, each with the reason.
     """
 
     name: str
@@ -170,6 +181,7 @@ class Entry(TypedDict):
     partners: list[str]
     left_out: dict[str, str]
     busy: NotRequired[dict[str, str]]
+    held: NotRequired[dict[str, str]]
     job_id: str
     state: str
     reason: str
@@ -277,7 +289,8 @@ class State(TypedDict):
     Attributes:
         left_out: nodes that were left out of a test, each with the reason.
         busy: nodes that the jobs of others had, each with these jobs.
-        not_started: names of tests that others' jobs kept from beginning.
+        held: nodes that were drained and tested all the same, each with the reason of the drain.
+        not_started: names of tests that did not begin because others have their nodes, or took them out of service.
         node_reasons: lines of ``sinfo -R``.
         problem: why no test could be run any more.
     """
@@ -285,6 +298,7 @@ class State(TypedDict):
     tests: list[Test]
     left_out: dict[str, str]
     busy: dict[str, str]
+    held: dict[str, str]
     not_started: list[str]
     node_reasons: list[str]
     search_rounds: int
@@ -296,6 +310,7 @@ FIRST: State = {
     "tests": [],
     "left_out": {},
     "busy": {},
+    "held": {},
     "not_started": [],
     "node_reasons": [],
     "search_rounds": 0,
@@ -336,6 +351,7 @@ class Report(TypedDict):
     reason: str
     busy: dict[str, str]
     busy_allowed: bool
+    not_tested: bool
     cluster: str
     started: str
     backend: str
@@ -348,6 +364,9 @@ class Report(TypedDict):
     stopped: str
     search_rounds: int
     drain: Drain
+    held: dict[str, str]
+    resumed: NotRequired[list[dict[str, str]]]
+    leftovers: NotRequired[list[str]]
     tests: list[Test]
     node_reasons: list[str]
     settings: dict[str, Any]

@@ -92,6 +92,7 @@ class Round:
         while True:
             waited = max(0.0, self.hands.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
+            more["reservation"] = self.loop.reservation()
             # Between a job's being submitted and its number's being known nobody could cancel it.
             with self.hands.unbroken():
                 result = self.hands.ask(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
@@ -118,12 +119,19 @@ class Round:
         answer = self._checked(result)
         self.entries, self.problem = answer["tests"], "" if answer["tests"] else answer["msg"] or "no answer"
         self._note(result.get("tests"))
+        self.loop.reserved = self.loop.reserved or bool(result.get("reserved"))
+        self._note_unrestored(result.get("unrestored"))
         self.open = {entry["name"] for entry in self.entries if entry["job_id"] and not entry["problem"]}
 
     def _checked(self, result: dict[str, Any]) -> Result:
         answer = checked_answer(self.loop.options, self.step, result, self.loop.asked.controller)
         self.node_reasons = answer["node_reasons"] or self.node_reasons
         return answer
+
+    def _note_unrestored(self, given: object) -> None:
+        nodes = {node for test in self.step["tests"] for node in test["job"]["nodes"]}
+        words = given if isinstance(given, dict) else {}
+        self.loop.unrestored |= {node: str(words[node])[:_MOST_TEXT] for node in sorted(nodes) if node in words}
 
     def _note(self, given: object) -> None:
         for entry in given if isinstance(given, list) else []:

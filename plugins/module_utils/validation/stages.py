@@ -12,10 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_hosts
+from ..slurm.jobs import is_taken
 from . import registry
 from .inputs import typed
 from .model import FIRST
 from .peers import with_peers
+from .queues import queue_arguments
 from .stage import Next
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ def next_step(options: Mapping[str, Any], state: State | None = None, now: float
     asked = typed(options)
     state = state or FIRST
     found, skipped = (Next(), {}) if state["problem"] else _chosen(asked, state)
+    for test in found.tests:
+        # Before the site's own arguments, of which the last of a kind counts.
+        test["job"]["arguments"] = [*queue_arguments(asked, test["job"]["nodes"]), *test["job"]["arguments"]]
     limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
     wait = asked["wait"] if found.wait is None else min(asked["wait"], found.wait)
     step: Step = {
@@ -124,6 +129,7 @@ def with_results(
         "tests": with_peers(asked, state["tests"] + fresh),
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
+        "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
         "node_reasons": result.get("node_reasons") or [],
         "search_rounds": state["search_rounds"] + step["search"],
@@ -132,8 +138,11 @@ def with_results(
 
 
 def _kept_waiting(entry: Entry) -> bool:
-    """Return whether a test did not begin because the jobs of others had its nodes."""
-    return bool(entry.get("busy")) and bool(entry["problem"]) and entry["state"] in {"", "PENDING"}
+    """Return whether a test did not begin because others had its nodes, or took them out of service."""
+    if not entry["problem"] or entry["state"] not in {"", "PENDING"}:
+        return False
+    away = entry["left_out"] and not entry["job_id"] and all(map(is_taken, entry["left_out"].values()))
+    return bool(entry.get("busy") or away)
 
 
 def search_done(options: Mapping[str, Any], state: State) -> bool:

@@ -19,10 +19,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..common.hostlist import fold_hosts
+from ..slurm.jobs import is_taken
 from . import registry
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
+from .release import OWN_REASON, keeps_reason
 from .searches import member_nodes
 from .stage import Counts
 from .stages import each_stage, next_step, search_done
@@ -30,7 +32,7 @@ from .stages import each_stage, next_step, search_done
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .model import Culprit, Drain, Options, Report, State, Test, Unresolved
+    from .model import Blamed, Culprit, Drain, Options, Report, State, Test, Unresolved
 
 __all__ = ["SCHEMA", "broken_report", "culprits", "drain_plan", "report", "summary_lines"]
 
@@ -79,36 +81,44 @@ def _once(items: list[_Item]) -> list[_Item]:
     )[::-1]
 
 
-def drain_plan(options: Options, blamed: Sequence[Culprit], node_reasons: list[str]) -> Drain:
+def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Drain:
     """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
 
     Args:
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
         blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
-        node_reasons: lines of ``sinfo -R``: those that busbar drained before count.
+        state: what is known at the end. In node_reasons those that busbar drained before count. Of those held the ones
+            that busbar drained get the new reason in any case, the others keep theirs.
 
     Returns:
         nodes (a list of node and reason) and refused (text).
     """
     guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
-    answer: Drain = {"nodes": [], "refused": ""}
+    guilty = {node: why for node, why in guilty.items() if not keeps_reason(state, node)}
+    again = {node: why for node, why in guilty.items() if node in state["held"]}
+    answer: Drain = {"nodes": _with_reasons(again), "refused": ""}
     if not options["drain_failed"] or not guilty:
         return answer
-    before = {line.split(maxsplit=1)[0] for line in node_reasons if line.partition(" ")[2].startswith("busbar:")}
+    lines = [line.partition(" ") for line in state["node_reasons"]]
+    before = {node for node, _space, reason in lines if reason.startswith(OWN_REASON)} | again.keys()
     out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
     if out * 100 > limit * whole:
         answer["refused"] = (
-            f"{fold_hosts(sorted(guilty))} not drained: {out} of {whole} nodes would be out, and "
+            f"{fold_hosts(sorted(guilty.keys() - again.keys()))} not drained: {out} of {whole} nodes would be out, and "
             f"validation_drain_limit allows {limit} %"
         )
     else:
-        answer["nodes"] = [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]
+        answer["nodes"] = _with_reasons(guilty)
     return answer
+
+
+def _with_reasons(guilty: Mapping[str, str]) -> list[Blamed]:
+    return [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]
 
 
 def _slurm_reason(words: str) -> str:
     kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
-    return f"busbar: {kept}"[:_MOST_REASON]
+    return f"{OWN_REASON} {kept}"[:_MOST_REASON]
 
 
 def report(
@@ -135,14 +145,14 @@ def report(
     verdict = worst(verdicts)
     reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
     started = [test for test in counting if test["name"] not in state["not_started"]]
-    # Nothing but the jobs of others kept it from a verdict of PASS.
-    allowed = bool(
-        asked["allow_busy"]
-        and state["busy"]
+    # Nothing but nodes that could not be had kept it from a verdict of PASS.
+    not_tested = bool(
+        (state["busy"] or state["left_out"])
         and not (blamed or unresolved or unrun or state["problem"])
-        and not state["left_out"].keys() - state["busy"].keys()
+        and all(node in state["busy"] or is_taken(why) for node, why in state["left_out"].items())
         and all(test["verdict"] == PASS for test in started)
     )
+    allowed = not_tested and asked["allow_busy"] and not state["left_out"].keys() - state["busy"].keys()
     if allowed:
         reason = _left_out_words(state, started)
     found: Report = {
@@ -151,6 +161,7 @@ def report(
         "reason": reason,
         "busy": state["busy"],
         "busy_allowed": allowed,
+        "not_tested": not_tested,
         "cluster": asked["cluster"],
         "started": asked["started"],
         "backend": asked["backend"],
@@ -161,7 +172,8 @@ def report(
         "skipped": rest["skipped"],
         "stopped": unrun,
         "search_rounds": state["search_rounds"],
-        "drain": {**drain_plan(asked, blamed, state["node_reasons"]), "done": drained or []},
+        "drain": {**drain_plan(asked, blamed, state), "done": drained or []},
+        "held": state["held"],
         "tests": tests,
         "node_reasons": state["node_reasons"],
         "settings": _settings(asked),
@@ -190,6 +202,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
         "reason": why,
         "busy": state["busy"],
         "busy_allowed": False,
+        "not_tested": False,
         "cluster": options["cluster"],
         "started": options["started"],
         "backend": options["backend"],
@@ -200,6 +213,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
         "stopped": why,
         "search_rounds": state["search_rounds"],
         "drain": {"nodes": [], "refused": "", "done": []},
+        "held": state["held"],
         "tests": state["tests"],
         "node_reasons": state["node_reasons"],
         "settings": _settings(options),
@@ -321,5 +335,17 @@ def summary_lines(data: Report) -> list[str]:
     ]
     if data["drain"]["refused"]:
         lines.append(data["drain"]["refused"])
+    resumed = {item["node"]: item["problem"] for item in data.get("resumed", [])}
+    lines += [
+        f"not resumed  {node}: {problem}" if problem else f"resumed  {node}, which was drained: {data['held'][node]}"
+        for node, problem in resumed.items()
+    ]
+    drained = {item["node"] for item in data["drain"].get("done", [])}
+    lines += [
+        f"stays drained  {node}: {reason}"
+        for node, reason in sorted(data["held"].items())
+        if node not in resumed.keys() | drained
+    ]
+    lines += [f"left over  {words}" for words in data.get("leftovers", [])]
     heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"
     return [*lines, f"{heading} {data['reason']}"]

@@ -55,7 +55,7 @@ class Site:
         self.folder = folder
         self.runs: list[subprocess.Popen[bytes]] = []
         self.slurm, self.texts, self.out = folder / "slurm", folder / "texts", folder / "out"
-        for place in (folder, self.slurm, self.texts, self.out, self.slurm / "jobs"):
+        for place in (folder, self.slurm, self.texts, self.out, self.slurm / "jobs", self.slurm / "reasons"):
             place.mkdir(exist_ok=True)
             place.chmod(0o755)
         number = pwd.getpwnam(USER).pw_uid
@@ -86,7 +86,8 @@ class Site:
         more = {key: changes.pop(key) for key in ("output_limit",) if key in changes}
         script, output = SCRIPT.format(texts=self.texts), f"{self.out}/x-%j.out"
         own = {"user": USER, "script": script, "output": output, "began": time.time(), "wait": 5} | changes
-        given = {"options": validation_options(NODES, **own), "reports": str(self.folder / "reports"), **more}
+        nodes = own.pop("nodes", NODES)
+        given = {"options": validation_options(nodes, **own), "reports": str(self.folder / "reports"), **more}
         (self.folder / "given.json").write_text(json.dumps(given), encoding="utf-8")
         path = f"{self.slurm}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         command = ["ansible-playbook", "-i", "hosts.json", "play.yml", "-e", "@given.json"]
@@ -128,6 +129,21 @@ class Site:
         found: dict[str, Any] = json.loads((self.latest / "report.json").read_text(encoding="utf-8"))
         jsonschema.validate(found, SCHEMA)
         return found
+
+    def drain(self, node: str, reason: str) -> None:
+        """Drain a node."""
+        (self.slurm / "reasons" / node).write_text(reason, encoding="utf-8")
+
+    @property
+    def drained(self) -> dict[str, str]:
+        """The nodes that are drained, each with its reason."""
+        return {path.name: path.read_text(encoding="utf-8") for path in (self.slurm / "reasons").iterdir()}
+
+    @property
+    def changes(self) -> list[str]:
+        """What scontrol was asked to change, in order."""
+        path = self.slurm / "changes"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
     def running(self) -> list[str]:
         """The numbers of jobs that run."""
@@ -191,6 +207,44 @@ def test_a_limit_is_a_limit_for_all_that_runs(site: Site) -> None:
     assert found["tests"][0]["job"]["seconds"] <= 12
     assert found["stopped"] == "the time of 12 s for all tests was over in cluster"
     assert "--time=1 " in (site.slurm / "jobs" / "1" / "asked").read_text(encoding="utf-8")
+    assert site.running() == []
+
+
+def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_they_are(site: Site) -> None:
+    site.drain("gpu1", "busbar: new")
+    site.drain("gpu2", "fan is loud")
+    said = site.validate(out_of_service=True)
+    found = site.report
+    assert (found["verdict"], found["held"]) == ("PASS", {"gpu1": "busbar: new", "gpu2": "fan is loud"})
+    assert (found["resumed"], found["leftovers"]) == ([{"node": "gpu1", "problem": ""}], [])
+    assert site.drained == {"gpu2": "fan is loud"}
+    create, resume, *again = site.changes[:4]
+    words = "create reservation ReservationName=busbar-validation Nodes=gpu1,gpu2 StartTime=now Duration="
+    assert create.startswith(words)
+    assert create.endswith(f"Users={USER} Flags=maint,ignore_jobs")
+    assert resume == "update NodeName=gpu1,gpu2 State=RESUME"
+    assert {*again} == {
+        "update NodeName=gpu1 State=DRAIN Reason=busbar: new",
+        "update NodeName=gpu2 State=DRAIN Reason=fan is loud",
+    }
+    assert site.changes[-2:] == ["delete ReservationName=busbar-validation", "update nodename=gpu1 state=resume"]
+    for number in ("1", "2", "3"):
+        asked = (site.slurm / "jobs" / number / "asked").read_text(encoding="utf-8")
+        assert "--reservation=busbar-validation" in asked
+    assert "stays drained  gpu2: fan is loud" in said
+
+
+def test_an_interruption_leaves_drained_nodes_as_they_were_and_no_reservation(site: Site) -> None:
+    site.drain("gpu1", "busbar: new")
+    site.prints("node-gpu1", "", "sleep 300")
+    run = site.start(out_of_service=True, nodes=["gpu1"], pool=NODES)
+    wait_until(site, lambda: site.running() == ["1"] and site.drained == {"gpu1": "busbar: new"})
+    run.send_signal(signal.SIGINT)
+    run.wait(60)
+    wait_until(site, (site.latest / "report.html").exists)
+    assert (site.report["verdict"], site.report["resumed"]) == ("INCONCLUSIVE", [])
+    assert site.drained == {"gpu1": "busbar: new"}
+    assert site.changes[-1] == "delete ReservationName=busbar-validation"
     assert site.running() == []
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules.slurm_tests import Runner
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_runner import Runner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import slurm_tests
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
 
 ASKED = {"user": "root", "home": "/root", "share": False, "poll": 1.0, "wait": 60, "time_limit": 600}
 LATE = 1e9
@@ -57,12 +57,12 @@ class Slurm:
 
 
 def followed(monkeypatch: pytest.MonkeyPatch, slurm: Slurm, **asked: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
-    monkeypatch.setattr(slurm_tests, "time", slurm)
+    monkeypatch.setattr(job_runner, "time", slurm)
     blank: dict[str, Any] = {"nodes": ["gpu1"], "state": "", "batch_host": "", "seconds": 0.0}
     blank |= {"submitted_at": 5000.0, "started_at": 0.0}
     jobs = [{"name": f"test-{job}", "job_id": job, **blank} for job in slurm.jobs]
     params = ASKED | {"jobs": jobs, "left": None, "patience": LATE} | asked
-    runner = slurm_tests.Runner(SimpleNamespace(params=params, run_command=slurm.run_command))
+    runner = job_runner.Runner(SimpleNamespace(params=params, run_command=slurm.run_command))
     return {entry["job_id"]: entry for entry in runner.follow()}
 
 
@@ -133,7 +133,7 @@ def test_a_job_is_submitted_with_no_more_time_than_is_left(
     monkeypatch: pytest.MonkeyPatch, left: float | None, minutes: int | None
 ) -> None:
     params = ASKED | {"left": left}
-    runner = slurm_tests.Runner(SimpleNamespace(params=params))
+    runner = job_runner.Runner(SimpleNamespace(params=params))
     asked: list[str] = []
 
     def ask(*words: str, **_more: object) -> tuple[int, str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import slurm_tests
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
 
 WAIT = 60
 # The user who runs the tests, who is there on every machine.
@@ -36,7 +36,7 @@ def _waited(  # noqa: PLR0913 - options of the module
     patience: float = 1000.0,
 ) -> tuple[float, dict[str, str]]:
     clock = Clock()
-    monkeypatch.setattr(slurm_tests, "time", clock)
+    monkeypatch.setattr(job_runner, "time", clock)
     params = {
         "tests": [{"nodes": ["gpu1", "gpu2"]}],
         "wait": WAIT,
@@ -48,7 +48,7 @@ def _waited(  # noqa: PLR0913 - options of the module
         "left": left,
         "patience": patience,
     }
-    runner = slurm_tests.Runner(SimpleNamespace(params=params))
+    runner = job_runner.Runner(SimpleNamespace(params=params))
     monkeypatch.setattr(runner, "ask", lambda *_: (0, states, ""))
     nodes, waits_for = runner.wait_for_nodes()
     assert set(nodes) == {"gpu1", "gpu2"}
@@ -113,7 +113,7 @@ def test_a_wait_comes_back_after_its_patience_and_ends_with_what_is_left(
 def test_a_node_is_busy_only_with_a_job_that_runs(
     monkeypatch: pytest.MonkeyPatch, state: str, queue: str, busy: dict[str, str], left_out: str
 ) -> None:
-    runner = slurm_tests.Runner(SimpleNamespace(params={"share": False, "left": None, **ROOT}))
+    runner = job_runner.Runner(SimpleNamespace(params={"share": False, "left": None, **ROOT}))
     monkeypatch.setattr(runner, "ask", lambda *_: (0, queue, ""))
     test = {"name": "node-gpu1", "nodes": ["gpu1"], "candidates": [], "partners": 0, "minimum": 1}
     entry = runner.submit(test, {"gpu1": (state, "")})

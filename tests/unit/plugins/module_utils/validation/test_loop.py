@@ -58,6 +58,9 @@ class Cluster:
         self.forged: dict[str, Any] = {}
         self.unfetched: dict[str, str] = {}
         self.place = ""
+        self.held: dict[str, str] = {}
+        self.unrestored: dict[str, str] = {}
+        self.unreleased: list[str] = []
 
     def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do what the module slurm_tests does."""
@@ -67,19 +70,23 @@ class Cluster:
             self.time += 20
             return {"msg": "Failed to connect to the host via ssh", "unreachable": True}
         state = arguments.get("state", "submitted")
-        answer = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}[state](arguments)
+        ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
+        answer = (ways | {"released": lambda _arguments: {"problems": self.unreleased}})[state](arguments)
         return {"tests": [], "waits_for": {}, "answered": True, "node_reasons": [], **answer}
 
     def _submit(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self.busy and arguments["waited"] < arguments["wait"]:
             self.time += arguments["patience"]
             return {"waits_for": self.busy}
-        return {"tests": [self._job(test) for test in arguments["tests"]]}
+        reserved = "busbar-validation" if self.held else ""
+        jobs = [self._job(test) for test in arguments["tests"]]
+        return {"tests": jobs, "reserved": reserved, "unrestored": self.unrestored}
 
     def _job(self, test: dict[str, Any]) -> dict[str, Any]:
         name, number = test["name"], str(next(self.numbers))
         self.jobs[number] = {"name": name, "nodes": test["nodes"], "at": self.time, "end": ""}
         entry = {"name": name, "nodes": test["nodes"], "partners": [], "left_out": {}, "busy": {}, "over": False}
+        entry["held"] = {node: why for node, why in self.held.items() if node in test["nodes"]}
         blank = dict.fromkeys(("state", "reason", "exit_code", "batch_host", "problem"), "")
         return {**entry, **blank, "job_id": number, "seconds": 0.0, "submitted_at": self.time, "started_at": 0.0}
 
@@ -410,3 +417,44 @@ def test_an_output_that_does_not_come_is_said_to_be_missing() -> None:
     loop.run()
     assert judged_of(loop)["cluster"]["reason"] == "the output could not be fetched from gpu1"
     assert "output of cluster from gpu1: Permission denied" in cluster.said
+
+
+def test_a_reservation_is_the_validation_s_own_from_its_first_job_on_and_released_once() -> None:
+    cluster = Cluster()
+    cluster.held = {"gpu1": "fan is loud"}
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    asked = [call["reservation"] for call in cluster.calls if "tests" in call]
+    assert asked == [{"name": "", "fresh": True}, {"name": "", "fresh": False}]
+    assert loop.state["held"] == told(loop)["held"] == {"gpu1": "fan is loud"}
+    assert loop.release(20) == ""
+    assert cluster.calls[-1] == {
+        "state": "released",
+        "user": "busbar-validation",
+        "wait": 20,
+        "reservation": {"name": "", "fresh": False},
+    }
+
+
+def test_what_could_not_be_put_back_is_known() -> None:
+    cluster = Cluster()
+    cluster.held, cluster.unrestored = {"gpu1": "fan"}, {"gpu1": "could not be drained again", "ctl": "forged"}
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    assert loop.unrestored == {"gpu1": "could not be drained again"}
+    cluster.unreleased = ["the reservation is left"]
+    assert loop.release(20) == "the reservation is left"
+    cluster.dead = True
+    assert loop.release(20) == "the reservation of the tests is left: Failed to connect to the host via ssh"
+
+
+def test_without_leave_and_without_need_there_is_no_reservation() -> None:
+    cluster = Cluster()
+    loop = loop_of(cluster)
+    loop.run()
+    assert [call.get("reservation") for call in cluster.calls] == [None] * len(cluster.calls)
+    cluster = Cluster()
+    loop = loop_of(cluster, out_of_service=True)
+    loop.run()
+    calls = len(cluster.calls)
+    assert (loop.release(20), len(cluster.calls)) == ("", calls)

@@ -13,7 +13,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches
     member_nodes,
     search_result,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import budget, next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import (
+    FIRST,
+    budget,
+    next_step,
+    with_results,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import (
     drain_plan,
@@ -182,13 +187,14 @@ class Used:
     fabric: Fabric = field(default_factory=Fabric)
     jobs: str = "job 11 of alice"
     drained: str = ""
+    state: str = "drained"
 
     def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         """Return the job's entry and the output of a test of those that are free."""
         nodes = test["job"]["nodes"]
         left_out = {node: f"not idle: mixed, {self.jobs}" for node in nodes if node in self.busy}
         busy = dict.fromkeys(left_out, self.jobs)
-        left_out |= {node: "drained (fan broken)" for node in nodes if node == self.drained}
+        left_out |= {node: f"{self.state} (fan broken)" for node in nodes if node == self.drained}
         free = [node for node in nodes if node not in left_out]
         out = {"nodes": free, "left_out": left_out, "busy": busy}
         if not free:
@@ -226,19 +232,23 @@ def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: l
 
 
 @pytest.mark.parametrize(
-    ("used", "changes", "verdict"),
+    ("used", "changes", "verdict", "not_tested"),
     [
-        (Used(("gpu1",)), {}, "INCONCLUSIVE"),
-        (Used(("gpu1",)), {"allow_busy": False}, "INCONCLUSIVE"),
-        (Used(("gpu1",), fabric=Fabric(slow="gpu3")), {"allow_busy": True}, "FAIL"),
-        (Used(("gpu1",), fabric=Fabric(broken="gpu3", weak="gpu3")), {"allow_busy": True}, "INCONCLUSIVE"),
-        (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE"),
+        (Used(("gpu1",)), {}, "INCONCLUSIVE", True),
+        (Used(("gpu1",)), {"allow_busy": False}, "INCONCLUSIVE", True),
+        (Used(("gpu1",), fabric=Fabric(slow="gpu3")), {"allow_busy": True}, "FAIL", False),
+        (Used(("gpu1",), fabric=Fabric(broken="gpu3", weak="gpu3")), {"allow_busy": True}, "INCONCLUSIVE", False),
+        (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
+        (Used((), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
+        (Used((), drained="gpu2", state="down"), {"allow_busy": True}, "INCONCLUSIVE", False),
     ],
-    ids=["not said", "not allowed", "slow", "broken", "another node is not idle"],
+    ids=["not said", "not allowed", "slow", "broken", "another node is drained", "drained", "down"],
 )
-def test_jobs_of_others_hide_nothing_else(used: Used, changes: dict[str, Any], verdict: str) -> None:
+def test_what_others_keep_from_a_test_hides_nothing_else(
+    used: Used, changes: dict[str, Any], verdict: str, *, not_tested: bool
+) -> None:
     found, _steps = drive(used, **changes)
-    assert (found["verdict"], found["busy_allowed"]) == (verdict, False)
+    assert (found["verdict"], found["busy_allowed"], found["not_tested"]) == (verdict, False, not_tested)
     assert summary_lines(found)[-1].startswith(f"{verdict}  validation of ")
 
 
@@ -589,12 +599,21 @@ def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], w
         {"kind": "node", "nodes": ["gpu3"], "reason": 'slow\nwith "gpu1"' + "!" * 300, "tests": []},
         {"kind": "link", "nodes": ["gpu1", "gpu2"], "reason": "slow", "tests": []},
     ]
-    found = drain_plan(typed({**OPTIONS, **changes}), blamed, before)
+    found = drain_plan(typed({**OPTIONS, **changes}), blamed, {**FIRST, "node_reasons": before})
     assert [item["node"] for item in found["nodes"]] == drained
     assert words in found["refused"]
     assert bool(words) == bool(found["refused"])
     assert all(item["reason"].startswith("busbar: slow with  gpu1") for item in found["nodes"])
     assert all(len(item["reason"]) <= 200 and '"' not in item["reason"] for item in found["nodes"])
+
+
+def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drained_it() -> None:
+    blamed: Any = [{"kind": "node", "nodes": [node], "reason": "slow", "tests": []} for node in ("gpu1", "gpu2")]
+    state: Any = {**FIRST, "held": {"gpu1": "busbar: new", "gpu2": "fan is loud"}}
+    found = drain_plan(typed({**OPTIONS, "drain_failed": False}), blamed, state)
+    assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
+    found = drain_plan(typed({**OPTIONS, "drain_failed": True}), blamed, state)
+    assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
 
 
 def test_the_budget_is_told_in_one_line() -> None:

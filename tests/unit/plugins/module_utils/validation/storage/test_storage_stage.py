@@ -76,7 +76,7 @@ def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
         ("node", ["gpu2"], ["storage"])
     ]
     assert data["reason"].startswith("storage: gpu2: sees another tree at /shared than the others")
-    assert [item["node"] for item in drain_plan(typed(OPTIONS), data["culprits"], [])["nodes"]] == ["gpu2"]
+    assert [item["node"] for item in drain_plan(typed(OPTIONS), data["culprits"], FIRST)["nodes"]] == ["gpu2"]
     assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
 
 

@@ -1,0 +1,353 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Submits the jobs of tests on chosen nodes, follows and ends them: the work of the module slurm_tests."""
+
+from __future__ import annotations
+
+import math
+import os
+import pwd
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from .jobs import (
+    CUT_BY_LIMIT,
+    NOT_RESERVED,
+    Reserved,
+    choose_nodes,
+    drained_nodes,
+    is_over,
+    occupied_words,
+    out_of_service,
+    parse_job,
+    parse_nodes,
+    parse_queue,
+    sbatch_arguments,
+)
+from .reservation import NodeReservation
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["Runner"]
+
+_ANSWER_S = 20
+_TIMED_OUT = 124
+_MINUTE_S = 60
+# A job of the test before may just be ending.
+_JOBS_END_S = 3
+# What Slurm says of a partition, account or QOS that is not there or not for this user (slurm_errno.c).
+_REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
+_JOBS_RUN = ("not idle: allocated", "not idle: mixed")
+
+
+class Runner:
+    """Submits tests, follows their jobs and ends them."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        """Take the module's parameters."""
+        self.module = module
+        self.params: dict[str, Any] = module.params
+        self.as_user = self.become(module.params["user"], module.params["home"])
+        self.begun = time.monotonic()
+        self.answered = False
+        self.silent = False
+        # Nodes that were resumed for a test and are not drained again, each with what is to be done.
+        self.unrestored: dict[str, str] = {}
+        asked = module.params.get("reservation")
+        self.reservation: NodeReservation | None = None
+        if asked is not None:
+            self.reservation = NodeReservation(self.ask, asked["name"], module.params["user"], fresh=asked["fresh"])
+        self._reserved: Reserved | None = None
+
+    @staticmethod
+    def become(user: str, home: str) -> list[str]:
+        """Return the words before a command that a user shall run; none when there is no such user."""
+        try:
+            account = pwd.getpwnam(user)
+        except KeyError:
+            return []
+        kept = {name: os.environ[name] for name in ("PATH", "SLURM_CONF") if name in os.environ}
+        told = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "LANG": "C.UTF-8"}
+        # sbatch hands its environment on to the job: nothing of root's may be in it.
+        environment = ["env", "-i", *(f"{name}={value}" for name, value in {**kept, **told}.items())]
+        if account.pw_uid == os.geteuid():
+            return environment
+        identity = [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--init-groups"]
+        return ["setpriv", *identity, *environment]
+
+    def ask(self, *command: str, data: str | None = None) -> tuple[int, str, str]:
+        """Run a command of Slurm; returns exit code, output and error. A program that is not there gives 127.
+
+        Once a daemon has left a question open for so long, no other is asked: there may be one for each of many jobs.
+        """
+        if self.silent:
+            return _TIMED_OUT, "", "no answer"
+        limit = ["timeout", str(_ANSWER_S), *command]
+        code, out, err = self.module.run_command(limit, data=data, binary_data=True, handle_exceptions=True)
+        self.silent = code == _TIMED_OUT
+        return code, out, err.strip()
+
+    def wait_for_nodes(self) -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+        """Return the states of all nodes, and why those of the tests are still waited for.
+
+        Nobody is waited for any more when they are idle, when waiting is hopeless, or when the time is over. Else the
+        caller may ask again: the wait is no longer than its patience.
+        """
+        wanted = sorted({node for test in self.params["tests"] for node in test["nodes"]})
+        begun = time.monotonic()
+        while True:
+            code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E")
+            nodes = parse_nodes(out) if code == 0 else {}
+            missing = choose_nodes(wanted, [], 0, nodes, share=self.params["share"], reserved=self.reserved)[2]
+            here = time.monotonic() - begun
+            waited = self.params["waited"] + here
+            # In a reservation of its own the job of the test before may just be ending on a node that is draining.
+            given_up = ["drain"] if self.reservation is None else []
+            if not self.params["wait_for_jobs"] and waited >= _JOBS_END_S:
+                given_up += ("drain", *_JOBS_RUN)
+            hopeless = all(word.startswith(tuple(given_up)) for word in missing.values())
+            if hopeless or waited >= self.params["wait"] or self.left() == 0:
+                return nodes, {}
+            if here >= self.params["patience"]:
+                return nodes, missing
+            time.sleep(max(1.0, self.params["poll"]))
+
+    def left(self) -> float | None:
+        """Return how many seconds are left for everything, None for no limit."""
+        left = self.params["left"]
+        return None if left is None else max(0.0, left - (time.monotonic() - self.begun))
+
+    def who_is_on(self, node: str) -> str:
+        """Return whose jobs keep a node from being idle, in words; an empty text when none do."""
+        code, out, _err = self.ask("squeue", "-h", "-a", "-w", node, "-t", "R,CG,S,CF,SI,ST", "-o", "%i|%u")
+        return occupied_words(out) if code == 0 else ""
+
+    @property
+    def reserved(self) -> Reserved:
+        """What the reservation of the tests allows."""
+        if self.reservation is None:
+            return NOT_RESERVED
+        if self._reserved is None:
+            self._reserved = Reserved(outside=True, members=self.reservation.members())
+        return self._reserved
+
+    def choose(
+        self, test: dict[str, Any], nodes: dict[str, tuple[str, str]]
+    ) -> tuple[list[str], list[str], dict[str, str]]:
+        """Return the nodes of a test, its partners, and the nodes that are left out with the reason."""
+        share, reserved, helping = self.params["share"], self.reserved, test["candidates"]
+        if self.reservation is not None and self.params["reservation"]["name"]:
+            # A reservation of the site's own holds what it holds.
+            helping = [node for node in helping if node in reserved.members]
+        return choose_nodes(test["nodes"], helping, test["partners"], nodes, share=share, reserved=reserved)
+
+    def submit_all(self, nodes: dict[str, tuple[str, str]]) -> list[dict[str, Any]]:
+        """Submit all tests, in a reservation where nodes are out of service; returns their entries of the result."""
+        tests = self.params["tests"]
+        chosen = [self.choose(test, nodes)[:2] for test in tests]
+        members = sorted({node for pair in chosen for some in pair for node in some})
+        place = self.reservation
+        needed = place is not None and bool(
+            self.params["reservation"]["name"] or self.reserved.members or out_of_service(members, nodes)
+        )
+        if place is None or not needed or not self.as_user or not members:
+            return [self.submit(test, nodes) for test in tests]
+        held = drained_nodes(members, nodes)
+        problem = place.open(members, self.params["wait"] + self.params["time_limit"] + _MINUTE_S)
+        if problem:
+            return [self.submit(test, nodes, problem=problem) for test in tests]
+        try:
+            problem = place.resume(held)
+            entries = [self.submit(test, nodes, problem=problem, reservation=place.name) for test in tests]
+            if held:
+                self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
+        finally:
+            # Whether slurmctld was silent or not: nobody else would do it.
+            self.silent = False
+            self.unrestored = place.drain(held)
+        for entry in entries:
+            entry["held"] = {node: held[node] for node in entry["nodes"] if node in held}
+        return entries
+
+    def wait_for_start(self, jobs: list[str]) -> None:
+        """Wait until jobs run or have ended, no longer than a job may wait for its start."""
+        until = time.monotonic() + self.params["wait"]
+        while jobs and time.monotonic() < until and self.left() != 0:
+            code, out, _err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
+            queue = parse_queue(out)
+            if code == 0 and all(queue.get(job, {}).get("state") not in {None, "PENDING"} for job in jobs):
+                return
+            time.sleep(self.params["poll"])
+
+    def submit(
+        self, test: dict[str, Any], nodes: dict[str, tuple[str, str]], *, problem: str = "", reservation: str = ""
+    ) -> dict[str, Any]:
+        """Submit one test; returns its entry of the result.
+
+        Args:
+            test: as the module takes it.
+            nodes: the states of all nodes.
+            problem: why it cannot be submitted, empty when it can.
+            reservation: in which it runs; empty for none.
+        """
+        share = self.params["share"]
+        usable, partners, left_out = self.choose(test, nodes)
+        jobs = {
+            node: self.who_is_on(node) for node, why in left_out.items() if why.startswith(("not idle", "draining"))
+        }
+        # A node that is completing has no job that goes on.
+        busy = {node: words for node, words in jobs.items() if words and left_out[node].startswith(_JOBS_RUN)}
+        left_out = {node: f"{why}, {jobs[node]}" if jobs.get(node) else why for node, why in left_out.items()}
+        entry = {
+            "name": test["name"],
+            "nodes": usable,
+            "partners": partners,
+            "left_out": left_out,
+            "held": {},
+            "busy": busy,
+            "job_id": "",
+            "state": "",
+            "reason": "",
+            "exit_code": "",
+            "batch_host": "",
+            "seconds": 0.0,
+            "submitted_at": time.monotonic(),
+            "started_at": 0.0,
+        }
+        entry["problem"] = problem or self.fault(test, entry, answered=bool(nodes))
+        if not entry["problem"]:
+            # Slurm counts in minutes; a job that runs longer than it should is cancelled here before.
+            left, longest = self.left(), self.params["time_limit"] + 59
+            minutes = math.ceil(min(longest, longest if left is None else left) / 60)
+            arguments = sbatch_arguments(test, usable + partners, minutes, share=share, reservation=reservation)
+            code, out, err = self.ask(*self.as_user, "sbatch", *arguments, data=test["script"])
+            if code == 0:
+                entry["job_id"] = out.strip().split(";")[0]
+            else:
+                entry["problem"] = f"sbatch: {err or code}"
+        entry["over"] = not entry["job_id"]
+        return entry
+
+    def fault(self, test: dict[str, Any], entry: dict[str, Any], *, answered: bool) -> str:
+        """Return why a test cannot be submitted, an empty text when it can."""
+        usable, partners = entry["nodes"], entry["partners"]
+        if not self.as_user:
+            return f"there is no user {self.params['user']} on the controller: playbooks/slurm.yml makes it"
+        if self.left() == 0:
+            return f"{CUT_BY_LIMIT}, and the job had not begun"
+        if not answered:
+            return "slurmctld does not answer"
+        if len(usable) + len(partners) >= test["minimum"] and usable:
+            return ""
+        why = "".join(f"; {node}: {reason}" for node, reason in sorted(entry["left_out"].items())[:8])
+        if len(partners) < test["partners"]:
+            why += f"; {len(partners)} of {test['partners']} partner(s) idle"
+        return f"{len(usable) + len(partners)} usable node(s), {test['minimum']} needed{why}"
+
+    def follow(self) -> list[dict[str, Any]]:
+        """Return what became of the jobs by the end of all or of the caller's patience; who is too late is ended."""
+        entries = [{**job, "reason": "", "busy": {}, "problem": "", "over": False} for job in self.params["jobs"]]
+        open_jobs = {entry["job_id"]: entry for entry in entries}
+        begun = time.monotonic()
+        while open_jobs:
+            late = self.look(open_jobs)
+            # A job that nobody could end is not over: that is for the caller to tell.
+            for job, why in late.items() if self.cancel(list(late)) else ():
+                open_jobs[job].update(problem=why, over=True)
+            open_jobs = {job: entry for job, entry in open_jobs.items() if not entry["over"]}
+            if time.monotonic() - begun >= self.params["patience"]:
+                break
+            if open_jobs:
+                time.sleep(self.params["poll"])
+        for entry in entries:
+            if entry["over"]:
+                self.close(entry)
+        return entries
+
+    def look(self, jobs: dict[str, dict[str, Any]]) -> dict[str, str]:
+        """Enter how jobs are, by their numbers; returns which may not go on, each with the reason."""
+        code, out, err = self.ask("squeue", "-h", "-a", "-t", "all", "-j", ",".join(jobs), "-o", "%i|%T|%B|%r")
+        # Of a job that ended long ago it says that there is none such, and is alive all the same.
+        heard = code == 0 or "nvalid job id" in err
+        self.answered = self.answered or heard
+        now, queue, late = time.monotonic(), parse_queue(out), {}
+        for job, entry in jobs.items():
+            entry.update(queue.get(job, {}))
+            if entry["state"] not in {"", "PENDING"}:
+                entry["started_at"] = entry["started_at"] or now
+                entry["seconds"] = round(now - entry["started_at"], 1)
+            entry["over"] = is_over(entry["state"])
+            if not entry["over"] and (why := self.too_late(entry, now, heard=heard)):
+                late[job] = why
+        return late
+
+    def too_late(self, entry: dict[str, Any], now: float, *, heard: bool) -> str:
+        """Return why a job may not go on, an empty text when it may; of what was not heard of nothing is known."""
+        waited = now - entry["submitted_at"]
+        if self.left() == 0:
+            began = "" if entry["started_at"] else f", and the job had not begun{_because(entry['reason'])}"
+            return f"{CUT_BY_LIMIT}{began}"
+        if heard and not entry["started_at"] and waited > self.params["wait"]:
+            why = entry["reason"] or "no answer of slurmctld"
+            taken = {node: jobs for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))}
+            entry["busy"] |= taken
+            why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
+            return f"did not start within {self.params['wait']} s: {why}"
+        if entry["started_at"] and now - entry["started_at"] > self.params["time_limit"]:
+            return f"did not end within {self.params['time_limit']} s and was cancelled"
+        return ""
+
+    def release(self) -> str:
+        """Delete the reservation that was made for the tests; returns why it is still there.
+
+        A job that was cancelled is in it until its nodes have cleaned up.
+        """
+        until = time.monotonic() + self.params["wait"]
+        while True:
+            problem = self.reservation.close() if self.reservation is not None else ""
+            if not problem or self.silent or time.monotonic() >= until:
+                return problem
+            time.sleep(max(1.0, self.params["poll"]))
+
+    def refused_queues(self) -> list[str]:
+        """Return which partitions, accounts and QOS the user cannot submit to, each with Slurm's word for it."""
+        problems = []
+        for queue in self.params["queues"]:
+            words = [f"--{key}={value}" for key, value in queue.items() if value]
+            command = [*self.as_user, "sbatch", "--test-only", "--nodes=1", "--time=1", "--chdir=/", *words]
+            code, out, err = self.ask(*command, data="#!/bin/sh\n") if self.as_user else (0, "", "")
+            self.answered = self.answered or code != _TIMED_OUT
+            said = " ".join((err or out).split())
+            if code != 0 and _REFUSED_QUEUE.search(said):
+                asked = ", ".join(f"validation_{key}={value}" for key, value in queue.items() if value)
+                problems.append(
+                    f"{asked}: {self.params['user']} can submit no job so: {said}. Correct the option, or let "
+                    f"{self.params['user']} in with slurm_partitions, slurm_accounts and slurm_users"
+                )
+        return problems
+
+    def cancel(self, jobs: list[str]) -> bool:
+        """End jobs; returns whether that was possible."""
+        if not jobs:
+            return False
+        code, _out, _err = self.ask("scancel", *jobs)
+        self.answered = self.answered or code == 0
+        return code == 0
+
+    def close(self, entry: dict[str, Any]) -> None:
+        """Ask once more how a job ended and which node has its output."""
+        code, out, _err = self.ask("scontrol", "-o", "show", "job", entry["job_id"])
+        job = parse_job(out) if code == 0 else {}
+        entry["exit_code"] = job.get("ExitCode", "")
+        host = job.get("BatchHost", "")
+        entry["batch_host"] = host if host and host != "(null)" else entry["batch_host"]
+        if not entry["problem"]:
+            entry["state"] = job.get("JobState", entry["state"])
+            if entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE"}:
+                entry["problem"] = f"the job ended as {entry['state']} ({entry.get('reason') or 'None'})"
+
+
+def _because(reason: str) -> str:
+    return f" ({reason})" if reason and reason != "None" else ""

@@ -1,0 +1,93 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Chooses partition, account and QOS of the jobs of a validation by the hardware profile of their nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..common.hostlist import fold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .model import Options
+
+__all__ = ["OTHERS", "QUEUE_OPTIONS", "queue_arguments", "queue_problems", "queues"]
+
+QUEUE_OPTIONS = ("partition", "account", "qos")
+# The key of a dictionary that stands for all profiles that it does not name.
+OTHERS = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.,+-]*")
+
+
+def _by_profile(options: Options, key: str) -> dict[str, str]:
+    """Return the values of an option by profile; one value for all stands under OTHERS."""
+    given: Any = options.get(key) or {}
+    return {str(name): str(value) for name, value in given.items()} if isinstance(given, dict) else {OTHERS: str(given)}
+
+
+def _values(options: Options, key: str, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """Return the values of an option that some nodes have, each with its nodes; an empty one for Slurm's default."""
+    table = _by_profile(options, key)
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        value = table.get(options["hardware"].get(node) or OTHERS, table.get(OTHERS, ""))
+        found.setdefault(value, []).append(node)
+    return found
+
+
+def queue_arguments(options: Options, nodes: list[str]) -> list[str]:
+    """Return the arguments of sbatch for a job on some nodes, which all have the same values."""
+    chosen = {key: next(iter(_values(options, key, nodes)), "") for key in QUEUE_OPTIONS}
+    return [f"--{key}={value}" for key, value in chosen.items() if value]
+
+
+def queues(options: Options) -> list[dict[str, str]]:
+    """Return the combinations of partition, account and qos that jobs are submitted with, each once.
+
+    A combination without any value is none: a site that names nothing has Slurm's defaults.
+    """
+    found = []
+    for node in options["nodes"]:
+        entry = {key: next(iter(_values(options, key, [node]))) for key in QUEUE_OPTIONS}
+        if any(entry.values()) and entry not in found:
+            found.append(entry)
+    return found
+
+
+def queue_problems(options: Options) -> list[str]:
+    """Return what is wrong with partition, account and QOS, each with its remedy."""
+    problems = []
+    for key in QUEUE_OPTIONS:
+        found = _form_problems(options.get(key), f"validation_{key}", options["catalogue"])
+        problems += found or _mixed(options, key)
+    return problems
+
+
+def _form_problems(given: object, where: str, catalogue: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the form of an option: a name, or one for each hardware profile."""
+    if given in (None, "", {}):
+        return []
+    if isinstance(given, str):
+        return [] if _NAME.fullmatch(given) else [f"{where}: {given!r} is not a name"]
+    if not isinstance(given, dict):
+        return [f"{where}: {given!r} is neither a name nor a dictionary of hardware profile to name"]
+    strange = [str(profile) for profile in given if profile != OTHERS and profile not in catalogue]
+    wrong = [profile for profile, name in given.items() if name != "" and not _NAME.fullmatch(str(name))]
+    return [
+        f"{where}: there is no hardware profile {profile!r}: name one of the inventory, or {OTHERS} for all others"
+        for profile in strange
+    ] + [f"{where}: {profile}: {given[profile]!r} is not a name" for profile in wrong]
+
+
+def _mixed(options: Options, key: str) -> list[str]:
+    """Return why one job cannot run on all nodes together, where a stage asks for that."""
+    values = _values(options, key, options["nodes"])
+    if len(values) < 2 or set(options["stages"]) <= {"node"}:  # noqa: PLR2004 - of one another there is none
+        return []
+    words = " and ".join(f"{value or 'the default'} for {fold_hosts(nodes)}" for value, nodes in values.items())
+    problem = f"validation_{key}: gives {words}, and a job of all of them has one only"
+    remedy = "name a value that fits all, validate them apart with -e validation_nodes=, or run validation_stages=node"
+    return [f"{problem}: {remedy}"]

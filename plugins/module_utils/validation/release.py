@@ -1,0 +1,59 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Decides what becomes of nodes that were drained before their validation: resumed, or left with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .judge import FAIL, PASS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Culprit, Options, Report, State
+
+__all__ = ["OWN_REASON", "keeps_reason", "passed_nodes", "released_nodes"]
+
+# How the reason of a drain begins that is busbar's own; all others are a human's, or Slurm's.
+OWN_REASON = "busbar:"
+
+
+def keeps_reason(state: State, node: str) -> bool:
+    """Return whether a node was drained before by somebody else, whose reason stays."""
+    return node in state["held"] and not state["held"][node].startswith(OWN_REASON)
+
+
+def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> list[str]:
+    """Return the drained nodes of which nothing is left open: all their own tests passed, and so did those with others.
+
+    A test with others that did not pass is no fault of a node where the search has named who it was. Where anything is
+    open, where the validation was cut, or a link or a switch is to blame, only nodes with no failed test have passed.
+
+    Args:
+        state: what is known at the end.
+        report: of the validation.
+        blamed: the culprits.
+    """
+    guilty = {node for item in blamed for node in item["nodes"]}
+    unclear = {node for item in report["unresolved"] for node in item["nodes"]}
+    explained = bool(blamed) and all(item["kind"] in {"node", "rail"} for item in blamed)
+    # A FAIL that nobody is to blame for, such as one against the site's own history, is about all.
+    unfinished = bool(report["stopped"] or state["problem"] or (report["verdict"] == FAIL and not blamed))
+    found = []
+    for node in sorted(state["held"].keys() - guilty - unclear - report["left_out"].keys()):
+        mine = [test for test in state["tests"] if node in test["nodes"] + test["partners"]]
+        bad = [test for test in mine if test["verdict"] != PASS]
+        alone = any(len(test["nodes"] + test["partners"]) == 1 for test in bad)
+        others = all(test["verdict"] == FAIL and guilty & {*test["nodes"], *test["partners"]} for test in bad)
+        if mine and not alone and not unfinished and (not bad or (explained and others)):
+            found.append(node)
+    return found
+
+
+def released_nodes(options: Options, state: State, passed: Sequence[str]) -> list[str]:
+    """Return the nodes to be resumed: of those that passed the ones that busbar drained, or all or none by option."""
+    policy = options.get("resume") or "own"
+    if policy == "none":
+        return []
+    return [node for node in passed if policy == "all" or not keeps_reason(state, node)]

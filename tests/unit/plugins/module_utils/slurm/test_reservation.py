@@ -1,0 +1,330 @@
+"""Tests on nodes that are out of service: in a reservation, and each node is afterwards as it was."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.reservation import (
+    NodeReservation,
+    parse_reservation,
+)
+
+# As `scontrol -o show reservation` of Slurm 24.11 prints it.
+SHOWN = (
+    "ReservationName={name} StartTime=2026-11-22T21:00:00 EndTime=2026-11-22T21:17:00 Duration=00:17:00 Nodes={nodes} "
+    "NodeCnt=2 CoreCnt=4 Features=(null) PartitionName=(null) Flags={flags} TRES=cpu=4 Users={users} Groups=(null) "
+    "Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null) MaxStartDelay=(null) Comment=(null)\n"
+)
+OURS = {"flags": "MAINT,IGNORE_JOBS,SPEC_NODES", "users": "root"}
+PARAMS: dict[str, Any] = {
+    "user": "root",
+    "home": "/root",
+    "share": False,
+    "poll": 1.0,
+    "wait": 60,
+    "wait_for_jobs": True,
+    "waited": 0.0,
+    "patience": 1e9,
+    "time_limit": 600,
+    "left": None,
+}
+
+
+class Slurm:
+    """Nodes with their states and reasons, one reservation, and jobs that start after some seconds.
+
+    Attributes:
+        history: every change, in order: what was done, and to what.
+        undrainable: nodes that cannot be drained.
+    """
+
+    def __init__(self, nodes: dict[str, tuple[str, str]], starts_after: float = 2.0) -> None:
+        """Take the nodes."""
+        self.now = 1000.0
+        self.nodes = dict(nodes)
+        self.reservation: dict[str, str] | None = None
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.starts_after = starts_after
+        self.history: list[tuple[str, str]] = []
+        self.undrainable: set[str] = set()
+        self.in_reservation = ""
+
+    def monotonic(self) -> float:
+        """Return the time."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+    def run_command(self, command: list[str], **_more: object) -> tuple[int, str, str]:
+        """Answer a command of Slurm."""
+        words = [word for word in command[2:] if not word.startswith(("env", "HOME=", "USER=", "LOGNAME=", "SHELL="))]
+        words = [word for word in words if word != "-i" and not word.startswith(("PATH=", "LANG=", "SLURM_CONF="))]
+        return getattr(self, words[0])(words[1:])
+
+    def sinfo(self, words: list[str]) -> tuple[int, str, str]:
+        """List the nodes."""
+        lines = [f"{node}|{state}|{reason or 'none'}" for node, (state, reason) in self.nodes.items()]
+        return 0, "" if "-R" in words else "\n".join(lines), ""
+
+    def squeue(self, words: list[str]) -> tuple[int, str, str]:
+        """List jobs."""
+        if "-R" in words:
+            return 0, self.in_reservation, ""
+        if "-j" not in words:
+            return 0, "", ""
+        lines = []
+        for number in words[words.index("-j") + 1].split(","):
+            job = self.jobs[number]
+            free = all(self.nodes[node][0] in {"idle", "maint"} for node in job["nodes"])
+            if job["state"] == "PENDING" and self.now >= job["at"] + self.starts_after and free:
+                job["state"] = "RUNNING"
+            lines.append(f"{number}|{job['state']}|gpu1|None")
+        return 0, "\n".join(lines), ""
+
+    def sbatch(self, words: list[str]) -> tuple[int, str, str]:
+        """Take a job."""
+        asked = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word)
+        if "--test-only" in words:
+            wrong = asked.get("partition") == "nowhere"
+            return (1, "", "allocation failure: Invalid partition name specified") if wrong else (0, "", "")
+        number = str(len(self.jobs) + 1)
+        nodes = asked["nodelist"].split(",")
+        place = asked.get("reservation", "")
+        self.jobs[number] = {"nodes": nodes, "state": "PENDING", "at": self.now, "reservation": place}
+        self.history.append(("sbatch", ",".join(nodes)))
+        return 0, number, ""
+
+    def scontrol(self, words: list[str]) -> tuple[int, str, str]:
+        """Show and change the reservation, change nodes."""
+        asked = dict(word.split("=", 1) for word in words if "=" in word)
+        if "show" in words:
+            if self.reservation is None or self.reservation["name"] != words[-1]:
+                return 1, f"Reservation {words[-1]} not found\n", ""
+            return 0, SHOWN.format(**self.reservation), ""
+        if "NodeName" in asked:
+            return self._node(asked)
+        self.history.append((words[0], asked.get("Nodes", "")))
+        if words[0] == "delete":
+            self.reservation = None
+        elif words[0] == "create":
+            self.reservation = {"name": asked["ReservationName"], "nodes": asked["Nodes"], **OURS}
+            self.reservation["users"] = asked["Users"]
+        elif self.reservation is not None:
+            self.reservation["nodes"] = asked["Nodes"]
+        return 0, "", ""
+
+    def _node(self, asked: dict[str, str]) -> tuple[int, str, str]:
+        self.history.append((asked["State"], asked["NodeName"]))
+        for node in asked["NodeName"].split(","):
+            if asked["State"] == "DRAIN" and node in self.undrainable:
+                return 1, "", "slurm_update error: Unable to contact slurm controller"
+            busy = any(node in job["nodes"] and job["state"] == "RUNNING" for job in self.jobs.values())
+            drained = ("draining" if busy else "drained", asked.get("Reason", ""))
+            self.nodes[node] = drained if asked["State"] == "DRAIN" else ("maint", "")
+        return 0, "", ""
+
+
+def runner(monkeypatch: pytest.MonkeyPatch, slurm: Slurm, **changes: Any) -> job_runner.Runner:  # noqa: ANN401
+    monkeypatch.setattr(job_runner, "time", slurm)
+    params = PARAMS | {"reservation": {"name": "", "fresh": True}} | changes
+    return job_runner.Runner(SimpleNamespace(params=params, run_command=slurm.run_command))
+
+
+def job(name: str, nodes: list[str], **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any part of a test
+    blank = {"candidates": [], "partners": 0, "minimum": 1, "script": "x", "arguments": [], "output": "/x"}
+    return {"name": name, "nodes": nodes, **blank, **changes}
+
+
+def submitted(run: job_runner.Runner) -> list[dict[str, Any]]:
+    nodes, waits_for = run.wait_for_nodes()
+    assert waits_for == {}
+    return run.submit_all(nodes)
+
+
+def test_a_drained_node_is_drained_again_with_its_reason_as_soon_as_its_job_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan is loud, ask bob"), "gpu2": ("idle", ""), "gpu3": ("idle", "")})
+    tests = [job("node-gpu1", ["gpu1"]), job("cluster", ["gpu1"], candidates=["gpu2", "gpu3"], partners=1)]
+    entries = submitted(runner(monkeypatch, slurm, tests=tests[1:]))
+    assert [entry["job_id"] for entry in entries] == ["1"]
+    assert (entries[0]["nodes"], entries[0]["partners"]) == (["gpu1"], ["gpu2"])
+    assert entries[0]["held"] == {"gpu1": "fan is loud, ask bob"}
+    assert slurm.history == [("create", "gpu1,gpu2"), ("RESUME", "gpu1"), ("sbatch", "gpu1,gpu2"), ("DRAIN", "gpu1")]
+    assert slurm.jobs["1"] == {
+        "nodes": ["gpu1", "gpu2"],
+        "state": "RUNNING",
+        "at": 1000.0,
+        "reservation": "busbar-validation",
+    }
+    assert slurm.nodes["gpu1"] == ("draining", "fan is loud, ask bob")
+
+
+def test_each_node_keeps_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("drained$", "busbar: new"), "gpu3": ("drained", "fan")})
+    entries = submitted(runner(monkeypatch, slurm, tests=[job(f"node-{node}", [node]) for node in slurm.nodes]))
+    assert [entry["held"] for entry in entries] == [{"gpu1": "fan"}, {"gpu2": "busbar: new"}, {"gpu3": "fan"}]
+    assert {node: reason for node, (_state, reason) in slurm.nodes.items()} == {
+        "gpu1": "fan",
+        "gpu2": "busbar: new",
+        "gpu3": "fan",
+    }
+
+
+def test_nodes_in_service_need_no_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("idle", ""), "gpu2": ("idle", "")})
+    submitted(runner(monkeypatch, slurm, tests=[job("cluster", ["gpu1", "gpu2"])]))
+    assert slurm.history == [("sbatch", "gpu1,gpu2")]
+    assert slurm.jobs["1"]["reservation"] == ""
+
+
+def test_a_node_that_others_reserved_is_tested_and_not_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("reserved", "")})
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
+    assert (entry["job_id"], entry["held"]) == ("1", {})
+    assert slurm.history == [("create", "gpu1"), ("sbatch", "gpu1")]
+
+
+@pytest.mark.parametrize("state", ["drained", "reserved", "maint"])
+def test_without_leave_a_node_out_of_service_is_left_out(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    slurm = Slurm({"gpu1": (state, "fan")})
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])], reservation=None, wait=0))
+    assert entry["left_out"] == {"gpu1": f"{state} (fan)"}
+    assert slurm.history == []
+
+
+@pytest.mark.parametrize("state", ["down", "drained*", "draining", "drng*", "allocated", "mixed"])
+def test_a_node_with_a_job_or_without_an_answer_is_never_resumed(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    slurm = Slurm({"gpu1": (state, "fan"), "gpu2": ("drained", "fan")})
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"]), job("node-gpu2", ["gpu2"])], wait=5)
+    first, second = submitted(run)
+    assert (first["job_id"], second["job_id"]) == ("", "1")
+    assert [node for what, node in slurm.history if what in {"RESUME", "DRAIN", "create"}] == ["gpu2"] * 3
+
+
+def test_a_job_that_does_not_start_leaves_its_node_drained(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan")}, starts_after=1e9)
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
+    assert entry["job_id"] == "1"
+    assert slurm.nodes["gpu1"] == ("drained", "fan")
+    assert slurm.now == pytest.approx(1000 + PARAMS["wait"], abs=2)
+
+
+def test_whatever_breaks_off_a_submission_the_node_is_drained_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan")})
+    monkeypatch.setattr(slurm, "sbatch", lambda _words: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
+    assert slurm.nodes["gpu1"] == ("drained", "fan")
+
+
+def test_a_node_that_cannot_be_drained_again_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan")})
+    slurm.undrainable = {"gpu1"}
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])])
+    (entry,) = submitted(run)
+    assert entry["problem"] == ""
+    assert run.unrestored == {
+        "gpu1": "could not be drained again: scontrol update NodeName=gpu1 State=DRAIN Reason='fan'"
+    }
+
+
+def test_the_next_step_of_the_same_validation_changes_its_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("maint", "")})
+    slurm.reservation = {"name": "busbar-validation", "nodes": "gpu[1-2]", **OURS}
+    tests = [job("cluster", ["gpu1", "gpu2"])]
+    run = runner(monkeypatch, slurm, tests=tests, reservation={"name": "", "fresh": False})
+    (entry,) = submitted(run)
+    assert (entry["nodes"], entry["held"]) == (["gpu1", "gpu2"], {"gpu1": "fan"})
+    assert slurm.history[0] == ("update", "gpu1,gpu2")
+
+
+@pytest.mark.parametrize(
+    ("there", "jobs", "words"),
+    [
+        ({"users": "alice"}, "", "is not one that busbar made (it is for alice): delete it with"),
+        ({"users": "root,alice"}, "", "is not one that busbar made"),
+        ({"flags": "SPEC_NODES"}, "", "is not one that busbar made"),
+        ({}, "17\n", "another validation uses the reservation busbar-validation (job 17): wait for its end"),
+    ],
+)
+def test_a_reservation_of_somebody_else_is_refused_and_left_alone(
+    monkeypatch: pytest.MonkeyPatch, there: dict[str, str], jobs: str, words: str
+) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan")})
+    slurm.reservation = {"name": "busbar-validation", "nodes": "gpu1", **OURS, **there}
+    slurm.in_reservation = jobs
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])], queues=[])
+    assert run.reservation is not None
+    assert words in run.reservation.problem()
+    (entry,) = submitted(run)
+    assert (words in entry["problem"], entry["job_id"]) == (True, "")
+    assert slurm.history == []
+
+
+def test_what_a_killed_validation_left_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("maint", "")})
+    slurm.reservation = {"name": "busbar-validation", "nodes": "gpu2", **OURS}
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])]))
+    assert entry["job_id"] == "1"
+    assert slurm.history[:2] == [("delete", ""), ("create", "gpu1")]
+
+
+def test_a_reservation_of_the_site_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("maint", ""), "gpu2": ("idle", "")})
+    slurm.reservation = {"name": "burn-in", "nodes": "gpu1", "users": "alice,root", "flags": "MAINT"}
+    given = {"name": "burn-in", "fresh": True}
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu1", ["gpu1"])], reservation=given)
+    assert submitted(run)[0]["job_id"] == "1"
+    assert slurm.jobs["1"]["reservation"] == "burn-in"
+    assert run.release() == ""
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])], reservation=given)
+    assert submitted(run)[0]["problem"] == "gpu2 is not in the reservation burn-in"
+    helped = [job("cluster", ["gpu1"], candidates=["gpu2"], partners=1)]
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=helped, reservation=given))
+    assert (entry["partners"], entry["job_id"]) == ([], "2")
+    assert slurm.history == [("sbatch", "gpu1")] * 2
+    run = runner(monkeypatch, slurm, tests=[], reservation={"name": "gone", "fresh": True})
+    assert run.reservation is not None
+    assert "there is no reservation gone: create it, or leave" in run.reservation.problem()
+
+
+def test_a_reservation_is_deleted_at_the_end_and_only_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("idle", "")})
+    run = runner(monkeypatch, slurm, tests=[], reservation={"name": "", "fresh": False})
+    assert run.release() == ""
+    slurm.reservation = {"name": "busbar-validation", "nodes": "gpu1", **OURS, "users": "alice"}
+    assert run.release() == ""
+    slurm.reservation["users"] = "root"
+    assert run.release() == ""
+    assert slurm.history == [("delete", "")]
+
+
+def test_silence_is_never_taken_for_no_reservation() -> None:
+    place = NodeReservation(lambda *_words: (124, "", "no answer"), "", "root", fresh=True)
+    assert place.find() == (None, "Slurm does not say whether there is a reservation busbar-validation: no answer")
+    assert place.open(["gpu1"], 60) == place.find()[1]
+
+
+def test_a_queue_that_slurm_refuses_is_told_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({})
+    queues = [{"partition": "gpu", "account": "", "qos": ""}, {"partition": "nowhere", "account": "a", "qos": ""}]
+    (problem,) = runner(monkeypatch, slurm, queues=queues, reservation=None).refused_queues()
+    assert problem.startswith(
+        "validation_partition=nowhere, validation_account=a: root can submit no job so: allocation failure: Invalid "
+        "partition name specified."
+    )
+
+
+def test_what_slurm_shows_of_a_reservation_is_read() -> None:
+    found = parse_reservation(SHOWN.format(name="busbar-validation", nodes="gpu[1-2,04]", **OURS))
+    assert found is not None
+    assert (found.nodes, found.users, found.accounts) == (("gpu1", "gpu2", "gpu04"), ("root",), ())
+    assert found.is_of("root")
+    assert not found.is_of("alice")
+    assert parse_reservation("No reservations in the system\n") is None

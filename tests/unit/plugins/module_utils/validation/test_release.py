@@ -1,0 +1,58 @@
+"""Which drained nodes are given back after a validation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import FIRST
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.release import passed_nodes, released_nodes
+
+HELD = {"gpu1": "busbar: new", "gpu2": "fan is loud", "gpu3": "busbar: slow"}
+
+
+def ran(name: str, nodes: str, verdict: str, partners: str = "") -> dict[str, Any]:
+    return {"name": name, "nodes": nodes.split(), "partners": partners.split(), "verdict": verdict}
+
+
+ALONE = [ran(f"node-{node}", node, "PASS") for node in HELD]
+TOGETHER = "gpu1 gpu2 gpu3"
+
+
+def culprit(*nodes: str, kind: str = "node") -> dict[str, Any]:
+    return {"kind": kind, "nodes": list(nodes), "reason": "slow", "tests": [], "rail": ""}
+
+
+@pytest.mark.parametrize(
+    ("tests", "blamed", "changes", "passed"),
+    [
+        ([*ALONE, ran("cluster", TOGETHER, "PASS", "gpu9")], [], {}, ["gpu1", "gpu2", "gpu3"]),
+        ([*ALONE[1:], ran("cluster", "gpu2 gpu3", "PASS")], [], {}, ["gpu2", "gpu3"]),
+        ([*ALONE, ran("cluster", TOGETHER, "INCONCLUSIVE")], [], {}, []),
+        ([*ALONE, ran("cluster", TOGETHER, "FAIL")], [culprit("gpu3")], {}, ["gpu1", "gpu2"]),
+        ([*ALONE, ran("cluster", TOGETHER, "FAIL")], [culprit("gpu3", kind="rail")], {}, ["gpu1", "gpu2"]),
+        ([*ALONE, ran("cluster", TOGETHER, "FAIL")], [culprit("gpu3", "gpu9", kind="link")], {}, []),
+        ([*ALONE, ran("cluster", TOGETHER, "INCONCLUSIVE")], [culprit("gpu3")], {}, []),
+        ([*ALONE[:2], ran("node-gpu3", "gpu3", "FAIL")], [culprit("gpu3")], {}, ["gpu1", "gpu2"]),
+        ([*ALONE, ran("cluster", TOGETHER, "PASS")], [], {"stopped": "interrupted"}, []),
+        ([*ALONE, ran("cluster", TOGETHER, "PASS")], [], {"verdict": "FAIL"}, []),
+        ([*ALONE], [], {"left_out": {"gpu1": "down"}}, ["gpu2", "gpu3"]),
+        ([*ALONE], [], {"unresolved": [{"nodes": ["gpu2"], "reason": "?"}]}, ["gpu1", "gpu3"]),
+        ([], [], {}, []),
+    ],
+)
+def test_a_node_has_passed_only_when_nothing_of_it_is_open(
+    tests: list[Any], blamed: list[Any], changes: dict[str, Any], passed: list[str]
+) -> None:
+    state: Any = {**FIRST, "held": HELD, "tests": tests}
+    report: Any = {"verdict": "INCONCLUSIVE", "stopped": "", "unresolved": [], "left_out": {}, **changes}
+    assert passed_nodes(state, report, blamed) == passed
+
+
+@pytest.mark.parametrize(
+    ("policy", "resumed"), [("own", ["gpu1", "gpu3"]), ("all", ["gpu1", "gpu2", "gpu3"]), ("none", [])]
+)
+def test_what_a_human_drained_is_his_unless_an_option_says_so(policy: str, resumed: list[str]) -> None:
+    state: Any = {**FIRST, "held": HELD}
+    options: Any = {"resume": policy}
+    assert released_nodes(options, state, ["gpu1", "gpu2", "gpu3"]) == resumed

@@ -1,0 +1,97 @@
+"""The options of a validation are checked by the role's own file of tasks, before any host is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+PLAY = """
+- hosts: slurm_compute
+  gather_facts: false
+  tasks:
+    - ansible.builtin.import_role:
+        name: busbar.cluster.validation
+        tasks_from: options
+"""
+
+
+def checked(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - any option
+    """Check the options of a site of two nodes that say nothing of the machine that they are on."""
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    groups: dict[str, list[str]] = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1", "gpu2"]}
+    children = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
+    given = {"hardware": "dgx_h100", "validation_backend": "mpi", "validation_floor_gbs": 1, **changes}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"children": children, "vars": {**local, **given}}}))
+    (folder / "play.yml").write_text(PLAY)
+    environment = os.environ | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+    environment |= {"ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")}
+    return subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "hosts.json", "play.yml"],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+
+
+def test_options_that_are_right_pass(tmp_path: Path) -> None:
+    done = checked(tmp_path, validation_pool="gpu1, gpu2")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"validation_pool": ["gpu1", "gpu2", "gpu7"]},
+            "gpu7: validation_pool: not in the inventory remedy: correct the name, or add the host to the inventory",
+        ),
+        ({"validation_controller": "boss"}, "boss: validation_controller: not in the inventory"),
+        ({"validation_backend": "nccl"}, "validation_backend: nccl needs validation_binary"),
+        ({"validation_resume": "some", "validation_qos": "a b"}, "validation_resume: 'some' is not one of"),
+    ],
+)
+def test_options_that_cannot_work_are_named_with_a_remedy(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    done = checked(tmp_path, **changes)
+    assert (done.returncode, words in " ".join(done.stdout.split())) == (2, True), done.stdout + done.stderr
+
+
+def test_a_site_s_options_are_checked_before_its_first_role() -> None:
+    preflight = yaml.safe_load((TOP / "playbooks/preflight.yml").read_text(encoding="utf-8"))
+    files = [task["ansible.builtin.import_role"] for play in preflight for task in play.get("tasks", [])]
+    assert {"name": "busbar.cluster.validation", "tasks_from": "options"} in files
+    site = yaml.safe_load((TOP / "playbooks/site.yml").read_text(encoding="utf-8"))
+    assert site[0]["ansible.builtin.import_playbook"] == "busbar.cluster.preflight"
+
+
+def needed(**changes: Any) -> list[str]:  # noqa: ANN401 - any option
+    """The collectives whose programs must be on the nodes."""
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415 - slow
+    from ansible.template import Templar  # noqa: PLC0415
+
+    role = TOP / "roles" / "validation"
+    variables: dict[str, Any] = {}
+    for name in ("defaults", "vars"):
+        variables |= DataLoader().load_from_file(str(role / name / "main.yml"), trusted_as_template=True)
+    wanted = {"validation_stages": ["node", "cluster"], "validation_storage_path": "", **changes}
+    return list(
+        Templar(loader=DataLoader(), variables=variables | wanted).template(
+            variables["__validation_needed_collectives"]
+        )
+    )
+
+
+def test_the_automatic_search_needs_the_program_that_it_turns_to() -> None:
+    assert needed() == ["all_reduce", "alltoall"]
+    assert needed(validation_search_collective="all_reduce") == ["all_reduce"]
+    assert needed(validation_locate_rounds=0) == ["all_reduce"]
+    assert needed(validation_stages=["node"]) == ["all_reduce"]

@@ -11,7 +11,10 @@ from busbar.errors import UsageError
 __all__ = ["main"]
 
 COMMANDS = ("init", "sandbox", "vm", "provision", "ssh", "nccl", "fabric", "gpu", "inventory", "health", "report")
-EXIT_CODES = "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE."
+EXIT_CODES = (
+    "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 not all nodes were tested and the "
+    "rest passed."
+)
 USAGE = 2
 INTERRUPTED = 130
 

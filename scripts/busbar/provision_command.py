@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import cha
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
 from busbar.ansible_options import add_ansible_options
+from busbar.detached import detach
 from busbar.errors import UsageError
 from busbar.inventory_check import refuse_busy, refuse_unreadable
 from busbar.paths import collection, default_inventory
@@ -37,10 +39,12 @@ __all__ = [
     "register",
 ]
 
-OK, FAIL, USAGE, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 130
+OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 # Nodes with jobs of users were left out, the play allows that, and nothing else was wrong.
 _LEFT_OUT = "left out"
-_VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE}
+# Nothing but nodes that others have, or that are out of service, kept it from PASS.
+_UNTESTED = "not tested"
+_VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
 # Ansible's own codes for a command line, playbook or inventory that it cannot use.
 _ANSIBLE_USAGE = frozenset({1, 5})
 # The same, and what it returns when it or its callback run_guard ends a run before the first task.
@@ -75,7 +79,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     validate = subparsers.add_parser(
         "validate",
         help="prove that the cluster is as fast as it should be",
-        description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE.",
+        description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE (something "
+        "could not be judged), 4 not all nodes were tested, because of jobs or drains, and all tests that ran passed.",
+    )
+    validate.add_argument(
+        "--detach",
+        action="store_true",
+        help="start it, print its id and return; it survives a logout, and `busbar report wait ID` waits for its end",
     )
     add_run_options(validate)
     validate.set_defaults(run=_run, command="validate", playbook="validate")
@@ -140,6 +150,8 @@ def _run(args: argparse.Namespace) -> int:
     if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
         refuse_busy(inventory)
     site = own_folder(inventory[0])
+    if getattr(args, "detach", False):
+        return _detach(args, inventory, site)
     log = open_log(site / "logs", args.command)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
     playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
@@ -167,6 +179,24 @@ def _run(args: argparse.Namespace) -> int:
     if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
         return USAGE
     return exit_code(returned, run.failures, verdict)
+
+
+def _detach(args: argparse.Namespace, inventory: list[str], site: Path) -> int:
+    """Start the command as one that goes on by itself; returns the exit code.
+
+    Raises:
+        UsageError: it cannot go on without somebody at the terminal, or not be started.
+    """
+    asked = next((key for key in PROMPTS if getattr(args, key)), None)
+    if asked is not None:
+        message = f"--detach leaves nobody to ask for a password: use {_FILES[asked]}"
+        raise UsageError(message)
+    words = [args.command, *(word for source in inventory for word in ("-i", source)), *args.options]
+    run = detach(site, words)
+    source = " ".join(f"-i {shlex.quote(source)}" for source in inventory[:1])
+    print(f"validation {run.name} runs (process {run.process}), output {run.output}")
+    print(f"wait for its end and its exit code: busbar report wait {source} {run.name}")
+    return OK
 
 
 def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
@@ -269,8 +299,10 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
     try:
         found: Any = json.loads(newest.read_text(encoding="utf-8"))
         said, allowed = str(found["verdict"]), found.get("busy_allowed") is True
-        verdict = said if said in _VERDICTS.keys() - {_LEFT_OUT} else "INCONCLUSIVE"
-        if allowed and verdict == "INCONCLUSIVE":
+        verdict = said if said in _VERDICTS.keys() - {_LEFT_OUT, _UNTESTED} else "INCONCLUSIVE"
+        if verdict == "INCONCLUSIVE" and found.get("not_tested") is True:
+            verdict = _UNTESTED
+        if allowed and verdict in {"INCONCLUSIVE", _UNTESTED}:
             verdict = _LEFT_OUT
         return verdict, newest.resolve(), str(found.get("reason", ""))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -289,6 +321,10 @@ def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], Non
             say("\nVerdict: INCONCLUSIVE, the validation left no report")
         return "INCONCLUSIVE" if missing else None
     verdict, path, reason = report
-    said = f"validation {' '.join(printable(reason).split())}" if verdict == _LEFT_OUT else f"Verdict: {verdict}"
+    words = " ".join(printable(reason).split())
+    said = {
+        _LEFT_OUT: f"validation {words}",
+        _UNTESTED: f"Verdict: INCONCLUSIVE, not all nodes were tested, and all tests that ran passed: {words}",
+    }.get(verdict, f"Verdict: {verdict}")
     say(f"\n{said}\nreport: {path.parent}")
     return verdict

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from busbar import report_statement
+from busbar import report_statement, report_wait
 from busbar.errors import UsageError
 from busbar.report_choice import LATEST, add_place, all_reports, find_report, place_of, readable_report
 
@@ -40,7 +40,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     """Add the command to the parser."""
     top = subparsers.add_parser(
         "report",
-        help="list, show, render, compare, sign and verify reports of validations",
+        help="list, show, render, compare, sign and verify reports of validations, wait for one",
         description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
@@ -59,6 +59,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     for command in (listed, shown, rendered, compared):
         add_place(command)
     report_statement.register(commands)
+    report_wait.register(commands)
     for command in (listed, shown, compared):
         command.add_argument("--format", choices=("json", "table"), default="table")
 

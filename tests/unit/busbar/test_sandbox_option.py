@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from busbar import cli, provision_command, report_command, sandbox_command, ssh_command, vm_command
+from busbar import cli, provision_command, report_choice, sandbox_command, ssh_command, vm_command
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +27,7 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_command, "load", ask)
     monkeypatch.setattr(vm_command, "load", ask)
     monkeypatch.setattr(provision_command, "inventory_of", ask)
-    monkeypatch.setattr(report_command, "inventory_of", ask)
+    monkeypatch.setattr(report_choice, "inventory_of", ask)
     monkeypatch.setattr(ssh_command, "inventory_of", ask)
     monkeypatch.setattr(ssh_command, "public_key_file", Path)
 
@@ -62,6 +62,7 @@ def no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
         "report list --sandbox --name adv",
         "report list --name adv",
         "report show --name adv latest",
+        "report wait --name adv",
         "ssh bootstrap --key key.pub --name adv",
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: daemon_in_force
 author: busbar contributors
-short_description: Bring a daemon's new configuration into force, and prove it
+short_description: Apply a daemon's new configuration, and prove it
 description:
   - Restarts or reloads a unit that answers by HTTP, and waits until it is ready.
   - After a reload Prometheus and Alertmanager say in their metrics whether they took the new configuration, and when;

@@ -102,7 +102,7 @@ def fetch_index(module: AnsibleModule, text: str) -> None:
     if wrong:
         remedy = "see that the mirror in the system's own sources has these components"
         components = " ".join(module.params["components"])
-        module.fail_json(msg=f"{module.params['host']}: {components} cannot be had: {wrong}\n    remedy: {remedy}")
+        module.fail_json(msg=f"{module.params['host']}: {components} is not available: {wrong}\n    remedy: {remedy}")
 
 
 def main() -> None:

@@ -61,7 +61,7 @@ options:
     description:
       - Absolute path of a note, mode 0600, written before the first file changes; it holds the former texts.
       - While it is there, the files that it names count as changed, with the text of before the first change.
-        Whoever brings the files into force removes it.
+        Whoever applies the files removes it.
     type: path
   unsafe_writes:
     description: Write in place where a file cannot be replaced, such as a bind mount of a container.
@@ -208,7 +208,7 @@ def read_pending(module: AnsibleModule) -> dict[str, str | None]:
 
 
 def note_pending(module: AnsibleModule, former: dict[str, str | None]) -> None:
-    """Keep the former texts until somebody brings the new ones into force."""
+    """Keep the former texts until somebody applies the new ones."""
     if not module.params["pending"] or not former or module.check_mode:
         return
     path = Path(module.params["pending"])

@@ -85,7 +85,7 @@ def installed_version(module: AnsibleModule, name: str) -> str:
 
 
 def fetch(module: AnsibleModule, item: dict[str, Any]) -> bytes:
-    """Return the file of a package, or fail the module when it cannot be had or is another one."""
+    """Return the file of a package, or fail the module when it is not available or is another one."""
     source = f"{module.params['source'].rstrip('/')}/{item['file']}"
     try:
         data = Path(source).read_bytes() if source.startswith("/") else open_url(source, timeout=TIMEOUT_S).read()

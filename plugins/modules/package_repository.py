@@ -196,7 +196,7 @@ def fetch(url: str) -> bytes:
     """Return what lies at an address.
 
     Raises:
-        RefusedError: when it cannot be had.
+        RefusedError: when it is not available.
     """
     try:
         with open_url(url, timeout=KEY_TIMEOUT_S) as answer:

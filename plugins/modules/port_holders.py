@@ -101,7 +101,7 @@ def main() -> None:
     try:
         problems = [problem for item in module.params["ports"] for problem in port_problems(item, host)]
     except OSError as exc:
-        module.fail_json(msg=f"{host}: cannot look who holds a port: {exc}")
+        module.fail_json(msg=f"{host}: cannot check which process holds a port: {exc}")
     module.exit_json(changed=False, problems=problems)
 
 

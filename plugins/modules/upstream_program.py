@@ -1,11 +1,11 @@
-"""Module that installs a program from the archive of its makers."""
+"""Module that installs a program from the upstream archive."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: upstream_program
 author: busbar contributors
-short_description: Install a program from its makers' archive
+short_description: Install a program from the upstream archive
 description:
   - Downloads a tar archive, compares its SHA-256, and unpacks it to a directory of its own, which appears whole or not
     at all. What is there is not downloaded again.

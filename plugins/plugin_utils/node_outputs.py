@@ -68,7 +68,7 @@ def fetch(
     """Save files and remove them where they were; returns why one could not be, by its target, empty when it was.
 
     A file that is there already is not fetched again: it is removed on its node as soon as it is whole here. What came
-    of one that is not whole stays beside it, as NAME.part.
+    of one that is incomplete stays beside it, as NAME.part.
 
     Args:
         wanted: the files.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Block", "Link", "anchors", "blocks", "relinked"]
+__all__ = ["Block", "Link", "anchors", "blocks", "prose", "relinked"]
 
 FENCE = re.compile(r"^( *)(```+|~~~+)(.*)$")
 # A link or an image, or code in a line, in which no link is meant.
@@ -52,6 +52,17 @@ def _parts(text: str) -> Iterator[tuple[bool, str]]:
         else:
             part.append(line)
     yield bool(fence), "".join(part)
+
+
+def prose(text: str) -> str:
+    """The text without its code, each line where it was."""
+    shown = []
+    for fenced, part in _parts(text):
+        if fenced:
+            shown.append("\n" * part.count("\n"))
+        else:
+            shown.append(re.sub(r"``[^`]+``|`[^`]*`", lambda code: "`" + "\n" * code[0].count("\n"), part))
+    return "".join(shown)
 
 
 def blocks(text: str) -> list[Block]:

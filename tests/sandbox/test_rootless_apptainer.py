@@ -1,4 +1,4 @@
-"""Apptainer from a package of known content, its settings, and what is said where it cannot be had."""
+"""Apptainer from a package of known content, its settings, and what is said where it is not available."""
 
 from __future__ import annotations
 

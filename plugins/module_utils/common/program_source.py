@@ -1,4 +1,4 @@
-"""Where a daemon's program comes from: the distribution, or the archive of its makers."""
+"""Where a daemon's program comes from: the distribution, or the upstream archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
     """Return what keeps a program from being installed: `source`, `archives`, `architecture`, `packaged`."""
     if settings["source"] == "distribution" and not settings["packaged"]:
-        remedy = f"set {role}_source: url and {role}_archives to the release of its makers"
+        remedy = f"set {role}_source: url and {role}_archives to the upstream release"
         return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
     if settings["source"] != "url":
         return []

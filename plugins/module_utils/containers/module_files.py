@@ -35,7 +35,7 @@ def module_file_problems(modules: Sequence[Mapping[str, Any]], host: str, key: s
             problems.append(make_problem([host], place, f"name {name!r} is no name of a module", remedy))
         if not _VERSION.fullmatch(version):
             remedy = "give one such as '12.4', in quotes"
-            problems.append(make_problem([host], place, f"version {version!r} is no version", remedy))
+            problems.append(make_problem([host], place, f"version {version!r} is not a valid version", remedy))
         for option in (*_PATH_KEYS, "setenv"):
             problems += [
                 make_problem(

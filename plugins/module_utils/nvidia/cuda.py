@@ -277,7 +277,7 @@ def login_modulefiles(versions: list[str], default: str, folder: str, header: st
         header: comment at the top of each.
 
     Raises:
-        ValueError: when one of them is no version.
+        ValueError: when one of them is not a valid version.
     """
     if not folder:
         return []

@@ -57,11 +57,11 @@ def release_of(version: str) -> str:
     """Return major and minor number of a toolkit's version: '12.8.1' gives '12.8'.
 
     Raises:
-        ValueError: when it is no version.
+        ValueError: when it is not a valid version.
     """
     match = _VERSION.fullmatch(version)
     if not match:
-        message = f"{version!r} is no version of CUDA such as 12.8 or 12.8.1"
+        message = f"{version!r} is not a valid version of CUDA such as 12.8 or 12.8.1"
         raise ValueError(message)
     return match.group(1)
 

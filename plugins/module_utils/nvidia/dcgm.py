@@ -51,9 +51,9 @@ def _driver_problem(driver: str) -> tuple[str, str, str]:
     key = "dcgm_driver_version"
     if version_key(driver):
         return key, f"DCGM 4 has no package for driver {driver}; 450 is the oldest", "install a newer driver"
-    said = f"{driver!r} is no version" if driver else "no driver is installed there, and none is declared"
+    said = f"{driver!r} is not a valid version" if driver else "no driver is installed there, and none is declared"
     remedy = (
-        "let the role nvidia_driver install one, or the image; else say dcgm_driver_version, or dcgm_cuda, or "
+        "let the role nvidia_driver install one, or the image; else set dcgm_driver_version, or dcgm_cuda, or "
         "dcgm_source: none"
     )
     return key, f"{said}, and DCGM's packages go by the CUDA of the driver", remedy
@@ -85,7 +85,7 @@ def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) ->
             make_problem(
                 [host],
                 "dcgm_version",
-                f"{version} is no version of DCGM 4",
+                f"{version} is not a valid version of DCGM 4",
                 "name one such as 4.4.1-1; older ones have other packages and are out of support",
             )
         )

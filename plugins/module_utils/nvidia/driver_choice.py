@@ -145,7 +145,8 @@ def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str
     if branch and not _BRANCH.fullmatch(branch):
         yield "nvidia_driver_branch", f"{branch!r} is no branch", f"say a number such as {DEFAULT_BRANCH}"
     elif version and not _VERSION.fullmatch(version):
-        yield "nvidia_driver_version", f"{version!r} is no version", "say one such as 580.95.05, without a revision"
+        remedy = "set one such as 580.95.05, without a revision"
+        yield "nvidia_driver_version", f"{version!r} is not a valid version", remedy
     elif branch and version and version.partition(".")[0] != branch:
         remedy = "leave one of the two empty, or make them agree"
         yield "nvidia_driver_version", f"{version} is not of branch {branch}", remedy

@@ -132,7 +132,7 @@ def first_branch(system: Mapping[str, str] | None) -> int:
 
 def no_packages(choice: Choice) -> tuple[str, str] | None:
     """Return why there are no packages for a choice, and the remedy; None when there are."""
-    other = "say nvidia_driver_source: nvidia"
+    other = "set nvidia_driver_source: nvidia"
     if choice.source == "distribution":
         if is_el(choice.distribution):
             return f"{choice.distribution} has no NVIDIA driver of its own", other
@@ -150,7 +150,7 @@ def no_packages(choice: Choice) -> tuple[str, str] | None:
 
 
 def _no_precompiled(choice: Choice) -> tuple[str, str] | None:
-    dkms = "say nvidia_driver_build: dkms"
+    dkms = "set nvidia_driver_build: dkms"
     if choice.distribution == "Debian":
         return "there are no precompiled kernel modules for Debian", dkms
     if choice.distribution == "Ubuntu" and choice.source == "nvidia":

@@ -27,7 +27,7 @@ _MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
 # Parameters that /proc/driver/nvidia/params shows by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
 _SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 _REBOOT_BY_HAND = (
-    "say -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
+    "set -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
 )
 
 

@@ -83,7 +83,7 @@ def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any
 def choose_version(
     host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
 ) -> tuple[str, list[Problem]]:
-    """Return the driver's version, '' when it cannot be known yet, and why it cannot be had.
+    """Return the driver's version, '' when it cannot be known yet, and why it is not available.
 
     What is declared counts first, then what the cluster's lock says, then what is installed, then the newest version
     that all parts of the driver have.

@@ -32,7 +32,7 @@ _VOLATILE = ("power_limit_w", *LOCKS, "application_clocks_mhz", "vboost")
 
 
 class Fault(NamedTuple):
-    """Why a setting cannot be had of some GPUs."""
+    """Why a setting is not possible on some GPUs."""
 
     gpus: tuple[int, ...]
     key: str

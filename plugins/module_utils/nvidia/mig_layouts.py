@@ -202,7 +202,7 @@ def _told(profiles: Sequence[str]) -> str:
 
 
 def layout_problems(gpu: Mapping[str, Any], layout: object) -> list[str]:
-    """Return why a layout cannot be had of a node's GPUs, a sentence per fault; an empty list when it can.
+    """Return why a layout is not possible on a node's GPUs, a sentence per fault; an empty list when it can.
 
     Args:
         gpu: ``model``, ``memory_mb`` and ``count`` of a hardware profile.

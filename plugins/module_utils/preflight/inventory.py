@@ -194,5 +194,5 @@ def _name_fault(name: str) -> str:
 def _name_remedy(name: str) -> str:
     """Return how to put a host's name right."""
     if "." in name:
-        return f"use the short name in the inventory, and say ansible_host: {name}"
+        return f"use the short name in the inventory, and set ansible_host: {name}"
     return "rename the host in the inventory; its present address goes into ansible_host"

@@ -224,7 +224,7 @@ def _culprit(value: object) -> Culprit:
 
 
 def culprits(report: ReadReport) -> list[Culprit]:
-    """Return who is to blame: those whom the search named or, without a search, whom the tests leave no doubt about.
+    """Return the faulty nodes: those that the search named or, without a search, those that the tests prove to be.
 
     That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
 

@@ -43,7 +43,7 @@ def release(text: str) -> tuple[int, int]:
     """Return year and month of a Slurm version such as 'slurm-wlm 24.11.5'.
 
     Raises:
-        ValueError: there is no version in the text.
+        ValueError: the text holds no version.
     """
     found = _RELEASE.search(text)
     if found is None:
@@ -76,7 +76,7 @@ def change_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
         version: what `scontrol --version` says; empty when Slurm is not installed yet.
 
     Raises:
-        ValueError: the version is no version.
+        ValueError: it is not a valid version.
     """
     action = "none"
     for change in changes:

@@ -45,7 +45,7 @@ def blank(program: str) -> dict[str, Any]:
     Returns:
         program, version, devices (names), matrices, links (label of ``nvidia-smi topo -m`` by pair, such as "0-1"),
         notes (what was left out or could not be reached, in words), wrong (what tells of spoilt data) and errors (why
-        the output is not whole). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p
+        the output is incomplete). A matrix has title, unit (GB/s, us, ns or none), what (pairs, each or latency), p2p
         (whether a profile's floor speaks about it), rows and columns (labels), and values (None where nothing was
         measured).
     """
@@ -101,7 +101,7 @@ class Grid:
         return True
 
     def close(self, found: dict[str, Any]) -> None:
-        """Add the matrix to what was found, or say why it is not whole."""
+        """Add the matrix to what was found, or say why it is incomplete."""
         title = self.about["title"]
         if self.problem:
             found["errors"].append(f"{title}: {self.problem}")

@@ -134,7 +134,7 @@ def _read_json(text: str, found: dict[str, Any]) -> None:
     try:
         data, _end_at = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
-        found["errors"].append("the JSON is not whole")
+        found["errors"].append("the JSON is incomplete")
         return
     own = data.get(PROGRAM) if isinstance(data, dict) else None
     if not isinstance(own, dict):

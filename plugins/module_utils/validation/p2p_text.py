@@ -121,7 +121,7 @@ def _check_whole(found: dict[str, Any], *, whole: bool) -> None:
     if not titles:
         found["errors"].append(f"there is no output of {PROGRAM}")
     elif missing := [part for part in _PARTS if part not in titles and (not whole or part == _NEEDED)]:
-        found["errors"].append(f"the output is not whole: {', '.join(missing)} is missing")
+        found["errors"].append(f"the output is incomplete: {', '.join(missing)} is missing")
     elif len(sizes) > 1:
         found["errors"].append(f"the matrices are of different sizes: {', '.join(map(str, sorted(sizes)))}")
     elif found["devices"] and len(found["devices"]) not in sizes:

@@ -38,7 +38,7 @@ class Search(TypedDict):
     Attributes:
         rail: empty for all.
         nodes: among which it searches.
-        explained: a later search names who is to blame for what it left open.
+        explained: a later search names the faulty node for what it left open.
         answer: as search.locate gives it; its results are positions among all tests.
     """
 
@@ -121,7 +121,7 @@ def _fails_again(state: State, search: Search) -> bool:
 
 
 def named(search: Search) -> bool:
-    """Return whether a search names somebody who is to blame."""
+    """Return whether a search names somebody."""
     return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
 
 

@@ -119,7 +119,7 @@ class Stage(Generic[Own]):
         return {item["node"] for test in self.tests_of(state) for item in test.get("blamed", [])}
 
     def blame(self, options: Options, state: State, nodes: list[str]) -> tuple[list[Culprit], list[Unresolved]]:
-        """Return who is to blame, and of whom nothing can be said; by default those whom its tests blame."""
+        """Return which nodes are faulty, and of whom nothing can be said; by default those whom its tests blame."""
         del options, nodes
         found: dict[str, Culprit] = {}
         for test in self.tests_of(state):

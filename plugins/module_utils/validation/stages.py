@@ -3,8 +3,8 @@
 """Drives a validation: which tests come next, given all that came back so far.
 
 Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
-wrong, crash or hang, the culprit search asks for tests until it knows who is to blame. Where rails are named, all nodes
-together are tested once more over each of them alone. What a stage does is in its own class, see registry.STAGES.
+wrong, crash or hang, the culprit search asks for tests until the faulty nodes are known. Where rails are named, all
+nodes together are tested once more over each of them alone. What a stage does is in its own class, see registry.STAGES.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the report of a validation: its verdict, who is to blame, and whom to drain.
+"""Makes the report of a validation: its verdict, which nodes are faulty, and whom to drain.
 
 The verdict is about nodes, links and switches that were found guilty and about the state at the end, not about every
 test on the way there:
@@ -51,7 +51,7 @@ _Item = TypeVar("_Item", "Culprit", "Unresolved")
 
 
 def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
-    """Return who is to blame, and of whom nothing can be said, in the order of the stages.
+    """Return which nodes are faulty, and of whom nothing can be said, in the order of the stages.
 
     Args:
         options: as for stages.next_step.
@@ -275,7 +275,7 @@ def _reason(
     unresolved: list[Unresolved],
     unrun: str,
 ) -> str:
-    """Return why the verdict is what it is: who is to blame, else a test of that verdict, else what lacks."""
+    """Return why the verdict is what it is: which nodes are faulty, else a test of that verdict, else what lacks."""
     if blamed:
         first = blamed[0]
         more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
@@ -305,7 +305,7 @@ def _who(culprit: Culprit) -> str:
 
 
 def summary_lines(data: Report) -> list[str]:
-    """Return one line per test, then what was left out, then who is to blame, then the verdict."""
+    """Return one line per test, then what was left out, then which nodes are faulty, then the verdict."""
     lines = []
     blamed = data.get("culprits", [])
     allowed = data["busy_allowed"]

@@ -201,7 +201,7 @@ class Check(Speed):
             return ("missing" if exc.errno == errno.ENOENT else "error"), words(exc)
 
     def get_lock(self, other: int) -> bool:
-        """Return whether the lock can be had once the other one has released it."""
+        """Return whether the lock is free once the other one has released it."""
         self.await_word("turn", other, "released")
         until = time.monotonic() + self.chosen.patience
         with self.file("lock", other).open("r+b") as theirs:

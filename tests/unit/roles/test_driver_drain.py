@@ -107,7 +107,7 @@ def test_a_node_with_jobs_is_refused_and_they_are_named(slurm: Slurm, state: str
     slurm.say(jobs=[["gpu1", state, "alice", "17"], ["gpu2", "R", "bob", "18"]])
     code, told = slurm.drain(*options, daemons=BOTH)
     assert code == 2, told
-    assert "gpu1: its NVIDIA driver was not changed to 580.95.05: job 17 of alice. Say -e nvidia_driver_reboot=" in told
+    assert "gpu1: its NVIDIA driver was not changed to 580.95.05: job 17 of alice. Set -e nvidia_driver_reboot=" in told
     assert slurm.calls("scontrol") == [], "the node is as it was"
 
 

@@ -25,7 +25,7 @@ _WAIT_S = 30
 
 
 class Pair(Collective):
-    """The culprit search asks for tests until it knows who is to blame."""
+    """The culprit search asks for tests until it knows which nodes are faulty."""
 
     name = "pair"
     labels = ("pair", "search")

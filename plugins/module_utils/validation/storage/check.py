@@ -166,7 +166,7 @@ def _bad_renames(item: dict[str, Any]) -> list[tuple[int, str]]:
     rename = item["rename"]
     counts = {
         "missing": "missing",
-        "wrong": "not whole",
+        "wrong": "incomplete",
         "back": "older than before",
         "other": "not readable",
     }

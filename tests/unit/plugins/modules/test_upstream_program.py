@@ -1,4 +1,4 @@
-"""The module that installs a program from its makers' archive: a real download from this machine."""
+"""The module that installs a program from the upstream archive: a real download from this machine."""
 
 from __future__ import annotations
 

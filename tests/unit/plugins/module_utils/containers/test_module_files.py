@@ -102,7 +102,7 @@ def test_a_tree_has_a_file_per_module_and_one_per_default() -> None:
     [
         ([{"name": "../etc", "version": "1"}], "lmod_modules[0]", "name '../etc' is no name of a module"),
         ([{"name": "/etc", "version": "1"}], "lmod_modules[0]", "name '/etc'"),
-        ([{"name": "a", "version": "1/2"}], "lmod_modules[0]", "version '1/2' is no version"),
+        ([{"name": "a", "version": "1/2"}], "lmod_modules[0]", "version '1/2' is not a valid version"),
         ([{"name": "a", "version": ".hidden"}], "lmod_modules[0]", "version '.hidden'"),
         ([{"name": "a", "version": "1", "setenv": {"A-B": 1}}], "lmod_modules[0].setenv", "'A-B' is no name"),
         ([{"name": "a", "version": "1", "prepend_path": {"1": "/a"}}], "lmod_modules[0].prepend_path", "'1'"),

@@ -118,7 +118,7 @@ def test_a_site_that_names_none_gets_one_that_works(gpu: dict[str, str], changes
     [
         (H100, {"driver": "570.133.20"}, "cuda_versions", "needs driver 580.65.06 or newer, and this host has 570"),
         (H100, {"driver": "520", "versions": ["12.8"]}, "cuda_versions", "CUDA 12.8 needs driver 525.60.13"),
-        (H100, {"versions": ["12.8.1.2"]}, "cuda_versions", "'12.8.1.2' is no version"),
+        (H100, {"versions": ["12.8.1.2"]}, "cuda_versions", "'12.8.1.2' is not a valid version"),
         (H100, {"default_version": "12.9"}, "cuda_default_version", "12.9 is none of the toolkits 12.8, 13.0"),
         (V100, {"default_version": "13.0"}, "cuda_default_version", "for volta any more; the last that does is 12.9"),
         (B200, {"versions": ["12.6"], "default_version": ""}, "cuda_default_version", "the first that does is 12.8"),

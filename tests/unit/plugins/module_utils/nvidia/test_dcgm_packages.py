@@ -72,10 +72,10 @@ def test_a_declared_version_is_pinned_and_held(version: str, pinned: str) -> Non
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [
-        ({"version": "3.3.9-1"}, "dcgm_version", "3.3.9-1 is no version of DCGM 4"),
+        ({"version": "3.3.9-1"}, "dcgm_version", "3.3.9-1 is not a valid version of DCGM 4"),
         ({"cuda": ["12", "14"]}, "dcgm_cuda", "no package for CUDA 14"),
         ({"driver": ""}, "dcgm_driver_version", "no driver is installed there, and none is declared"),
-        ({"driver": "newest", "planned": True}, "dcgm_driver_version", "'newest' is no version"),
+        ({"driver": "newest", "planned": True}, "dcgm_driver_version", "'newest' is not a valid version"),
         ({"driver": "390.157"}, "dcgm_driver_version", "no package for driver 390.157"),
     ],
 )

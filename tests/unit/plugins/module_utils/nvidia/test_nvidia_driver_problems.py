@@ -75,7 +75,7 @@ def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> 
             {"branch": "580", "version": "570.133.20"},
             "nvidia_driver_version: 570.133.20 is not of branch 580",
         ),
-        ("dgx_h100", {"version": "580.95.05-1"}, "nvidia_driver_version: '580.95.05-1' is no version"),
+        ("dgx_h100", {"version": "580.95.05-1"}, "nvidia_driver_version: '580.95.05-1' is not a valid version"),
         ("dgx_h100", {"branch": "latest"}, "nvidia_driver_branch: 'latest' is no branch"),
         ("dgx_b200", {"version": "535.161.08"}, "nvidia_driver_version: branch 535 is too old"),
         (

@@ -87,7 +87,7 @@ def test_a_good_run_passes_with_all_keys() -> None:
         (WHOLE, {"nodes": 3}, INCONCLUSIVE, "16 ranks took part and not 24"),
         (WHOLE, {"nodes": 4, "ranks": 16}, INCONCLUSIVE, "2 nodes took part and not 4"),
         (WHOLE, {"hosts": ("gpu1", "gpu3")}, INCONCLUSIVE, "did not take part: gpu3"),
-        (WHOLE[: WHOLE.index("# Out of")], {}, INCONCLUSIVE, "not whole"),
+        (WHOLE[: WHOLE.index("# Out of")], {}, INCONCLUSIVE, "incomplete"),
         (WHOLE[: WHOLE.index("NCCL version")], {}, INCONCLUSIVE, "hung"),
         ("", {}, INCONCLUSIVE, "no output"),
         ("srun: error: gpu1: task 0: Killed\n", {}, INCONCLUSIVE, "did not start"),

@@ -64,7 +64,7 @@ def test_all_well_passes_and_names_the_slowest(count: int) -> None:
         (2, [edit("see", "gpu1", result="wrong")], ["gpu1"], "reads other bytes than gpu2 wrote"),
         (2, [edit("see", "gpu1", result="Input/output {error}")], ["gpu1"], "of gpu2: Input/output (error)"),
         (3, [edit("rename", "gpu1", missing=3)], ["gpu1"], "saw a file 3 times missing while gpu3 replaced it"),
-        (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "1 times not whole"),
+        (3, [edit("rename", "gpu1", wrong=1)], ["gpu1"], "1 times incomplete"),
         (3, [edit("rename", "gpu1", back=2)], ["gpu1"], "2 times older than before"),
         (2, [edit("write", "gpu2", ok=False, error="Read-only file system")], ["gpu2"], "cannot write: Read-only"),
         (3, [edit("write", "gpu2", ok=False, error="Permission denied")], ["gpu2"], "(validation_user must"),

@@ -14,7 +14,7 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
     said = {
         "crashed": "the run crashed",
         "hung": "the run hung: it printed its header and no row",
-        "truncated": "the output is not whole",
+        "truncated": "the output is incomplete",
         "error-only": "the run did not start",
         "template": "the text holds placeholders instead of numbers",
         "no-data": "there is no output of nccl-tests",

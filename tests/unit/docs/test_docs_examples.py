@@ -16,6 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.busbar.cluster.plugins.lookup.inventory_problems import unknown_option_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.registry import choices
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,
@@ -115,7 +116,7 @@ def test_an_option_that_a_text_names_is_one() -> None:
     known, families = known_names(), tuple(f"{name}_" for name in family_names())
     groups = {path.stem for path in (TOP / "roles").iterdir()} | {"slurm_controller", "slurm_database", "slurm_login"}
     groups |= {"slurm_compute", "nfs_server", "nfs_client"}
-    plugins = {path.stem for path in (TOP / "plugins").rglob("*.py")}
+    plugins = {*choices(), *(path.stem for path in (TOP / "plugins").rglob("*.py"))}
     strange = []
     for path in PAGES:
         text = re.sub(r"^(```+).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -124,6 +125,14 @@ def test_an_option_that_a_text_names_is_one() -> None:
             if name and name[1].startswith(families) and name[1] not in known | groups | plugins:
                 strange.append(f"{path.relative_to(TOP)}: {code}")
     assert strange == []
+
+
+def test_every_playbook_and_every_stage_has_its_row() -> None:
+    internal = {"secrets"}
+    playbooks = {path.stem for path in (TOP / "playbooks").glob("*.yml")} - internal
+    pages = {name: (TOP / name).read_text(encoding="utf-8") for name in ("docs/commands.md", "docs/validation.md")}
+    assert {name for name in playbooks if f"\n| [{name}](" not in pages["docs/commands.md"]} == set()
+    assert {name for name in choices() if f"\n| `{name}` |" not in pages["docs/validation.md"]} == set()
 
 
 def commands() -> list[tuple[str, str]]:

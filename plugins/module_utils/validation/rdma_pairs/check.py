@@ -94,7 +94,7 @@ def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]
 
 
 def _blamed(found: dict[Way, Measured], slow: dict[Way, float], floor: float) -> dict[str, str]:
-    """Return who is to blame, with the rail."""
+    """Return the faulty nodes, with the rail."""
     blamed: dict[str, str] = {}
     for place, words in ((1, "sends"), (2, "receives")):
         for rail, node in dict.fromkeys((way.rail, way[place]) for way in slow):

@@ -13,7 +13,7 @@ from .nvidia_smi_links import nominal_link_gbs
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["claim_problems", "link_faults", "model_name", "nic_problems"]
+__all__ = ["claim_problems", "link_faults", "model_name", "nic_problems", "nvlink_faults"]
 
 _BRANDS = ("NVIDIA ", "Tesla ", "GeForce ", "Quadro ")
 _UNKNOWN_MODELS = {"graphics device", ""}
@@ -78,7 +78,7 @@ def link_faults(
         for gpu in gpus
         if not gpu["lost"]
         for problem, remedy in (
-            *_nvlinks(claim, gpu),
+            *nvlink_faults(claim, gpu.get("nvlink")),
             *_link_width(claim, gpu, widths),
             *_link_generation(claim, gpu, generations),
         )
@@ -133,13 +133,17 @@ def _memory(claim: Mapping[str, Any], gpu: Mapping[str, Any], tolerance: float) 
         yield f"{declared:.0f} MiB of memory declared, it has {found}", _WRONG_HARDWARE
 
 
-def _nvlinks(claim: Mapping[str, Any], gpu: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield missing or slow NVLinks.
+def nvlink_faults(claim: Mapping[str, Any], links: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Yield missing or slow NVLinks of a GPU, with the way out.
+
+    Args:
+        claim: `gpu` of the hardware profile.
+        links: those of the GPU, as `parse_nvlink` returns them; None when they are not known.
 
     The driver shows a link's rate with the share of its coding (26.562 for 25 GB/s), so that 17 of 18 links would still
     add up to the line rate of 18: the links are counted.
     """
-    declared, links = float(claim.get("nvlink_gbs") or 0), gpu.get("nvlink")
+    declared = float(claim.get("nvlink_gbs") or 0)
     if not declared or not links or "MIG" in str(links["note"] or ""):
         return
     remedy = "reset all GPUs of the node or reboot; then check the baseboard, NVSwitches and the fabric manager"

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_claims import link_faults
+from ..hardware.gpu_claims import link_faults, nvlink_faults
 from ..hardware.gpu_health import gpu_label, lasting_ailments, passing_ailments
 from ..hardware.gpu_presence import presence_faults
+from ..hardware.nvidia_smi_links import parse_nvlink
 from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
 from .windows import rate
 
@@ -107,13 +108,24 @@ def parse_link_errors(text: str) -> dict[int, int]:
     return found
 
 
-def nvlink_answer(node: Node, text: str) -> Answer:
-    """Return NVLinks whose data arrives broken too often, from what `nvidia-smi nvlink -e` printed."""
+def nvlink_answer(node: Node, states: str, text: str) -> Answer:
+    """Return NVLinks that are down or slow, and those whose data arrives broken too often.
+
+    Args:
+        node: with `gpu`, that part of the hardware profile, and `limits`.
+        states: what `nvidia-smi nvlink -s` printed; empty when nothing is known.
+        text: what `nvidia-smi nvlink -e` printed, likewise.
+    """
+    findings = [
+        Finding("gpu_links", RESET, f"GPU {gpu['index']} {problem}", remedy)
+        for gpu in parse_nvlink(states)["gpus"]
+        for problem, remedy in nvlink_faults(node.declared.get("gpu") or {}, gpu)
+    ]
     events, samples = [], {}
     most = float(node.declared["limits"]["nvlink_crc_per_second"])
     found = parse_link_errors(text)
     if not found and _COUNTER.search(text) and _CORRECTED not in text:
-        return Answer(unknown="nvidia-smi nvlink -e counts no CRC errors")
+        return Answer(findings, unknown="nvidia-smi nvlink -e counts no CRC errors")
     for index, errors in found.items():
         name = f"nvlink_crc {index}"
         samples[name] = float(errors)
@@ -122,4 +134,4 @@ def nvlink_answer(node: Node, text: str) -> Answer:
             problem = f"GPU {index} {grown:.0f} CRC errors a second on its NVLinks, more than {most:g}"
             remedy = f"nvidia-smi --gpu-reset -i {index} once the node is empty; when it comes back, replace the board"
             events.append(Finding("nvlink_crc", RESET, problem, remedy, f"GPU {index}"))
-    return Answer(samples=samples, events=events)
+    return Answer(findings, samples, events)

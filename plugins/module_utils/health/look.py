@@ -108,8 +108,7 @@ def _missing(node: Node) -> list[str]:
 
 def _gpus(node: Node) -> Answer:
     root, timeout_s = node.root, float(node.declared["timeout_s"])
-    links = bool((node.declared.get("gpu") or {}).get("nvlink_gbs"))
-    facts = read_gpus(root, pci_devices(root)["gpu"], find_smi(), timeout_s, links=links)
+    facts = read_gpus(root, pci_devices(root)["gpu"], find_smi(), timeout_s, links=False)
     return gpu_answer(node, facts, _missing(node))
 
 
@@ -120,9 +119,11 @@ def _devices(node: Node) -> Answer:
 
 
 def _nvlinks(node: Node) -> Answer:
-    status, text = _command("nvidia-smi", "nvlink", "-e", limit_s=float(node.declared["timeout_s"]))
-    # Cards and drivers that count no errors say so in words of their own.
-    return nvlink_answer(node, text) if status == 0 else Answer()
+    timeout_s = float(node.declared["timeout_s"]) / 2
+    said = {option: _command("nvidia-smi", "nvlink", option, limit_s=timeout_s) for option in ("-s", "-e")}
+    # Cards and drivers without NVLink, or that count no errors, say so in words of their own.
+    shown = {option: text if status == 0 else "" for option, (status, text) in said.items()}
+    return nvlink_answer(node, shown["-s"], shown["-e"])
 
 
 def _fabric_manager(node: Node) -> Answer:

@@ -167,14 +167,30 @@ GPU 1: NVIDIA A100-SXM4-80GB (UUID: GPU-y)
 
 def test_crc_errors_of_nvlink_count_by_the_second() -> None:
     samples = {"nvlink_crc 0": [[990.0, 7.0]], "nvlink_crc 1": [[990.0, 3.0]]}
-    good = nvlink_answer(node(samples), LINKS.format(first=1000))
+    good = nvlink_answer(node(samples), "", LINKS.format(first=1000))
     assert (told(good), good.samples) == ([], {"nvlink_crc 0": 1007.0, "nvlink_crc 1": 3.0})
-    bad = told(nvlink_answer(node(samples), LINKS.format(first=1100)))
+    bad = told(nvlink_answer(node(samples), "", LINKS.format(first=1100)))
     assert bad == [("nvlink_crc", RESET, "GPU 0 110 CRC errors a second on its NVLinks, more than 100")]
     corrected = "GPU 0: NVIDIA B200 (UUID: GPU-x)\n\t Link 0: Link recovery events: 0\n\t Link 0: FEC Errors - 0: 99\n"
-    assert nvlink_answer(node(), corrected) == Answer(samples={}, events=[])
-    assert nvlink_answer(node(), corrected.replace("FEC", "New")).unknown
-    assert told(nvlink_answer(node(samples), "Unable to retrieve NVLink information as all links are inActive")) == []
+    assert nvlink_answer(node(), "", corrected) == Answer([], {}, [])
+    assert nvlink_answer(node(), "", corrected.replace("FEC", "New")).unknown
+    assert (
+        told(nvlink_answer(node(samples), "", "Unable to retrieve NVLink information as all links are inActive")) == []
+    )
+
+
+def test_nvlinks_are_those_of_the_profile() -> None:
+    up = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-x)\n" + "".join(
+        f"\t Link {link}: 26.562 GB/s\n" for link in range(18)
+    )
+    profile = {"nvlink_gbs": 450}
+    assert told(nvlink_answer(node(gpu=profile), up, "")) == []
+    down = up.replace("Link 17: 26.562 GB/s", "Link 17: <inactive>")
+    found = told(nvlink_answer(node(gpu=profile), down, ""))
+    assert found == [("gpu_links", RESET, "GPU 0 17 of 18 NVLinks are up (down: 17)")]
+    none = "GPU 6: NVIDIA A100 (UUID: GPU-y)\nNVML: Unable to retrieve NVLink information as all links are inactive\n"
+    assert "no link is up" in told(nvlink_answer(node(gpu=profile), none, ""))[0][2]
+    assert nvlink_answer(node(gpu=profile), "", "") == Answer([], {}, [])
 
 
 @pytest.mark.parametrize(

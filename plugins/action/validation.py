@@ -17,6 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.common.printable import printable
+from ..module_utils.report.standing import standing
 from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..module_utils.validation.inputs import all_problems
 from ..module_utils.validation.judge import INCONCLUSIVE, PASS
@@ -144,9 +145,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return result | self._validated(arguments, task_vars or {})
 
     def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        options = arguments["options"]
+        options = dict(arguments["options"])
         folder = _free(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
         hands = _Hands(self, task_vars, folder, arguments["output_limit"])
+        options["standing"] = _standing(options, folder)
+        if int(options["partners"]) and not any(options["standing"].values()):
+            hands.say(f"no report beside {folder} shows a node to be good: the partners are not known to be")
         controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
         loop = Loop(options, Asked(controller, arguments["share"], arguments["home"]), hands)
         broken: BaseException | None = None
@@ -186,6 +190,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             problem = f"the report could not be written: {exc}"
             return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
         return told | pages | {"folder": str(folder), "problem": "", "link_problem": point_to(folder)}
+
+
+def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
+    """Return which nodes the earlier reports beside a folder show to be good, and which not."""
+    with contextlib.suppress(OSError, ImportError):
+        from ..plugin_utils.report_files import history  # noqa: PLC0415 - a library may be missing
+
+        return standing(history(folder), options["hardware"], options["cluster"])
+    return {}
 
 
 def _free(place: Path, name: str) -> Path:

@@ -93,7 +93,8 @@ def test_new_nodes_are_validated_while_other_jobs_run_elsewhere(sandbox: Cluster
     whole = next(test for test in report["tests"] if test["stage"] == "cluster")
     if others:
         assert (done.returncode, whole["nodes"]) == (PASS, [node]), done.stdout
-        assert whole["partners"] in [[other] for other in others]
+        assert len(whole["partners"]) == min(2, len(others))
+        assert set(whole["partners"]) <= set(others)
     else:
         assert (done.returncode, whole["job"]["job_id"]) == (INCONCLUSIVE, ""), done.stdout
         assert "0 of 1 partner(s) idle" in whole["reason"]

@@ -36,9 +36,9 @@ SITE_ONLY = {
 JOIN_ONLY = {
     # Nobody waits for a reboot in the middle of a join.
     "nvidia_driver_reboot": False,
-    # The new nodes are measured together with a node that is known to be good.
+    # The new nodes are measured together with nodes that are known to be good: one could not tell them from a link.
     "validation_nodes": "{{ ansible_play_hosts_all }}",
-    "validation_partners": 1,
+    "validation_partners": 2,
     # A run that was cut off is finished with nodes that it may have drained.
     "validation_out_of_service": True,
 }

@@ -39,6 +39,8 @@ _EMPTY: dict[str, Any] = {
     "straggler_limit": 0,
     "drift": "ignore",
     "allow_busy": False,
+    "standing": {},
+    "slurm_topology": {},
     "search_repeats": MOST_REPEATS,
     "search_drop": round(100 * DROP),
     "out_of_service": False,
@@ -87,15 +89,17 @@ def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
     plain = {**_EMPTY, **given, "own": {}}
     mine = {stage.name: plain.pop(stage.name, None) for stage in stages}
     plain["nodes"], problems = _folded("nodes", given["nodes"])
-    topology: dict[str, list[str]] = {}
-    for switch, members in dict(given["topology"]).items():
-        topology[str(switch)], strange = _folded(f"topology: {switch}", members)
-        problems += strange
+    topologies: dict[str, dict[str, list[str]]] = {}
+    for key in ("topology", "slurm_topology"):
+        topologies[key] = {}
+        for switch, members in dict(plain[key]).items():
+            topologies[key][str(switch)], strange = _folded(f"{key}: {switch}", members)
+            problems += strange
     jobs = {}
     for kind in [kind for kind in plain["check_jobs"] if kind in plain["node_checks"]]:
         jobs[kind], strange = read_options(CheckJob, plain["check_jobs"][kind], f"{_PREFIX}{kind}_")
         problems += strange
-    found, strange = read_options(Options, plain | {"topology": topology, "check_jobs": jobs}, _PREFIX)
+    found, strange = read_options(Options, plain | topologies | {"check_jobs": jobs}, _PREFIX)
     problems += strange
     for stage in stages:
         if stage.name in found.get("stages", []):
@@ -168,6 +172,23 @@ def _topology_problems(options: Options) -> list[str]:
         for node in nodes:
             if switch_of.setdefault(node, switch) != switch:
                 return [f"validation_topology: {node} is under {switch_of[node]} and {switch}"]
+    return _contradictions(switch_of, options["slurm_topology"])
+
+
+def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -> list[str]:
+    """Return where Slurm is told of other switches than the search."""
+    other_of = {node: switch for switch, nodes in declared.items() for node in nodes}
+    both = [node for node in switch_of if node in other_of]
+    places: dict[str, str] = {}
+    for mine, theirs in ((switch_of, other_of), (other_of, switch_of)):
+        places.clear()
+        for node in both:
+            first = places.setdefault(mine[node], node)
+            if theirs[first] != theirs[node]:
+                one, other = ("validation_topology", "slurm_topology")[:: 1 if mine is switch_of else -1]
+                said = f"{one} has {first} and {node} under {mine[node]}"
+                but = f"{other} under {theirs[first]} and {theirs[node]}"
+                return [f"validation_topology: {said}, {but}; declare it once: leave validation_topology out"]
     return []
 
 

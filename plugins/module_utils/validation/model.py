@@ -69,6 +69,8 @@ class Options(TypedDict):
         time_limit: seconds of all tests, 0 for no limit.
         search_repeats: how often the search has a test measured in one job at most.
         search_drop: percent by which a test of the search is slower than others before somebody is blamed.
+        standing: node to whether the newest report that judged it shows it to be good.
+        slurm_topology: switch or block to its nodes, as Slurm is told.
         drain_limit: percent of the pool.
         own: the options of each stage that is asked for and has some, by its name.
     """
@@ -121,6 +123,8 @@ class Options(TypedDict):
     locate_rounds: Annotated[int, Span(0)]
     search_repeats: NotRequired[Annotated[int, Span(1, 100)]]
     search_drop: NotRequired[Annotated[int, Span(1, 50)]]
+    standing: NotRequired[dict[str, bool]]
+    slurm_topology: NotRequired[dict[str, list[str]]]
     topology: dict[str, list[str]]
     drain_failed: bool
     drain_limit: Annotated[int, Span(0, 100)]

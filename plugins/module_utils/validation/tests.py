@@ -11,6 +11,7 @@ from ..catalogue.domains import domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
+from .counters import port_findings
 from .differences import difference_words, differences, of_nodes
 from .environment import environment_of
 from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
@@ -75,10 +76,15 @@ def profile_names(options: Options, nodes: list[str]) -> list[str]:
 
 
 def candidates(options: Options, nodes: list[str]) -> list[str]:
-    """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it."""
-    others = [node for node in options["pool"] if node not in nodes]
+    """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it.
+
+    Those that are known to be good, from earlier reports; where there are none, those that are not known to be bad.
+    """
+    standing = options["standing"]
+    others = [node for node in options["pool"] if node not in nodes and standing.get(node, True)]
     kinds = {options["hardware"].get(node) for node in nodes}
-    return [node for node in others if options["hardware"].get(node) in kinds] or others
+    alike = [node for node in others if options["hardware"].get(node) in kinds] or others
+    return [node for node in alike if node in standing] or alike
 
 
 def planned_test(  # noqa: PLR0913 - what a test is
@@ -225,7 +231,11 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
                 "floor": answer["floor"],
                 "ceiling": answer["ceiling"],
                 "source": answer["source"],
-                "findings": answer["findings"] + [difference_words(*each) for each in unlike.items()],
+                "findings": [
+                    *answer["findings"],
+                    *(difference_words(*each) for each in unlike.items()),
+                    *port_findings(text, slow=answer["verdict"] != PASS),
+                ],
                 "differences": unlike,
                 "runs": runs,
                 "tail": tail,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import program_path
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.counters import port_findings
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import step_fault
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -279,6 +280,24 @@ def test_a_program_sees_the_rail_that_the_job_names(tmp_path: Path) -> None:
     assert all(
         "NCCL_ALGO=Ring or Tree NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET NCCL_IB_HCA==mlx5_0" in line for line in seen
     )
+
+
+def test_a_job_tells_what_the_ports_counted_before_and_after(tmp_path: Path) -> None:
+    port = tmp_path / "sys" / "class" / "infiniband" / "mlx5_0" / "ports" / "1" / "counters"
+    port.mkdir(parents=True)
+    for name, value in {"symbol_error": 7, "link_downed": 0, "port_rcv_data": 99}.items():
+        (port / name).write_text(f"{value}\n")
+    job = Job(tmp_path, "job")
+    job.image()
+    # While the program runs, the cable goes wrong.
+    program = f"#!/bin/sh\necho 1007 > {port}/symbol_error\n"
+    (tmp_path / "bin" / "all_reduce_perf").write_text(program, encoding="utf-8")
+    code, output = job.run(BUSBAR_SYS=str(tmp_path / "sys"))
+    assert code == 0, output
+    assert "# busbar counter: before gpu2 mlx5_0/1 symbol_error 7\n" in output
+    assert "port_rcv_data" not in output
+    risen = "cable, transceiver or switch port at mlx5_0/1 of {}: symbol_error +1000 during the test"
+    assert port_findings(output, slow=False) == [risen.format("gpu1"), risen.format("gpu2")]
 
 
 @pytest.mark.parametrize(

@@ -472,6 +472,60 @@ def test_topology_lets_the_search_name_the_uplink() -> None:
     assert found["drain"]["nodes"] == []
 
 
+def with_partners(slow: str, link: frozenset[str] = frozenset("-")) -> Callable[[Any], tuple[dict[str, Any], Any]]:
+    """A cluster of words that chooses idle partners, as the controller does."""
+
+    def fabric(test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        job = test["job"]
+        helping = job["candidates"][: job["partners"]]
+        everybody = [*job["nodes"], *helping]
+        entered, text = Fabric(slow=slow, link=link)({**test, "job": {**job, "nodes": everybody}})
+        return {**entered, "nodes": job["nodes"], "partners": helping}, text
+
+    return fabric
+
+
+def test_a_new_node_with_a_bad_nic_is_named_and_drained() -> None:
+    pool = [*NAMES, "gpu5"]
+    changes: dict[str, Any] = {"nodes": ["gpu5"], "pool": pool, "stages": ["node", "cluster"]}
+    found, _stages = drive(with_partners("gpu5"), partners=2, **changes)
+    assert guilty(found) == [("node", ["gpu5"])]
+    assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu5"]
+    # With one partner, nobody could tell.
+    found, _stages = drive(with_partners("gpu5"), partners=1, **changes)
+    assert guilty(found) == [("link", ["gpu1", "gpu5"])]
+    # It is the link indeed.
+    found, _stages = drive(with_partners("", frozenset({"gpu1", "gpu5"})), partners=2, **changes)
+    assert guilty(found) == [("link", ["gpu1", "gpu5"])]
+    assert "each is fine with others" in found["culprits"][0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("standing", "partners"),
+    [
+        ({}, ["gpu1", "gpu2", "gpu3", "gpu4"]),
+        ({"gpu3": True, "gpu2": True}, ["gpu2", "gpu3"]),
+        ({"gpu1": False}, ["gpu2", "gpu3", "gpu4"]),
+        ({"gpu1": False, "gpu4": True}, ["gpu4"]),
+    ],
+)
+def test_partners_are_those_that_passed_last(standing: dict[str, bool], partners: list[str]) -> None:
+    options = typed({**OPTIONS, "nodes": ["gpu5"], "pool": [*NAMES, "gpu5"], "standing": standing})
+    assert planned_test(options, "cluster", "cluster", ["gpu5"], 2)["job"]["candidates"] == partners
+
+
+def test_a_topology_that_contradicts_that_of_slurm_is_refused() -> None:
+    declared = {"leaf1": "gpu[1-2]", "leaf2": "gpu[3-4]"}
+    good = {**OPTIONS, "slurm_topology": declared}
+    assert typed({**good, "topology": {"a": ["gpu1", "gpu2"], "b": ["gpu3"]}})["topology"]["b"] == ["gpu3"]
+    for topology, words in (
+        ({"a": "gpu[1-3]"}, "validation_topology has gpu1 and gpu3 under a, slurm_topology under leaf1 and leaf2"),
+        ({"a": ["gpu1"], "b": ["gpu2"]}, "slurm_topology has gpu1 and gpu2 under leaf1, validation_topology under a"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            typed({**good, "topology": topology})
+
+
 def noisy(slow: str, left: float, noise: float, seed: int) -> Callable[[Any], tuple[dict[str, Any], str | None]]:
     """A cluster with one node that is slower with others than they are, and as many repeats as a test asks for."""
     random = Random(seed)  # noqa: S311 - noise, not a secret

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from math import sqrt
+from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Outcome:
         sure: it is under its floor, or slower than others of as many nodes; not only slower than smaller tests.
         mean: logarithm of what was measured; None for nothing.
         error: standard deviation of the mean.
+        margin: by how much the mean is below the limit, as a logarithm; without limit for what measured nothing.
     """
 
     nodes: tuple[str, ...]
@@ -61,6 +62,7 @@ class Outcome:
     sure: bool = True
     mean: float | None = None
     error: float = 0.0
+    margin: float = inf
 
     @property
     def passed(self) -> bool:

@@ -45,6 +45,7 @@ class Reading:
         sure: as Outcome says.
         counted: the samples that the noise is known from.
         error: standard deviation of the mean of the samples.
+        margin: as Outcome says.
         drawn: whether it was asked of all nodes alike, and not since something was slow there; only such are peers.
     """
 
@@ -58,6 +59,7 @@ class Reading:
     verdict: float | None = 0.0
     sure: bool = True
     error: float = 0.0
+    margin: float = 0.0
     counted: list[float] = field(default_factory=list)
 
     @property
@@ -84,7 +86,7 @@ class Reading:
         if self.broken or self.verdict is None:
             return Outcome(self.nodes, self.broken or NONE, places)
         kind = SLOW if self.verdict <= -decide.BOUND else PASSED
-        return Outcome(self.nodes, kind, places, self.sure, fmean(self.samples), self.error)
+        return Outcome(self.nodes, kind, places, self.sure, fmean(self.samples), self.error, self.margin)
 
 
 class Readings:
@@ -141,6 +143,7 @@ class Readings:
         reading.verdict = None if at is None else decide.likelihood(reading.samples, at, noise, distance)
         under = reading.floor and decide.likelihood(reading.samples, 0.0, noise, distance) <= -decide.BOUND
         reading.sure = own or under
+        reading.margin = 0.0 if at is None else at - fmean(reading.samples)
         reading.error = noise / sqrt(len(reading.samples))
 
     def _normal(self, kind: _Kind, distance: float) -> tuple[float | None, bool]:

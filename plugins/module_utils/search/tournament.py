@@ -9,6 +9,7 @@ slow proves nothing but that one of them, or what lies between them, is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ __all__ = ["League", "neighbours", "next_games", "round_robin"]
 # A full tournament of so many, and so many games more, are enough to know a player.
 _TOURNAMENT = 16
 _MOST_MORE = 4
+# A quarter of the smallest drop that is looked for, as a logarithm; and so many failures more are asked for within it.
+_NEAR = 0.026
+_MORE_NEAR = 2
 
 
 def round_robin(players: list[str]) -> list[list[tuple[str, str]]]:
@@ -103,6 +107,14 @@ class League:
                 apart.append(others)
         return apart
 
+    def _enough(self, player: str, failures: list[frozenset[str]]) -> int:
+        """Return how many failures show a player to be guilty: more where they are near the limit.
+
+        A healthy player at the slow end of the spread is near it with everybody.
+        """
+        margins = [outcome.margin for others in failures for outcome in self.games[player][others]]
+        return self.needed + (_MORE_NEAR if margins and fmean(margins) < _NEAR else 0)
+
     def verdict(self, player: str) -> bool | None:
         """Return whether the player is innocent; None while that is open."""
         if player in self.lost:
@@ -112,7 +124,7 @@ class League:
         failures = self.failures(player)
         if won > 1 or (won and not failures):
             return True
-        if won or 0 in nets or player in self.spared or len(failures) < self.needed:
+        if won or 0 in nets or player in self.spared or len(failures) < self._enough(player, failures):
             return None
         return False
 

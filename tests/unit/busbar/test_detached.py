@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -125,8 +126,8 @@ def test_what_keeps_it_alive(
     monkeypatch.undo()
     for name, value in (("_SYSTEMD", tmp_path), ("_LINGER", tmp_path), ("getuser", lambda: "bob")):
         monkeypatch.setattr(detached, name, value)
-    monkeypatch.setattr(detached.shutil, "which", lambda _name: "/usr/bin/systemd-run")
-    monkeypatch.setattr(detached.os, "geteuid", lambda: 0 if root else 1000)
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/systemd-run")
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     if lingers:
         (tmp_path / "bob").touch()
     ways = detached._keepers("x")  # noqa: SLF001 - what is tested

@@ -27,7 +27,7 @@ def checked(folder: Path, **changes: Any) -> subprocess.CompletedProcess[str]:  
     """Check the options of a site of two nodes that say nothing of the machine that they are on."""
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     groups: dict[str, list[str]] = {"slurm_controller": ["ctl"], "slurm_compute": ["gpu1", "gpu2"]}
-    children = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
+    children: dict[str, Any] = {group: {"hosts": {name: {} for name in names}} for group, names in groups.items()}
     given = {"hardware": "dgx_h100", "validation_backend": "mpi", "validation_floor_gbs": 1, **changes}
     (folder / "hosts.json").write_text(json.dumps({"all": {"children": children, "vars": {**local, **given}}}))
     (folder / "play.yml").write_text(PLAY)

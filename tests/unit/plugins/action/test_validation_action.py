@@ -85,7 +85,8 @@ class Site:
         """Start a validation."""
         more = {key: changes.pop(key) for key in ("output_limit",) if key in changes}
         script, output = SCRIPT.format(texts=self.texts), f"{self.out}/x-%j.out"
-        own = {"user": USER, "script": script, "output": output, "began": time.time(), "wait": 5} | changes
+        own: dict[str, Any] = {"user": USER, "script": script, "output": output, "began": time.time(), "wait": 5}
+        own |= changes
         nodes = own.pop("nodes", NODES)
         given = {"options": validation_options(nodes, **own), "reports": str(self.folder / "reports"), **more}
         (self.folder / "given.json").write_text(json.dumps(given), encoding="utf-8")

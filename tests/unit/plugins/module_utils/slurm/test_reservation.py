@@ -64,7 +64,8 @@ class Slurm:
         """Answer a command of Slurm."""
         words = [word for word in command[2:] if not word.startswith(("env", "HOME=", "USER=", "LOGNAME=", "SHELL="))]
         words = [word for word in words if word != "-i" and not word.startswith(("PATH=", "LANG=", "SLURM_CONF="))]
-        return getattr(self, words[0])(words[1:])
+        commands = {"sinfo": self.sinfo, "squeue": self.squeue, "sbatch": self.sbatch, "scontrol": self.scontrol}
+        return commands[words[0]](words[1:])
 
     def sinfo(self, words: list[str]) -> tuple[int, str, str]:
         """List the nodes."""

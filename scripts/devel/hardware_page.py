@@ -26,11 +26,14 @@ SCOPES = {"intra_node": "one node", "inter_node": "several nodes", "inter_domain
 
 
 def figures(busbw: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each scope and collective with its figures."""
+    """Each scope and collective with its figures, those for some number of nodes after the general ones."""
     for scope, said in busbw.items():
-        yield SCOPES[scope], "all_reduce", said
-        for name, more in (said.get("collectives") or {}).items():
-            yield SCOPES[scope], name, more
+        for name, each in {"all_reduce": said, **(said.get("collectives") or {})}.items():
+            yield SCOPES[scope], name, each
+            for floor in each.get("floors") or []:
+                yield f"{floor['nodes']} nodes", name, floor
+            if "in_network" in each:
+                yield f"{SCOPES[scope]}, sums in the network", name, each["in_network"]
 
 
 def section(name: str, said: dict[str, Any]) -> str:

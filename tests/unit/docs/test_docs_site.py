@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -82,6 +83,16 @@ def test_every_alert_is_there_with_its_commands(pages: dict[str, Page]) -> None:
     assert "{{" not in text
 
 
+def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML is what it is
+    """All floors, however deep."""
+    if isinstance(said, list):
+        return [floor for each in said for floor in floors_of(each)]
+    if not isinstance(said, dict):
+        return []
+    own = [said["floor_gbs"]] if "floor_gbs" in said else []
+    return own + [floor for each in said.values() for floor in floors_of(each)]
+
+
 @pytest.mark.parametrize("kind", ["modules", "filter", "lookup", "callback"])
 def test_every_plugin_is_there(pages: dict[str, Page], kind: str) -> None:
     text = pages[f"plugins/{kind}"].text
@@ -92,6 +103,9 @@ def test_every_profile_is_there(pages: dict[str, Page]) -> None:
     text = pages["plugins/module_utils/catalogue/hardware"].text
     for path in (TOP / "plugins/module_utils/catalogue/hardware").glob("*.yml"):
         assert f"\n## {path.stem}\n" in text
+        said = yaml.safe_load(path.read_text(encoding="utf-8"))["busbw"]
+        section = text.partition(f"\n## {path.stem}\n")[2].partition("\n## ")[0]
+        assert [floor for floor in floors_of(said) if f"| {floor:g} |" not in section] == []
 
 
 def test_pages_of_the_menu_are_each_there_once() -> None:

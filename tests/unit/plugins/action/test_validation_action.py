@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
-from report_samples import nccl_text
+from report_samples import nccl_text, validation
 from validation_samples import validation_options
 
 if TYPE_CHECKING:
@@ -288,3 +288,21 @@ def test_an_output_without_end_is_cut_and_judged_by_nobody(site: Site) -> None:
     )
     assert (site.latest / "cluster.out").stat().st_size == 20 << 20
     assert list(site.out.iterdir()) == []
+
+
+@pytest.mark.parametrize(("how", "verdict"), [("finding", "PASS"), ("fail", "FAIL")])
+def test_what_was_faster_in_earlier_reports_is_told_or_fails(site: Site, how: str, verdict: str) -> None:
+    tests = [{"name": f"node-{node}", "stage": "node", "nodes": [node], "peak": 475.0} for node in NODES]
+    for day in range(10, 15):
+        place = site.folder / "reports" / f"202611{day}T080000Z"
+        place.mkdir(parents=True)
+        data = validation(tests, started=f"2026-11-{day}T08:00:00Z")
+        (place / "report.json").write_text(json.dumps(data), encoding="utf-8")
+    site.prints("node-gpu1", nccl_text(["gpu1"], 8, 440.0, program="all_reduce"))
+    said = site.validate(stages=["node"], floor_gbs=400, drift=how)
+    found = site.report
+    assert found["verdict"] == verdict, said
+    assert [item["name"] for item in found["drift"]] == ["node-gpu1"]
+    slow = next(test for test in found["tests"] if test["name"] == "node-gpu1")
+    assert slow["findings"][-1].startswith("drift: 440 GB/s is 7.4 % below its own median of 5 earlier passes, 475")
+    assert [culprit["nodes"] for culprit in found.get("culprits", [])] == ([["gpu1"]] if how == "fail" else [])

@@ -137,7 +137,7 @@ def test_one_nic_of_eight_is_seen_where_the_wire_is_the_limit() -> None:
 )
 def test_published_pairs_of_h100(file: str, verdict: str, words: str) -> None:
     runs = parse_text((CORPUS / file).read_text(errors="replace"))["runs"]
-    allowed = {"allow_unchecked": True, "allow_missing_ranks": True, "allow_known_causes": True}
+    allowed: dict[str, Any] = {"allow_unchecked": True, "allow_missing_ranks": True, "allow_known_causes": True}
     found = judge(runs, CATALOGUE["hgx_h100"], Asked(nodes=2, hardware="hgx_h100", collective="all_reduce", **allowed))
     assert (found["verdict"], words in found["reason"]) == (verdict, True), found["reason"]
 

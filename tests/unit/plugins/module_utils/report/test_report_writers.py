@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import normalised
 from ansible_collections.busbar.cluster.plugins.module_utils.report.environment import facts_of
 from ansible_collections.busbar.cluster.plugins.module_utils.report.figures import (
     curve_figure,
     heat_maps,
-    human_size,
     trend_figure,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.report.junit import junit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.differences import (
@@ -58,7 +59,7 @@ def test_it_is_a_finding_of_the_test() -> None:
     options = typed(validation_options(NODES))
     planned = planned_test(options, "cluster", "cluster", NODES)
     (test,) = judged(
-        options, planned, job_entry("cluster", NODES), lines({"gpu4": "550.54"}) + nccl_text(NODES, 8, 365)
+        options, planned, cast("Any", job_entry("cluster", NODES)), lines({"gpu4": "550.54"}) + nccl_text(NODES, 8, 365)
     )
     assert test["verdict"] == "PASS"
     assert "NVIDIA driver differs between nodes: 550.54 on gpu4; 570.86.15 on the other 5" in test["findings"]

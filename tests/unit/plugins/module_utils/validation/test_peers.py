@@ -36,7 +36,7 @@ def validated(peaks: dict[str, float], *, stages: tuple[str, ...] = ("node",), *
     state = None
     while (step := next_step(options, state, 1000.0))["tests"]:
         entries = [job_entry(test["name"], test["job"]["nodes"]) for test in step["tests"]]
-        texts = []
+        texts: list[str | None] = []
         for test in step["tests"]:
             nodes = test["job"]["nodes"]
             least = min(peaks[node] for node in nodes)

@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs i
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.ordinary import ordinary_below
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import calls_for_search
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import next_step, with_results
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests import planned_test
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report
 from jsonschema import Draft202012Validator
 from report_samples import nccl_text
@@ -99,10 +100,19 @@ def test_a_straggler_takes_no_part_in_what_follows() -> None:
 
 
 def test_what_the_search_measures_is_left_to_the_search() -> None:
-    found = validated(fleet(5, gpu3=440.0), stages=("pair",), floor_gbs=300)
-    pairs = [test for test in found["tests"] if test["stage"] == "pair"]
-    assert {test["verdict"] for test in pairs} == {"PASS"}
-    assert any(finding.startswith("behind its peers: 33") for test in pairs for finding in test["findings"])
+    nodes = [f"gpu{number}" for number in range(1, 13)]
+    options = typed(validation_options(nodes, straggler_limit=5, stages=["pair"], floor_gbs=300))
+    pairs = [nodes[place : place + 2] for place in range(0, 12, 2)]
+    planned = [planned_test(options, f"pair-{one}-{two}", "pair", [one, two]) for one, two in pairs]
+    entries = [job_entry(test["name"], test["job"]["nodes"]) for test in planned]
+    texts: list[str | None] = [nccl_text(pair, 8, 330.0 if "gpu3" in pair else 365.0) for pair in pairs]
+    step: Any = {"tests": planned, "search": True}
+    tests = with_results(options, None, step, {"tests": entries, "node_reasons": []}, texts)["tests"]
+    assert {test["verdict"] for test in tests} == {"PASS"}
+    assert [test["name"] for test in tests if test["findings"]] == ["pair-gpu3-gpu4"]
+    assert tests[1]["findings"][-1].startswith(
+        "behind its peers: 330 GB/s is 9.6 % below the median of 6 like tests, 365"
+    )
 
 
 def test_a_rail_among_faster_ones_fails_without_a_search() -> None:

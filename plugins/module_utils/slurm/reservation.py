@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[..., tuple[int, str, str]]
 
-__all__ = ["OWN_NAME", "NodeReservation", "Reservation", "parse_reservation"]
+__all__ = ["NO_REASON", "OWN_NAME", "NodeReservation", "Reservation", "parse_reservation"]
 
 # The one that busbar makes; a site may name one of its own instead.
 OWN_NAME = "busbar-validation"
@@ -31,7 +31,7 @@ _NONE = frozenset({"", "(null)"})
 _GRACE_S = 300
 _MOST_JOBS = 4
 _ABSENT = re.compile(r"not found|No reservations|Requested reservation is invalid", re.IGNORECASE)
-_NO_REASON = "busbar: was drained before its validation"
+NO_REASON = "busbar: was drained before its validation"
 
 
 class Reservation(NamedTuple):
@@ -176,7 +176,7 @@ class NodeReservation:
         """Drain nodes again, each with its own reason; returns those that could not be, with the remedy."""
         nodes_of: dict[str, list[str]] = {}
         for node, reason in held.items():
-            nodes_of.setdefault(reason or _NO_REASON, []).append(node)
+            nodes_of.setdefault(reason or NO_REASON, []).append(node)
         left: dict[str, str] = {}
         for reason, nodes in nodes_of.items():
             names = ",".join(sorted(nodes))

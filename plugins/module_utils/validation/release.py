@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..slurm.driver_drain import DRAIN_REASON
+from ..slurm.reservation import NO_REASON
 from .judge import FAIL, PASS
 
 if TYPE_CHECKING:
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["OWN_REASON", "keeps_reason", "passed_nodes", "released_nodes"]
 
-# How the reason of a drain begins that is busbar's own; all others are a human's, or Slurm's.
+# How the reason of a drain begins that a validation gave; all others are a human's, or Slurm's.
 OWN_REASON = "busbar:"
+# Those of busbar's that good figures do not answer: a driver that waits for a reboot, a layout that Slurm does not know
+# yet (module mig_layout), a node that is to go (playbook remove_nodes), and a human who gave no reason.
+_NOT_OURS = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
 
 
 def keeps_reason(state: State, node: str) -> bool:
     """Return whether a node was drained before by somebody else, whose reason stays."""
-    return node in state["held"] and not state["held"][node].startswith(OWN_REASON)
+    reason = state["held"].get(node)
+    return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_OURS))
 
 
 def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> list[str]:

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import FIRST
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.release import passed_nodes, released_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.release import (
+    keeps_reason,
+    passed_nodes,
+    released_nodes,
+)
 
 HELD = {"gpu1": "busbar: new", "gpu2": "fan is loud", "gpu3": "busbar: slow"}
 
@@ -56,3 +60,20 @@ def test_what_a_human_drained_is_his_unless_an_option_says_so(policy: str, resum
     state: Any = {**FIRST, "held": HELD}
     options: Any = {"resume": policy}
     assert released_nodes(options, state, ["gpu1", "gpu2", "gpu3"]) == resumed
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        ("busbar: 2 of 8 NICs idle", False),
+        ("fan is loud", True),
+        ("busbar health: gpu 3 is lost", True),
+        ("busbar: NVIDIA driver 580.95 waits for a reboot", True),
+        ("busbar: MIG layout", True),
+        ("busbar: leaves the cluster", True),
+        ("busbar: was drained before its validation", True),
+    ],
+)
+def test_a_drain_that_good_figures_do_not_answer_keeps_its_reason(reason: str, *, kept: bool) -> None:
+    """A node that is to go, or whose driver waits for a reboot, does not come back because it is fast."""
+    assert keeps_reason({"held": {"gpu1": reason}}, "gpu1") is kept  # type: ignore[typeddict-item]

@@ -150,7 +150,7 @@ def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster)
         said = " ".join(done.stdout.split())
         assert f"gpu2: job {job} of alice on gpu2, after 0 s. No job was ended, and the nodes stay drained" in said
         assert state(sandbox, job) == "RUNNING"
-        assert sandbox.node_states()["gpu2"] == "draining"
+        assert sandbox.node_states()["gpu2"] == "drng"
         assert "busbar: leaves the cluster" in sandbox.exec("ctl", "sinfo -R -h -o %E").stdout
         assert sandbox.exec("login", "srun --quiet -w gpu1 --mem=64 hostname", user="alice").stdout == "gpu1\n"
         sandbox.exec("ctl", f"scancel {job}")

@@ -9,6 +9,8 @@ checks run, Slurm is not asked, and the end is 1 when something is wrong.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import subprocess
@@ -29,7 +31,7 @@ from .slurm_node import drain_reason
 from .state import read_state, with_answers, write_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["main"]
 
@@ -38,6 +40,8 @@ ROOT = Path("/")
 SCONTROL_TIMEOUT_S = 8
 # A prolog has 5 s in all, with the start of the program.
 PROLOG_S = 4.0
+# How long a run waits for another of the same node; together with its own look it must fit into Slurm's 60 s.
+ALONE_S = 10.0
 
 
 class Run:
@@ -122,6 +126,33 @@ def say(text: object, *, aside: bool = False) -> None:
     (sys.stderr if aside else sys.stdout).write(f"{text}\n")
 
 
+@contextlib.contextmanager
+def alone(folder: Path, patience_s: float = ALONE_S) -> Iterator[bool]:
+    """Give whether no other run that keeps a state goes on; of two at once the second would undo what the first noted.
+
+    A disk that takes no file is not in the way of a drain.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / "lock").open("a", encoding="utf-8")
+    except OSError:
+        yield True
+        return
+    with file:
+        end = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    yield False
+                    return
+                time.sleep(0.1)
+            else:
+                yield True
+                return
+
+
 def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
     """Return the exit status.
 
@@ -131,7 +162,14 @@ def main(arguments: Sequence[str], settings: Path, root: Path = ROOT) -> int:
         root: where /proc, /sys and /dev are.
     """
     try:
-        return run(arguments, Run(json.loads(settings.read_text(encoding="utf-8")), root))
+        declared = json.loads(settings.read_text(encoding="utf-8"))
+        if {"--look", "--prolog"} & set(arguments):
+            return run(arguments, Run(declared, root))
+        with alone(Path(str(declared["folder"]))) as first:
+            if first:
+                return run(arguments, Run(declared, root))
+            say("another health check of this node is at work", aside=True)
+            return 0
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as exc:
         say(f"the health of this node is not known: {exc}", aside=True)
         return 1 if "--look" in arguments else 0

@@ -8,12 +8,14 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
+from ansible_collections.busbar.cluster.plugins.module_utils.health.run import alone
 from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from gpu_samples import gpu_xml, log_xml
 
@@ -125,6 +127,39 @@ def test_an_xid_stands_until_somebody_gives_the_node_back(program: Path) -> None
     updates = [line for line in (program.parents[1] / "asked").read_text().splitlines() if line.startswith("update")]
     assert len(updates) == 1
     assert updates[0].startswith("update NodeName=gpu1 State=DRAIN Reason=busbar health: GPU 0000:23:00: Xid 79")
+
+
+def test_of_two_runs_at_once_none_forgets_what_the_other_saw(program: Path) -> None:
+    """The first waits for Slurm when the second begins, which does not see the line of the log any more."""
+    folder = program.parents[1]
+    log = folder / "kernel"
+    log.write_text("NVRM: Xid (PCI:0000:23:00): 79, GPU has fallen off the bus.\n")
+    asked = f"until [ -e {folder}/go ]; do touch {folder}/waits; sleep 0.05; done"
+    put(folder / "bin" / "scontrol", f'#!/bin/sh\n{asked}\necho "NodeName=gpu1 State=IDLE"\n')
+    command = [sys.executable, "-ISB", str(program)]
+    environment = {"PATH": f"{folder / 'bin'}{os.pathsep}/usr/bin:/bin"}
+    first = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 30
+    while not (folder / "waits").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    log.write_text("")
+    second = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # It has the lock or waits for it when this is over; either way the first still waits.
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(1.5)
+    (folder / "go").touch()
+    assert first.communicate(timeout=60)[1] == ""
+    assert "Xid 79" in second.communicate(timeout=60)[0]
+
+
+def test_a_run_that_waits_too_long_for_another_says_so(tmp_path: Path) -> None:
+    with alone(tmp_path) as first, alone(tmp_path, 0.2) as second:
+        assert (first, second) == (True, False)
+    with alone(tmp_path / "file" / "absent") as free:
+        assert free
+    (tmp_path / "plain").touch()
+    with alone(tmp_path / "plain") as free:
+        assert free, "a disk that takes no file keeps nobody from a drain"
 
 
 def test_what_is_only_told_drains_nobody(program: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -45,19 +46,17 @@ def test_without_a_directory_nothing_is_said(tmp_path: Path, job: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_the_directory_of_another_is_not_told(tmp_path: Path) -> None:
-    (tmp_path / "jobs" / "41").mkdir(parents=True, mode=0o700)
-    call(tmp_path, "41")
-    command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", tmp_path / "scratch_task_prolog"]
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.owner() == "root" and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o011)
-    (tmp_path / "scratch_jobs.conf").chmod(0o644)
-    (tmp_path / "scratch_task_prolog").chmod(0o755)
-    done = subprocess.run(
-        command, env={"SLURM_JOB_ID": "41", "PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == ""
+def test_the_directory_of_another_is_not_told() -> None:
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        (folder / "jobs" / "41").mkdir(parents=True)
+        (folder / "jobs" / "41").chmod(0o700)
+        assert call(folder, "41") != ""
+        command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", str(folder / "scratch_task_prolog")]
+        environment = {"SLURM_JOB_ID": "41", "PATH": os.environ["PATH"]}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == ""
 
 
 def test_several_are_called_by_a_script_for_any_shell() -> None:

@@ -58,6 +58,8 @@ def check_entry(  # noqa: PLR0913 - the parts of an entry
         **answer,
         "environment": environment_of(text),
         "parts": parts_of(text),
+        # Who differs is compared among the nodes of collectives alone.
+        "differences": {},
         "job": job_end(entry),
         "output": f"{planned['name']}.out" if text else None,
         "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],

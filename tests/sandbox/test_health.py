@@ -162,7 +162,7 @@ def test_a_fault_drains_the_node_while_the_job_goes_on(
     settings(**declared)
     sandbox.exec(NODE, broken)
     drained(sandbox, why)
-    assert sandbox.node_states() == {NODE: "drng", OTHER: "idle"}
+    assert sandbox.node_states() == dict.fromkeys(sandbox.node_states(), "idle") | {NODE: "drng"}
     shown = sandbox.exec(NODE, "nhc", check=False)
     assert (shown.returncode, why.removeprefix("busbar health: ") in shown.stdout) == (1, True), shown.stdout
     sandbox.exec(NODE, healed)
@@ -224,7 +224,7 @@ def test_no_more_nodes_are_drained_than_the_share(sandbox: Cluster, settings: Ca
             lambda: sandbox.exec(NODE, withheld, check=False).returncode == 0, "the drain is not withheld"
         )
         assert reason(sandbox) == ""
-        assert sandbox.node_states() == {NODE: "idle", OTHER: "drain"}
+        assert sandbox.node_states() == dict.fromkeys(sandbox.node_states(), "idle") | {OTHER: "drain"}
     finally:
         sandbox.exec("ctl", f"scontrol update NodeName={OTHER} State=RESUME")
     drained(sandbox, LOST_REASON)

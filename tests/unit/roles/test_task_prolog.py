@@ -11,6 +11,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.container_mounts import mount_lines
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scripts import job_scripts
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
@@ -120,3 +121,18 @@ def test_only_nodes_with_containers_and_a_task_prolog_are_asked(given: dict[str,
     templar = Templar(loader=DataLoader(), variables=base | given)
     found = templar.template(trust_as_template(variables("slurm")["__slurm_container_task_prolog"]))
     assert found is asked
+
+
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ({}, []),
+        ({"scratch_per_job": True}, ["/scratch /scratch none x-create=auto,rbind,nofail,silent"]),
+        ({"scratch_per_job": True, "scratch_path": "/nvme"}, ["/nvme /nvme none x-create=auto,rbind,nofail,silent"]),
+    ],
+)
+def test_a_host_without_scratch_starts_containers_all_the_same(given: dict[str, object], lines: list[str]) -> None:
+    """Login nodes have Enroot, and no scratch."""
+    defaults = yaml.safe_load((ROLES / "enroot/defaults/main.yml").read_text(encoding="utf-8"))
+    mounts = Templar(loader=DataLoader(), variables=given).template(trust_as_template(defaults["enroot_mounts"]))
+    assert mount_lines(mounts) == (lines, [])

@@ -9,9 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TOP = Path(__file__).resolve().parents[2]
 STAND_IN = """\
@@ -20,6 +25,7 @@ STAND_IN = """\
 echo "{name}: $*" >>"{log}"
 case "{name}: $*" in
 {fail}) echo "{name} broke" && exit 1 ;;
+{slow}) echo $$ >"{log}.slow" && exec sleep 300 ;;
 *no-such-mark*) exit 5 ;;
 *pytest*tests/sandbox*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;
 *pytest*tests/vm*) mkdir -p .sandbox/"$BUSBAR_TEST_VMS" ;;
@@ -44,10 +50,16 @@ class Script:
         for role in (TOP / "roles").iterdir():
             (top / "roles" / role.name).mkdir(parents=True)
 
-    def run(
-        self, *arguments: str, fail: str = "nothing", cores: int = 2, **env: str
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the script; `fail` is a shell pattern of the call that is to fail."""
+    def run(self, *arguments: str, **env: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401 - as start
+        """Run the script."""
+        child = self.start(*arguments, **env)
+        out, err = child.communicate(timeout=60)
+        return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+    def start(
+        self, *arguments: str, fail: str = "nothing", slow: str = "nothing", cores: int = 2, **env: str
+    ) -> subprocess.Popen[str]:
+        """Start the script; `fail` and `slow` are shell patterns of the call that is to fail, or not to end."""
         self.log.unlink(missing_ok=True)
         for name, place in {
             "python": ".venv/bin",
@@ -56,11 +68,12 @@ class Script:
             "lint": "scripts",
         }.items():
             real = REAL.format(python=sys.executable) if name == "python" else ""
-            self.write(f"{place}/{name}", STAND_IN.format(name=name, log=self.log, fail=fail, real=real))
+            self.write(f"{place}/{name}", STAND_IN.format(name=name, log=self.log, fail=fail, slow=slow, real=real))
         self.write(".venv/bin/nproc", f"#!/bin/sh\necho {cores}\n")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUSBAR_", "PYTEST_"))}
         command = [str(self.top / "scripts" / "test"), *arguments]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=kept | env)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=kept | env)
 
     def write(self, name: str, text: str) -> None:
         """Write a program."""
@@ -81,6 +94,14 @@ class Script:
     def standing(self) -> list[str]:
         """The sandboxes and machines that stand."""
         return sorted(path.name for path in (self.top / ".sandbox").iterdir())
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that happens at once, on a machine that may be busy."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -164,24 +185,40 @@ def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: st
     [
         ("*pytest*tests/sandbox*", "tests on the sandbox"),
         ("*pytest*tests/vm*", "tests on virtual machines"),
+        ("lint:*", "lint and types"),
+        ("*tests/unit", "unit tests"),
+        ("*tests/browser", "browser tests"),
     ],
 )
 def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
     done = script.run(fail=fail)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"failed: {said}"
-    assert "python broke" in done.stdout
+    assert f"{'lint' if fail.startswith('lint') else 'python'} broke" in done.stdout
     assert script.pytests("tests/sandbox")
     assert script.pytests("tests/vm")
     assert script.standing == []
 
 
-@pytest.mark.parametrize("fail", ["lint:*", "*tests/unit", "*tests/browser"])
-def test_no_machine_is_made_when_a_quick_test_fails(script: Script, fail: str) -> None:
-    done = script.run(fail=fail)
-    assert done.returncode == 1
-    assert done.stderr.startswith("failed: ")
+@pytest.mark.parametrize(
+    ("fail", "said"), [("lint:*", "lint and types"), ("*tests/unit", "unit tests"), ("*tests/browser", "browser tests")]
+)
+def test_the_fast_run_makes_no_machine_and_names_what_fails(script: Script, fail: str, said: str) -> None:
+    assert script.run("fast").returncode == 0
     assert not script.pytests("tests/sandbox")
+    done = script.run("fast", fail=fail)
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"failed: {said}")
+
+
+@pytest.mark.parametrize("mode", ["fast", "core"])
+def test_what_runs_beside_ends_with_the_script(script: Script, mode: str) -> None:
+    child = script.start(mode, slow="*tests/unit")
+    note = script.log.with_name("log.slow")
+    until(lambda: note.exists() and bool(note.read_text(encoding="utf-8").strip()))
+    child.terminate()
+    child.communicate(timeout=60)
+    until(lambda: not Path("/proc", note.read_text(encoding="utf-8").strip()).exists())
+    assert script.standing == []
 
 
 @pytest.mark.parametrize(("cores", "workers"), [(2, ""), (3, ""), (4, " -n 2 "), (6, " -n 3 "), (64, " -n 4 ")])

@@ -33,6 +33,7 @@ TOPICS = {
     "alerts_storage": "Storage",
     "alerts_slurm": "Slurm",
     "alerts_health": "Health of nodes",
+    "alerts_job": "Jobs",
     "alerts_validation": "Validation",
     "alerts_monitoring": "Monitoring itself",
 }

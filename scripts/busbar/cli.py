@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
     for name in COMMANDS:
-        importlib.import_module(f"busbar.{name}_command").register(subparsers)
+        importlib.import_module(f"busbar.commands.{name}").register(subparsers)
     return top
 
 

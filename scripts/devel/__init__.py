@@ -1,1 +1,1 @@
-"""What the developers of busbar use and nobody installs: documentation, checks of texts, skeletons."""
+"""What only developers of busbar use: documentation, checks of texts, skeletons, dashboards, benchmarks."""

@@ -1,0 +1,79 @@
+"""`busbar health`: what the health check of nodes finds now."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import MONITOR
+
+from busbar.commands.inventory import INTERRUPTED, ask_hosts
+from busbar.commands.provision import add_run_options
+from busbar.run.display import summary
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["register", "report"]
+
+HEALTHY, SICK, UNKNOWN = 0, 1, 3
+DESCRIPTION = """\
+Has the nodes look at themselves, as Slurm has them every few minutes, and prints what they find: host, severity
+(ISOLATE: replace it; RESET: reset, reboot or repair it; MONITOR: it is only told), check, thing, and what to type.
+Nothing is changed and no node is drained. Exit codes: 0 nothing but MONITOR, 1 something is wrong, 2 bad usage,
+3 a node did not answer.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    parser = subparsers.add_parser("health", help="what is wrong with nodes, and what to type", description=DESCRIPTION)
+    parser.add_argument("hosts", nargs="+", metavar="NODE", help="names of the inventory, also folded: gpu[1-4]")
+    add_run_options(parser)
+    parser.set_defaults(run=_health)
+
+
+def _health(args: argparse.Namespace) -> int:
+    """Print the findings; returns the exit code."""
+    run, returned, interrupted, log = ask_hosts(args, "health")
+    if interrupted:
+        return INTERRUPTED
+    code, lines = report(run.custom.get("busbar_health") or {})
+    for line in lines:
+        print(printable(line))
+    if returned or not lines:
+        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+        return UNKNOWN
+    return code
+
+
+def report(answers: Mapping[str, str]) -> tuple[int, list[str]]:
+    """Return the exit code and the lines for what nodes answered.
+
+    Args:
+        answers: by host what `node_health --look --json` printed there.
+    """
+    code, lines = HEALTHY, []
+    for host, text in sorted(answers.items()):
+        try:
+            found = json.loads(text)
+            own = [*_findings(host, found["findings"])]
+            bad = any(each["severity"] != MONITOR for each in found["findings"])
+            silent = [f"{host}: not known: {name}: {why}" for name, why in found["unknown"].items()]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            code, own, bad, silent = UNKNOWN, [f"{host}: its answer is not understood: {text[:200]}"], False, []
+        if bad and code == HEALTHY:
+            code = SICK
+        lines += [*(own or [f"{host}: healthy"]), *silent]
+    return code, lines
+
+
+def _findings(host: str, findings: list[dict[str, Any]]) -> Iterator[str]:
+    for each in findings:
+        value = f" [{each['value']}]" if each["value"] and each["value"] not in each["problem"] else ""
+        yield f"{host}: {each['severity']} {each['check']}: {each['problem']}{value}"
+        if each["remedy"]:
+            yield f"    {each['remedy']}"

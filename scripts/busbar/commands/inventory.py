@@ -1,0 +1,127 @@
+"""`busbar inventory`: what hardware profile a machine would have, and what topology a fabric."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import unfold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.fabric_topology import fabric_topology
+
+from busbar.commands.provision import (
+    add_run_options,
+    ask_passwords,
+    choose_inventory,
+    own_folder,
+    prompting_options,
+)
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.display import PlainDisplay, summary
+from busbar.run.events import Run
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.playbook import Playbook, hosts_counter, open_log, run_playbook
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["INTERRUPTED", "ask_hosts", "register"]
+
+DESCRIPTION = """\
+Asks machines for processors, memory, GPUs and NICs and prints the hardware profiles that would fit them, ready for
+hardware_profiles_extra; comments name the nearest known profile and what differs. A machine that is in no inventory yet
+is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
+"""
+INTERRUPTED = 130
+MOST_BYTES = 1 << 28
+TOPOLOGY = """\
+Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric and prints slurm_topology for the inventory:
+nodes on the same leaf switches are together, and above them whatever joins these. Look at it before it is used.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("inventory", help="describe machines for the inventory")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    describe = actions.add_parser("describe", help="the hardware profile of machines", description=DESCRIPTION)
+    describe.add_argument("hosts", nargs="+", metavar="HOST", help="names of the inventory, also folded: gpu[1-4]")
+    add_run_options(describe)
+    describe.set_defaults(run=_describe)
+    topology = actions.add_parser("topology", help="Slurm's topology of an InfiniBand fabric", description=TOPOLOGY)
+    topology.add_argument("file", metavar="FILE", help="output of ibnetdiscover; - for standard input")
+    topology.add_argument("--nodes", default="", metavar="NODES", help="the compute nodes, folded; default: all hosts")
+    topology.set_defaults(run=_topology)
+
+
+def _topology(args: argparse.Namespace) -> int:
+    """Print the topology; returns 0."""
+    where = "standard input" if args.file == "-" else args.file
+    try:
+        if args.file == "-":
+            content = sys.stdin.buffer.read(MOST_BYTES)
+        else:
+            with Path(args.file).open("rb") as file:
+                content = file.read(MOST_BYTES)
+        found = fabric_topology(content.decode(errors="replace"), unfold_hosts(args.nodes) if args.nodes else ())
+    except OSError as exc:
+        message = f"cannot read {where}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except ValueError as exc:
+        message = f"{where}: {exc}"
+        raise UsageError(message) from exc
+    for note in found["notes"]:
+        print(printable(f"# {note}"))
+    print(yaml.safe_dump({"slurm_topology": {"switches": found["switches"]}}, sort_keys=False), end="")
+    return 0
+
+
+def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> tuple[Run, int, bool, Path]:
+    """Run a playbook that only asks the hosts named, its progress beside the output.
+
+    Args:
+        args: with `hosts`, folded or not, and those of `add_run_options`.
+        name: of the playbook.
+        options: more for Ansible.
+
+    Returns:
+        what was seen, what Ansible returned, whether it was interrupted, and the log.
+
+    Raises:
+        UsageError: a name is no host of the inventory.
+    """
+    try:
+        hosts = [host for folded in args.hosts for host in unfold_hosts(folded)]
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
+    inventory, _ = choose_inventory(args)
+    given = ["--limit", ",".join(hosts), *options, *args.options, *prompting_options(args)]
+    path = collection() / "playbooks" / f"{name}.yml"
+    refuse_unreadable(inventory, path)
+    playbook = Playbook(path, inventory, given, ask_passwords(args))
+    log = open_log(own_folder(inventory[0]) / "logs", name)
+    # What can be put into a file goes to standard output, the rest beside it.
+    display = PlainDisplay(sys.stderr)
+    run = Run(display, hosts_counter(playbook))
+    with display:
+        returned, interrupted = run_playbook(playbook, run, log)
+    if not run.tasks and not interrupted:
+        message = f"the inventory {', '.join(inventory)} has no host {' '.join(args.hosts)}; log: {log}"
+        raise UsageError(message)
+    return run, returned, interrupted, log
+
+
+def _describe(args: argparse.Namespace) -> int:
+    """Print the profiles; returns 0, or 1 when a host did not answer."""
+    run, returned, interrupted, log = ask_hosts(args, "describe", "--skip-tags", "describe_show")
+    if interrupted:
+        return INTERRUPTED
+    text = printable(run.custom.get("busbar_description") or "").strip("\n")
+    if text:
+        print(text)
+    if returned:
+        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+    return 0 if returned == 0 and text else 1

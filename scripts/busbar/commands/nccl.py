@@ -1,0 +1,258 @@
+"""`busbar nccl`: outputs of nccl-tests as data, and a verdict on them and on bandwidth matrices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
+from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
+    FAIL,
+    INCONCLUSIVE,
+    PASS,
+    Asked,
+    judge,
+)
+
+from busbar.commands.matrix_output import judged_matrices, print_matrices
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["read_runs", "register"]
+
+EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+EXTRA = "hardware_profiles_extra"
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_MOST_JSON = 1 << 28
+_LOOK = 8192
+# A log may hold a few stray bytes, as files on a network do that a crash left half written.
+_MOST_STRANGE = 0.1
+_TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
+
+
+def _lines(text: TextIO) -> Iterator[str]:
+    """Lines of a file, none longer than what the parser takes at once."""
+    while line := text.readline(MAX_LINE):
+        yield line
+
+
+def read_runs(path: Path) -> dict[str, Any]:
+    """The runs in a file, read as a stream.
+
+    Raises:
+        UsageError: the file cannot be read, is empty, or is no text.
+    """
+    try:
+        with path.open("rb") as raw:
+            start = raw.read(_LOOK)
+        _refuse_what_is_no_text(path, start)
+        start = start[:64]
+        encoding = _BOMS.get(start[:2], "utf-8-sig")
+        with path.open(encoding=encoding, errors="replace") as text:
+            if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
+                return parse_text(text.read(_MOST_JSON))
+            return parse_lines(_lines(text))
+    except OSError as exc:
+        message = f"cannot read {path}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
+    if not start.strip():
+        message = f"{path} is empty" if not start else f"{path} holds nothing but blanks"
+        raise UsageError(message)
+    strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
+    if start[:2] not in _BOMS and strange > _MOST_STRANGE * len(start):
+        message = f"{path} is no text: give the output of nccl-tests, or the JSON file that -J wrote"
+        raise UsageError(message)
+
+
+def _catalogue(more: Path | None) -> dict[str, Any]:
+    """The hardware catalogue that comes with busbar, with the entries of a site's file over it."""
+    if more is None:
+        return site_catalogue({})
+    try:
+        data = yaml.safe_load(more.read_text(encoding="utf-8"))
+    except OSError as exc:
+        message = f"cannot read the hardware profiles {more}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        message = f"{more} is no YAML: {' '.join(str(exc).split())}"
+        raise UsageError(message) from exc
+    extra = data.get(EXTRA) if isinstance(data, dict) else None
+    if not isinstance(extra, dict):
+        message = f"{more} has no dictionary {EXTRA}"
+        raise UsageError(message)
+    return site_catalogue(extra)
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _print_run(run: dict[str, Any]) -> None:
+    """One run as a table for people."""
+    names = f"{run['program'] or 'unknown program'}, nccl-tests {run['nccl_tests_version'] or '?'}"
+    where = f"{run['ranks'] or '?'} ranks on {run['nodes'] or '?'} node(s)"
+    print(printable(f"{run['outcome']}: {names}, NCCL {run['nccl_version'] or '?'}, {where}"))
+    if run["rows"]:
+        print(f"{'size (B)':>14} {'type':>10} {'out-of-place':>24} {'in-place':>24}")
+        print(f"{'':>14} {'':>10} {'time us':>12} {'busbw':>11} {'time us':>12} {'busbw':>11}")
+    for row in run["rows"]:
+        cells = [(row[half] or {}) for half in ("out_of_place", "in_place")]
+        halves = " ".join(f"{_number(c.get('time_us')):>12} {_number(c.get('busbw')):>11}" for c in cells)
+        print(printable(f"{row['size']:>14} {row['type'] or '-':>10} {halves}"))
+    checked = "" if run["checked"] or not run["rows"] else " (results not checked)"
+    print(f"out of bounds: {'-' if run['out_of_bounds'] is None else run['out_of_bounds']}{checked}")
+    for error in run["contradictions"] + run["errors"]:
+        print(f"  {printable(error)}")
+
+
+def _parse(args: argparse.Namespace) -> int:
+    data = read_runs(args.file)
+    if args.format == "json":
+        json.dump(data, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        for run in data["runs"]:
+            _print_run(run)
+    return 0
+
+
+def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]]:
+    """The profile that was asked for, None when there is none, and what to say of that."""
+    catalogue = _catalogue(args.catalogue)
+    profile = catalogue.get(args.hardware)
+    problems = profile_problems(args.hardware, profile) if profile is not None else []
+    if problems:
+        raise UsageError("; ".join(map(one_line, problems)))
+    if profile is not None or args.hardware is None:
+        return profile, []
+    return None, [". Remedy: ".join(unknown_hardware(args.hardware, catalogue))]
+
+
+def _judge(args: argparse.Namespace) -> int:
+    profile, unknown = _profile(args)
+    asked = Asked(
+        nodes=_positive("--nodes", args.nodes),
+        ranks=None if args.ranks is None else _positive("--ranks", args.ranks),
+        hardware=args.hardware,
+        floor=None if args.floor is None else _bandwidth("--floor", args.floor),
+        collective=args.collective,
+        allow_unchecked=args.allow_unchecked,
+        allow_missing_ranks=args.allow_missing_ranks,
+        allow_known_causes=args.allow_known_causes,
+        domains=None if args.domains is None else _domains(args.domains),
+    )
+    answer = judge(read_runs(args.file)["runs"], profile, asked)
+    answer["findings"] += unknown
+    if args.format == "json":
+        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        print(f"{answer['verdict']}: {printable(answer['reason'])}")
+        for finding in answer["findings"]:
+            print(f"  {printable(finding)}")
+        if answer["source"]:
+            print(f"  floor from: {answer['source']}")
+    return EXIT[answer["verdict"]]
+
+
+def _matrix(args: argparse.Namespace) -> int:
+    profile, unknown = _profile(args)
+    floor = 0.0 if args.floor is None else _bandwidth("--floor", args.floor)
+    answer = judged_matrices(args.file, args.hardware or "", profile, floor)
+    answer["findings"] += unknown
+    if args.format == "json":
+        json.dump(answer, sys.stdout, indent=1, allow_nan=False)
+        print()
+    else:
+        print_matrices(answer)
+    return EXIT[answer["verdict"]]
+
+
+def _positive(option: str, text: str) -> int:
+    """A whole number above 0."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - of any cluster
+    if number < 1:
+        message = f"{option}: {text!r} is not a whole number above 0"
+        raise UsageError(message)
+    return number
+
+
+def _domains(text: str) -> tuple[int, ...]:
+    """How many nodes of each NVLink domain took part, the most first."""
+    return tuple(sorted((_positive("--domains", part.strip()) for part in text.split(",")), reverse=True))
+
+
+def _bandwidth(option: str, text: str) -> float:
+    """A bandwidth above 0 in GB/s."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        message = f"{option}: {text!r} is not a bandwidth in GB/s"
+        raise UsageError(message)
+    return value
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    top = subparsers.add_parser("nccl", help="read and judge outputs of nccl-tests")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    parse = commands.add_parser("parse", help="an output of nccl-tests as data")
+    parse.set_defaults(run=_parse)
+    judged = commands.add_parser("judge", help="PASS, FAIL or INCONCLUSIVE, with the reason")
+    judged.set_defaults(run=_judge)
+    matrix = commands.add_parser("matrix", help="a verdict on what p2pBandwidthLatencyTest or nvbandwidth printed")
+    matrix.set_defaults(run=_matrix)
+    for command in (parse, judged):
+        command.add_argument("file", metavar="FILE", type=Path, help="the output, or the JSON file that -J wrote")
+    matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
+    for command in (parse, judged, matrix):
+        command.add_argument("--format", choices=("json", "table"), default="table")
+    matrix.add_argument("--hardware", metavar="NAME", help="profile of the hardware catalogue")
+    matrix.add_argument(
+        "--floor", metavar="GBS", help="GB/s for each pair with direct access, instead of the profile's"
+    )
+    matrix.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file with hardware_profiles_extra",
+    )
+    judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
+    judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
+    judged.add_argument(
+        "--domains", metavar="N,N", help="nodes of each NVLink domain that took part, in hardware of NVLink racks"
+    )
+    judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
+    judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
+    judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
+    judged.add_argument(
+        "--catalogue",
+        type=Path,
+        metavar="FILE",
+        help="YAML file with hardware_profiles_extra",
+    )
+    judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
+    judged.add_argument(
+        "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"
+    )
+    judged.add_argument(
+        "--allow-known-causes",
+        action="store_true",
+        help="a run that is fast enough may pass though NCCL's lines tell of a known fault, such as NET/Socket",
+    )

@@ -1,0 +1,330 @@
+"""`busbar provision` and `busbar validate`: run playbooks with progress, a summary and an exit code."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
+
+from busbar.errors import UsageError
+from busbar.paths import collection, default_inventory
+from busbar.run.ansible_options import add_ansible_options
+from busbar.run.detached import detach
+from busbar.run.display import make_display, summary
+from busbar.run.events import Failure, Run
+from busbar.run.inventory_check import refuse_busy, refuse_unreadable
+from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
+from busbar.sandbox.option import add_sandbox, chosen
+from busbar.sandbox.state import inventory_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = [
+    "add_run_options",
+    "ask_passwords",
+    "choose_inventory",
+    "exit_code",
+    "own_folder",
+    "prompting_options",
+    "register",
+]
+
+OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+# Nodes with jobs of users were left out, the play allows that, and nothing else was wrong.
+_LEFT_OUT = "left out"
+# Nothing but nodes that others have, or that are out of service, kept it from PASS.
+_UNTESTED = "not tested"
+_VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSIVE, _UNTESTED: NOT_TESTED}
+# Ansible's own codes for a command line, playbook or inventory that it cannot use.
+_ANSIBLE_USAGE = frozenset({1, 5})
+# The same, and what it returns when it or its callback run_guard ends a run before the first task.
+_ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
+_FILES = {
+    "ask_pass": "--connection-password-file",
+    "ask_become_pass": "--become-password-file",
+    "ask_vault_pass": "--vault-password-file",
+}
+_VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
+_PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
+_INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
+_NO_RUN = frozenset({"-C", "--check", "--syntax-check", "--list-hosts", "--list-tasks", "--list-tags"})
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the two commands."""
+    provision = subparsers.add_parser(
+        "provision",
+        help="make the cluster what the inventory says",
+        description="Runs playbooks/site.yml, or the playbook named, on the hosts of an inventory. "
+        "Nodes on which jobs run are not validated, but named; -e validation_allow_busy=false makes that an error.",
+    )
+    provision.add_argument(
+        "playbook",
+        nargs="?",
+        default="site",
+        help="name of a playbook, such as base, slurm or preflight (default: site)",
+    )
+    add_run_options(provision)
+    provision.set_defaults(run=_run, command="provision")
+    validate = subparsers.add_parser(
+        "validate",
+        help="prove that the cluster is as fast as it should be",
+        description="Runs playbooks/validate.yml. Exit codes: 0 PASS, 1 FAIL, 2 bad input, 3 INCONCLUSIVE (something "
+        "could not be judged), 4 not all nodes were tested, because of jobs or drains, and all tests that ran passed.",
+    )
+    validate.add_argument(
+        "--detach",
+        action="store_true",
+        help="start it, print its id and return; it survives a logout, and `busbar report wait ID` waits for its end",
+    )
+    add_run_options(validate)
+    validate.set_defaults(run=_run, command="validate", playbook="validate")
+
+
+def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> int:
+    """Return the exit code of a run.
+
+    Args:
+        returned: what ansible-playbook returned.
+        failures: what failed and was not recovered from.
+        verdict: the verdict of a validation that this run made, None when it made none.
+    """
+    if failures and all(_is_input(found) for found in failures):
+        return USAGE
+    elsewhere = [found for found in failures if found.role not in _VALIDATION_ROLES]
+    if not failures and returned in _ANSIBLE_USAGE:
+        return USAGE
+    if verdict is not None and not elsewhere:
+        # A verdict counts only when it fits what Ansible says: nothing that went wrong is ever PASS. A PASS whose
+        # report could not be written in full is not proven, and is no FAIL of the cluster either.
+        code = _VERDICTS.get(verdict, INCONCLUSIVE)
+        return INCONCLUSIVE if code == OK and returned != OK else code
+    return OK if returned == OK else FAIL
+
+
+def _is_input(failure: Failure) -> bool:
+    """Whether a failure is one of the inventory, its variables, or nodes that do not fit them: the result says so.
+
+    Of options that are missing or of the wrong type Ansible's own action tells, and what fails in the role preflight
+    is a value that it could not work out.
+    """
+    mine = failure.role in _PREFLIGHT_ROLES or failure.action in _INPUT_ACTIONS
+    return failure.kind == "failed" and (failure.refused or mine)
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add what both commands take."""
+    where = parser.add_argument_group("which cluster")
+    where.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        metavar="INVENTORY",
+        help="file, directory or list of hosts (default: inventory/)",
+    )
+    add_sandbox(where)
+    asked = parser.add_argument_group("passwords, asked for once on the terminal")
+    asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
+    asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
+    asked.add_argument(
+        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault's"
+    )
+    add_ansible_options(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Run the playbook that was asked for; returns the exit code."""
+    inventory, said = choose_inventory(args)
+    path = _playbook_path(args.playbook)
+    refuse_unreadable(inventory, path)
+    if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
+        refuse_busy(inventory)
+    site = own_folder(inventory[0])
+    if getattr(args, "detach", False):
+        return _detach(args, inventory, site)
+    log = open_log(site / "logs", args.command)
+    command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
+    playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
+    display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
+    display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
+    began = time.time()
+    run = Run(display, hosts_counter(playbook))
+    with display:
+        returned, interrupted = run_playbook(playbook, run, log)
+    for line in summary(run):
+        display.line(line)
+    report = _report(run, site / "reports", began)
+    verdict = _tell_verdict(
+        report, display.line, missing=args.command == "validate" and _made_tests(args, run, returned)
+    )
+    display.line(f"log: {log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
+    if run.recap:
+        display.line(f"\n{run.recap}")
+    if interrupted:
+        print(f"busbar {args.command}: interrupted; run it again to finish", file=sys.stderr)
+        return INTERRUPTED
+    if returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
+        message = "nothing was done: the inventory has no host for this playbook"
+        raise UsageError(message)
+    if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
+        return USAGE
+    return exit_code(returned, run.failures, verdict)
+
+
+def _detach(args: argparse.Namespace, inventory: list[str], site: Path) -> int:
+    """Start the command as one that goes on by itself; returns the exit code.
+
+    Raises:
+        UsageError: it cannot go on without somebody at the terminal, or not be started.
+    """
+    asked = next((key for key in PROMPTS if getattr(args, key)), None)
+    if asked is not None:
+        message = f"--detach leaves nobody to ask for a password: use {_FILES[asked]}"
+        raise UsageError(message)
+    words = [args.command, *(word for source in inventory for word in ("-i", source)), *args.options]
+    run = detach(site, words)
+    source = " ".join(f"-i {shlex.quote(source)}" for source in inventory[:1])
+    print(f"validation {run.name} runs (process {run.process}), output {run.output}")
+    print(f"wait for its end and its exit code: busbar report wait {source} {run.name}")
+    return OK
+
+
+def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the inventory's sources, and how they came to be chosen.
+
+    Raises:
+        UsageError: when there is no such inventory, or two ways to choose one are mixed.
+    """
+    if args.inventory and chosen(args):
+        message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
+        raise UsageError(message)
+    if chosen(args):
+        return [str(inventory_of(args.name))], "sandbox"
+    sources = args.inventory or [str(default_inventory())]
+    for source in sources:
+        if "," not in source and not Path(source).exists():
+            message = f"no inventory {source}: name one with -i, or use --sandbox"
+            raise UsageError(message)
+        if "," not in source and is_read_whole(source):
+            message = (
+                f"inventory {source}: logs, reports and secrets are kept in the folder of an inventory, and of one that"
+                " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
+            )
+            raise UsageError(message)
+    # As they are: Ansible reads a path from the present directory, too.
+    return [source if "," in source else str(Path(source).resolve()) for source in sources], (
+        "as given" if args.inventory else "default; -i chooses another"
+    )
+
+
+def _playbook_path(name: str) -> Path:
+    """Return the path of a playbook given by name or path.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    folder = collection() / "playbooks"
+    given = Path(name)
+    if given.suffix in {".yml", ".yaml"} and given.is_file():
+        return given.resolve()
+    path = folder / f"{given.stem if given.suffix in {'.yml', '.yaml'} else name}.yml"
+    if path.is_file() and path.parent == folder:
+        return path
+    known = ", ".join(sorted(found.stem for found in folder.glob("*.yml")))
+    message = f"no playbook {name!r}; there are: {known}"
+    raise UsageError(message)
+
+
+def own_folder(source: str) -> Path:
+    """Return the folder that holds an inventory's logs and reports, as for Ansible."""
+    return Path.cwd() if "," in source else site_folder(source)
+
+
+def prompting_options(args: argparse.Namespace) -> list[str]:
+    """Return the options that make ansible-playbook ask for the passwords that runner then answers."""
+    return [f"--{key.replace('_', '-')}" for key in PROMPTS if getattr(args, key)]
+
+
+def ask_passwords(args: argparse.Namespace) -> dict[str, str]:
+    """Ask for the passwords that are wanted, and return them by key of PROMPTS.
+
+    Raises:
+        UsageError: when there is no terminal to ask on.
+    """
+    wanted = [key for key in PROMPTS if getattr(args, key)]
+    if not wanted:
+        return {}
+    try:
+        Path("/dev/tty").open("rb").close()
+    except OSError as exc:
+        message = f"no terminal to ask for a password on; use {_FILES[wanted[0]]}"
+        raise UsageError(message) from exc
+    said = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: ", "ask_vault_pass": "Vault password: "}
+    passwords: dict[str, str] = {}
+    for key in wanted:
+        word = getpass.getpass(said[key])
+        # As Ansible does: without a sudo password of its own it is that of SSH.
+        passwords[key] = word or (passwords.get("ask_pass", "") if key == "ask_become_pass" else "")
+    return passwords
+
+
+def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | None:
+    """Return verdict, path and reason of the newest report that this very run wrote, None when it wrote none.
+
+    Args:
+        run: may name the report among the play's statistics, as `busbar_report`.
+        folder: where reports are by default.
+        began: seconds since 1970 when the run began; an older report is none of it.
+    """
+    named = run.custom.get("busbar_report")
+    if named:
+        place = Path(str(named))
+        candidates = [place if place.suffix == ".json" else place / "report.json"]
+    else:
+        candidates = list(folder.glob("*/report.json"))
+    written = [path for path in candidates if path.is_file() and path.stat().st_mtime >= began - 1]
+    if not written:
+        return None
+    newest = max(written, key=lambda path: path.stat().st_mtime)
+    try:
+        found: Any = json.loads(newest.read_text(encoding="utf-8"))
+        said, allowed = str(found["verdict"]), found.get("busy_allowed") is True
+        verdict = said if said in _VERDICTS.keys() - {_LEFT_OUT, _UNTESTED} else "INCONCLUSIVE"
+        if verdict == "INCONCLUSIVE" and found.get("not_tested") is True:
+            verdict = _UNTESTED
+        if allowed and verdict in {"INCONCLUSIVE", _UNTESTED}:
+            verdict = _LEFT_OUT
+        return verdict, newest.resolve(), str(found.get("reason", ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "INCONCLUSIVE", newest, ""
+
+
+def _made_tests(args: argparse.Namespace, run: Run, returned: int) -> bool:
+    """Whether a validation ought to have left a report: it was no rehearsal and did not fail earlier."""
+    return returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
+
+
+def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:
+    """Say what the validation found, and return its verdict, None when there was no validation."""
+    if report is None:
+        if missing:
+            say("\nVerdict: INCONCLUSIVE, the validation left no report")
+        return "INCONCLUSIVE" if missing else None
+    verdict, path, reason = report
+    words = " ".join(printable(reason).split())
+    said = {
+        _LEFT_OUT: f"validation {words}",
+        _UNTESTED: f"Verdict: INCONCLUSIVE, not all nodes were tested, and all tests that ran passed: {words}",
+    }.get(verdict, f"Verdict: {verdict}")
+    say(f"\n{said}\nreport: {path.parent}")
+    return verdict

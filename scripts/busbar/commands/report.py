@@ -1,0 +1,236 @@
+"""`busbar report`: list, show, render, compare, sign and verify the reports of validations."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
+from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
+from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
+    history,
+    raw_report,
+    read_report,
+    write_pages,
+)
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from busbar.commands import report_statement, report_wait
+from busbar.commands.report_choice import LATEST, add_place, all_reports, find_report, place_of, readable_report
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+__all__ = ["register"]
+
+_STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
+_NARROWEST = 100
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    top = subparsers.add_parser(
+        "report",
+        help="list, show, render, compare, sign and verify reports of validations, wait for one",
+        description="REPORT is a report's folder, its name or the beginning of it, or latest (the default).",
+    )
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    listed = commands.add_parser("list", help="all reports, the oldest first")
+    listed.set_defaults(run=_list)
+    shown = commands.add_parser("show", help="one report, with what has drifted")
+    shown.set_defaults(run=_show)
+    rendered = commands.add_parser("render", help="write report.html, junit.xml and busbar.prom of a report again")
+    rendered.set_defaults(run=_render)
+    for command in (shown, rendered):
+        command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
+    compared = commands.add_parser("compare", help="what changed from report A to report B")
+    compared.set_defaults(run=_compare)
+    compared.add_argument("first", metavar="A")
+    compared.add_argument("second", metavar="B")
+    for command in (listed, shown, rendered, compared):
+        add_place(command)
+    report_statement.register(commands)
+    report_wait.register(commands)
+    for command in (listed, shown, compared):
+        command.add_argument("--format", choices=("json", "table"), default="table")
+
+
+def _json(data: object) -> int:
+    json.dump(data, sys.stdout, indent=1, allow_nan=False)
+    print()
+    return 0
+
+
+def _console() -> Console:
+    """A console that keeps tables whole where nobody looks at a terminal."""
+    console = Console(highlight=False, soft_wrap=False)
+    return console if console.is_terminal else Console(highlight=False, width=max(_NARROWEST, 200))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str | Text]], right: frozenset[str]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for title in columns:
+        table.add_column(title, justify="right" if title in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+    _console().print(table)
+
+
+def _verdict(word: str) -> Text:
+    return Text(word, style=_STYLE.get(word, ""))
+
+
+def _gbs(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:+.1f} %"
+
+
+def _list(args: argparse.Namespace) -> int:
+    entries: list[dict[str, Any]] = []
+    for folder in all_reports(place_of(args)):
+        try:
+            report = read_report(folder)
+        except (OSError, ValueError) as exc:
+            entries.append({"report": folder.name, "verdict": None, "reason": f"cannot be read: {exc}"})
+            continue
+        entries.append(
+            {
+                "report": folder.name,
+                "verdict": report["verdict"],
+                "cluster": report["cluster"],
+                "started": report["started"],
+                "backend": report["backend"],
+                "reason": report["reason"],
+                "nodes": report["nodes"],
+                "tests": counts(report),
+            }
+        )
+    if args.format == "json":
+        return _json({"reports": entries})
+    rows = [
+        (
+            entry["report"],
+            _verdict(entry["verdict"] or "?"),
+            entry.get("cluster", ""),
+            fold_hosts(entry.get("nodes", [])),
+            "/".join(str(entry["tests"][verdict]) for verdict in VERDICTS) if "tests" in entry else "",
+            entry["reason"],
+        )
+        for entry in entries
+    ]
+    columns = ("Report", "Verdict", "Cluster", "Nodes", "Pass/fail/incl.", "Reason")
+    _table(columns, rows, frozenset({"Pass/fail/incl."}))
+    return 0
+
+
+def _show(args: argparse.Namespace) -> int:
+    folder = find_report(args, args.report)
+    report = readable_report(folder)
+    compared = drift(report, history(folder))
+    if args.format == "json":
+        raw = raw_report(folder)
+        return _json({"folder": str(folder), "report": raw, "culprits": culprits(report), "drift": compared})
+    console = _console()
+    console.print(Text.assemble(_verdict(report["verdict"]), f"  {report['cluster']}: {report['reason']}"))
+    print(f"{report['started']}, backend {report['backend']}, nodes {fold_hosts(report['nodes']) or 'none'}")
+    for culprit in culprits(report):
+        print(f"culprit  {', '.join(culprit['nodes'])}: {culprit['reason']}")
+    for node, reason in sorted(report["left_out"].items()):
+        print(f"not tested  {node}: {reason}")
+    own = {item["name"]: item["own_change"] for item in compared if item["subject"] == "test"}
+    rows = [
+        (
+            _verdict(test["verdict"]),
+            test["name"],
+            fold_hosts(everyone(test)),
+            _gbs(test["measured_busbw"]),
+            "-" if test["at_size"] is None else human_size(test["at_size"]),
+            _gbs(test["floor"]),
+            _share(own.get(test["name"])),
+            "; ".join([test["reason"], *test["findings"]]),
+        )
+        for test in report["tests"]
+    ]
+    columns = ("Verdict", "Test", "Nodes", "GB/s", "At size", "Floor", "Own median", "Reason")
+    _table(columns, rows, frozenset({"GB/s", "At size", "Floor", "Own median"}))
+    for item in compared:
+        for flag in item["flags"]:
+            print(f"drift  {item['name']}: {flag}")
+    print(f"report: {folder}")
+    return 0
+
+
+def _render(args: argparse.Namespace) -> int:
+    folder = find_report(args, args.report)
+    readable_report(folder)
+    try:
+        paths = write_pages(folder)
+    except OSError as exc:
+        message = f"cannot write into {folder}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    for path in paths:
+        print(path)
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    found = compare(*(readable_report(find_report(args, name)) for name in (args.first, args.second)))
+    if args.format == "json":
+        return _json(found)
+    rows = [
+        (
+            test["name"],
+            fold_hosts(test["nodes"]),
+            Text.assemble(_verdict(test["verdicts"][0]), " > ", _verdict(test["verdicts"][1])),
+            _gbs(test["first"]),
+            _gbs(test["second"]),
+            _share(test["change"]),
+            test["flag"],
+        )
+        for test in found["tests"]
+    ]
+    if rows:
+        _table(
+            ("Test", "Nodes", "Verdict", "A, GB/s", "B, GB/s", "Change", ""),
+            rows,
+            frozenset({"A, GB/s", "B, GB/s", "Change"}),
+        )
+    for line in _differences(found):
+        print(line)
+    return 0
+
+
+def _differences(found: dict[str, Any]) -> list[str]:
+    """What two reports have that cannot be compared, in sentences."""
+    first, second = (set(nodes) for nodes in found["nodes"])
+    lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
+    if first != second:
+        words = [f"only A has {fold_hosts(sorted(first - second))}"] if first - second else []
+        words += [f"only B has {fold_hosts(sorted(second - first))}"] if second - first else []
+        lines.append(f"The reports are about different nodes: {', '.join(words)}.")
+    for test in found["other_nodes"]:
+        sides = [
+            f"on {fold_hosts(nodes)} in {letter} ({verdict}, {_gbs(busbw)} GB/s)"
+            for letter, nodes, verdict, busbw in zip("AB", test["nodes"], test["verdicts"], test["busbw"], strict=True)
+        ]
+        lines.append(f"not compared: {test['name']} ran {' and '.join(sides)}")
+    for letter, names in (("A", found["only_first"]), ("B", found["only_second"])):
+        if names:
+            lines.append(f"tests only in {letter}: {', '.join(names)}")
+    changed = [
+        f"{item['term']} changed: {item['first'] or 'not known'} > {item['second'] or 'not known'}"
+        for item in found["environment"]
+    ]
+    return lines + [printable(line) for line in changed]

@@ -1,0 +1,121 @@
+"""Which report of a validation a command is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
+
+from busbar.errors import UsageError
+from busbar.paths import default_inventory
+from busbar.sandbox.option import add_sandbox, chosen
+from busbar.sandbox.state import inventory_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+
+__all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
+
+LATEST = "latest"
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where the reports are."""
+    parser.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
+    add_sandbox(parser)
+    parser.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
+
+
+def place_of(args: argparse.Namespace) -> Path:
+    """The folder that holds the reports: beside the inventory's directory, unless one is named.
+
+    Raises:
+        UsageError: the options contradict each other, or there is no such folder.
+    """
+    if bool(args.inventory) + chosen(args) + bool(args.reports) > 1:
+        message = "choose the reports with -i, with --sandbox or --name, or with --reports, not with two of them"
+        raise UsageError(message)
+    if args.reports:
+        if not args.reports.is_dir():
+            message = f"no folder {args.reports}"
+            raise UsageError(message)
+        return Path(args.reports)
+    place = site_of(args) / "reports"
+    if not place.is_dir():
+        message = f"no reports yet: there is no {place}; run busbar validate, or name the folder with --reports"
+        raise UsageError(message)
+    return place
+
+
+def site_of(args: argparse.Namespace) -> Path:
+    """The folder of the site whose inventory is named.
+
+    Raises:
+        UsageError: there is no such inventory.
+    """
+    inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
+    if not inventory.exists():
+        message = f"no inventory {inventory}: name one with -i, or use --sandbox"
+        raise UsageError(message)
+    return site_folder(inventory)
+
+
+def all_reports(place: Path) -> list[Path]:
+    """The folders of all reports, the oldest first.
+
+    Raises:
+        UsageError: the place cannot be read.
+    """
+    try:
+        return folders(place)
+    except OSError as exc:
+        message = f"cannot read {place}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def find_report(args: argparse.Namespace, name: str) -> Path:
+    """The folder of the report that was asked for.
+
+    Raises:
+        UsageError: there is none, or several are meant.
+    """
+    given = Path(name)
+    if given.name == "report.json" and given.is_file():
+        return given.resolve().parent
+    if (given / "report.json").is_file():
+        return given.resolve()
+    place = place_of(args)
+    known = all_reports(place)
+    if not known:
+        message = f"no report in {place}"
+        raise UsageError(message)
+    if name == LATEST:
+        return known[-1]
+    wanted = name.replace("-", "").replace(":", "")
+    found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(wanted)]
+    if len(found) == 1 and wanted:
+        return found[0]
+    names = ", ".join(path.name for path in (found or known)[-5:])
+    message = (
+        f"{len(found) or 'no'} reports match {name!r} in {place}; there is {'' if found else 'for instance '}{names}"
+    )
+    raise UsageError(message)
+
+
+def readable_report(folder: Path) -> ReadReport:
+    """A report.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return read_report(folder)
+    except OSError as exc:
+        message = f"cannot read {folder / 'report.json'}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc

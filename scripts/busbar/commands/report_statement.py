@@ -1,0 +1,294 @@
+"""`busbar report sign` and `verify`: a signed statement of what a validation tested, with which limits, on which parts.
+
+The signature is one of OpenSSH (PROTOCOL.sshsig) in the namespace busbar-report: ssh-keygen makes and checks it, with a
+key on disk, in an agent or on a token, and anybody can check it without busbar.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.report.parts import counted_parts
+from ansible_collections.busbar.cluster.plugins.module_utils.report.statement import (
+    read_statement,
+    statement,
+    statement_text,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import FILES
+
+from busbar.commands.report_choice import LATEST, add_place, find_report, readable_report, site_of
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["NAMESPACE", "register"]
+
+NAMESPACE = "busbar-report"
+STATEMENT = "statement.json"
+SIGNATURE = f"{STATEMENT}.sig"
+# The site's own key, made when it is first needed.
+KEY = "report_key"
+_REFUSED = 1
+# `busbar report render` writes these anew from report.json.
+_UNSIGNED = frozenset({STATEMENT, SIGNATURE, *FILES})
+
+
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add both commands to those about reports."""
+    signed = commands.add_parser(
+        "sign",
+        help=f"write {STATEMENT} and its SSH signature",
+        description="Says what was tested, with which limits, on which serial numbers, with the digests of report.json "
+        "and of all outputs, and signs that.",
+    )
+    signed.add_argument(
+        "--key",
+        type=Path,
+        metavar="FILE",
+        help=f"SSH key, or the public half of one in an agent (default: the site's own, secrets/{KEY})",
+    )
+    signed.set_defaults(run=_sign)
+    verified = commands.add_parser(
+        "verify",
+        help="check the signed statement of a report, and its files",
+        description="Exit codes: 0 the statement is signed by a signer and the files are those that were signed, "
+        "1 refused, 2 there is nothing to check, or nothing to check it with.",
+    )
+    verified.add_argument(
+        "--allowed-signers",
+        type=Path,
+        metavar="FILE",
+        help="who may sign, as ssh-keygen(1) has it (default: the site's own key)",
+    )
+    verified.add_argument("--signer", metavar="NAME", help="the one of them who must have signed (default: any)")
+    verified.set_defaults(run=_verify)
+    for command in (signed, verified):
+        command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
+        add_place(command)
+
+
+def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """Run ssh-keygen, in English.
+
+    Raises:
+        UsageError: there is none.
+    """
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        message = "no ssh-keygen here: install OpenSSH's client, 8.2 or newer"
+        raise UsageError(message)
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.run([program, *arguments], check=False, input=given, capture_output=True, env=environment)
+
+
+def _words(done: subprocess.CompletedProcess[bytes]) -> str:
+    """What ssh-keygen complained of, in one line."""
+    lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
+    return printable("; ".join(line.strip() for line in lines if line.strip())) or f"exit code {done.returncode}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _kept(folder: Path) -> Iterator[str]:
+    """The names of the files of a report, but for those that are written from it."""
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in _UNSIGNED and not path.is_symlink() and path.is_file():
+            yield name
+
+
+def _sign(args: argparse.Namespace) -> int:
+    folder = find_report(args, args.report)
+    report = readable_report(folder)
+    named = {test["output"] for test in report["tests"] if test["output"]}
+    try:
+        files = {name: _digest(folder / name) for name in _kept(folder)}
+    except OSError as exc:
+        message = f"cannot read {exc.filename}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    missing = sorted(named - files.keys())
+    if missing:
+        message = f"not signed: report.json names outputs that are not in {folder}: {', '.join(missing[:5])}"
+        raise UsageError(message)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = statement(report, files, signed=now, version=_version())
+    text = statement_text(found).encode()
+    key, line = _key(args)
+    done = _ssh_keygen("-Y", "sign", "-n", NAMESPACE, "-f", key, given=text)
+    if done.returncode or not done.stdout:
+        message = f"not signed with {key}: {_words(done)}"
+        raise UsageError(message)
+    try:
+        for name, content in ((STATEMENT, text), (SIGNATURE, done.stdout)):
+            (folder / name).write_bytes(content)
+            (folder / name).chmod(0o644)
+    except OSError as exc:
+        message = f"cannot write into {folder}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    for words in _about(found):
+        print(words)
+    if line:
+        print(f'for allowed_signers of who verifies: busbar namespaces="{NAMESPACE}" {line}')
+    print(f"signed: {folder / STATEMENT}")
+    return 0
+
+
+def _version() -> str:
+    try:
+        return metadata.version("busbar")
+    except metadata.PackageNotFoundError:
+        return "of a checkout"
+
+
+def _key(args: argparse.Namespace) -> tuple[Path, str]:
+    """The key that signs, and the public line of the site's own; empty for a key that was named.
+
+    Raises:
+        UsageError: there is no such key.
+    """
+    if args.key:
+        if not args.key.is_file():
+            message = f"no key {args.key}: make one with ssh-keygen -t ed25519, or leave --key out for the site's own"
+            raise UsageError(message)
+        return args.key, ""
+    return _site_key(args, create=True)
+
+
+def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
+    """The site's own key and its public line.
+
+    Raises:
+        UsageError: there is none, or it cannot be used.
+    """
+    from ansible_collections.busbar.cluster.plugins.module_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
+        make_authority,
+        public_line,
+    )
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import (  # noqa: PLC0415 - as above
+        read_secret,
+        store_secret,
+    )
+
+    path = site_of(args) / "secrets" / KEY
+    try:
+        if create and not path.exists():
+            store_secret(path, make_authority().strip())
+        return path, public_line(read_secret(path, 1))
+    except FileNotFoundError as exc:
+        message = f"the site has no key of its own, {path}: name who may sign with --allowed-signers"
+        raise UsageError(message) from exc
+    except ValueError as exc:
+        message = f"{path}: {exc}"
+        raise UsageError(message) from exc
+
+
+def _about(found: dict[str, Any]) -> list[str]:
+    """What a statement says, in a few lines."""
+    parts = found["parts"]
+    words = printable(f"{found['cluster']}, {found['validated']}: {found['reason']}")
+    lines = [f"{printable(found['verdict'])}  {words}"]
+    if parts:
+        lines.append(f"numbers of {counted_parts(parts)} on {fold_hosts(list(parts))}")
+    if found["parts_unknown"]:
+        lines.append(f"without any number: {fold_hosts(found['parts_unknown'])}")
+    return lines
+
+
+def _verify(args: argparse.Namespace) -> int:
+    folder = find_report(args, args.report)
+    try:
+        raw, signature = (folder / STATEMENT).read_bytes(), folder / SIGNATURE
+        signature.open("rb").close()
+    except FileNotFoundError as exc:
+        message = f"not signed: there is no {exc.filename}; sign with busbar report sign"
+        raise UsageError(message) from exc
+    except OSError as exc:
+        message = f"cannot read {exc.filename}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    with tempfile.TemporaryDirectory() as place:
+        who, problems = _signer(args, raw, signature, _signers(args, Path(place)))
+    if not problems:
+        try:
+            found = read_statement(raw)
+        except ValueError as exc:
+            problems = [f"{STATEMENT}: {exc}"]
+        else:
+            problems = list(_changed(folder, found["files"]))
+    for problem in problems:
+        print(f"refused: {problem}")
+    if problems:
+        return _REFUSED
+    for words in _about(found):
+        print(words)
+    for name in sorted(set(_kept(folder)) - found["files"].keys()):
+        print(f"not part of what was signed: {printable(name)}")
+    print(
+        f"valid: {who} signed it at {printable(found['signed'])}, and all {len(found['files'])} files are as they were"
+    )
+    return 0
+
+
+def _signers(args: argparse.Namespace, place: Path) -> Path:
+    """The file that says who may sign.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if args.allowed_signers:
+        if not args.allowed_signers.is_file():
+            message = f"no file {args.allowed_signers}: it names who may sign, see ALLOWED SIGNERS in ssh-keygen(1)"
+            raise UsageError(message)
+        return Path(args.allowed_signers)
+    _path, line = _site_key(args, create=False)
+    own = place / "allowed_signers"
+    own.write_text(f'busbar namespaces="{NAMESPACE}" {line}\n', encoding="utf-8")
+    return own
+
+
+def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path) -> tuple[str, list[str]]:
+    """Who signed a statement, or why that is nobody who may."""
+    who = args.signer
+    if not who:
+        found = _ssh_keygen("-Y", "find-principals", "-s", signature, "-f", signers)
+        names = found.stdout.decode(errors="replace").splitlines()
+        if found.returncode or not names:
+            where = args.allowed_signers or "the site's own key"
+            return "", [f"{SIGNATURE} is of nobody who may sign now ({where}): {_words(found)}"]
+        who = names[0]
+    done = _ssh_keygen("-Y", "verify", "-n", NAMESPACE, "-I", who, "-s", signature, "-f", signers, given=raw)
+    if done.returncode:
+        return "", [f"{STATEMENT} is not what {printable(who)} signed for {NAMESPACE}: {_words(done)}"]
+    return printable(who), []
+
+
+def _changed(folder: Path, files: dict[str, str]) -> Iterator[str]:
+    """What is not as it was signed."""
+    for name, digest in files.items():
+        path = folder / name
+        try:
+            # A name that leads elsewhere is none of this report.
+            if ".." in Path(name).parts or Path(name).is_absolute() or path.is_symlink():
+                yield f"{printable(name)} is no file of the report"
+            elif _digest(path) != digest:
+                yield f"{printable(name)} was changed after it was signed"
+        except FileNotFoundError:
+            yield f"{printable(name)} is missing"
+        except OSError as exc:
+            yield f"{printable(name)} cannot be read: {exc.strerror or exc}"
+    if "report.json" not in files:
+        yield "report.json was not signed"

@@ -1,0 +1,235 @@
+"""`busbar sandbox`: a small real cluster on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from busbar.errors import UsageError
+from busbar.sandbox import cluster, faults, host
+from busbar.sandbox.image import ADMIN
+from busbar.sandbox.option import add_name, own_words
+from busbar.sandbox.state import (
+    DISTRIBUTIONS,
+    MAX_COMPUTE,
+    SHARED,
+    Sandbox,
+    default_name,
+    load,
+    locked,
+    sandbox_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["register"]
+
+MAX_GPUS = 16
+EPILOG = """\
+Nodes: ctl (controller, database), login, gpu1 gpu2 … Their GPUs are simulated: device nodes without hardware behind
+them. /shared of every node is one folder of this machine, since containers cannot serve NFS. Provision them like any
+other site: busbar provision --sandbox (or --name NAME), or ansible-playbook -i .sandbox/NAME/inventory
+playbooks/site.yml. Put variables of your own into files of their own under .sandbox/NAME/inventory/group_vars; only
+sandbox down removes them.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("sandbox", help="make, use and break a small real cluster", epilog=EPILOG)
+    parser.set_defaults(name=None)
+    add_name(parser)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+
+    def action(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = actions.add_parser(name, help=text, description=text)
+        add_name(sub)
+        sub.set_defaults(run=run)
+        return sub
+
+    create = action("up", run_up, "make the sandbox, or add nodes to a running one")
+    create.add_argument("--compute", type=number(1, MAX_COMPUTE), help="compute nodes (default: 2)")
+    create.add_argument("--gpus", type=number(0, MAX_GPUS), help="simulated GPUs per compute node (default: 2)")
+    create.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), help="of all nodes (default: debian13)")
+    create.add_argument("--rebuild", action="store_true", help="make the image anew")
+    remove = action("down", run_down, "remove the sandbox and all that belongs to it")
+    remove.add_argument("--purge", action="store_true", help="remove the cached images too")
+    status = action("status", run_status, "show the nodes and the faults in force")
+    status.add_argument("--format", choices=["text", "json"], default="text")
+    login = action("ssh", run_ssh, "log in to a node over SSH, as the admin or as USER@NODE")
+    login.add_argument("node", metavar="[USER@]NODE")
+    login.add_argument("command", nargs=argparse.REMAINDER, metavar="[-- CMD …]")
+    execute = action("exec", run_exec, "run a command on a node as root, without SSH")
+    execute.add_argument("node", metavar="NODE")
+    execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- CMD …")
+    register_faults(action("fault", run_heal, "inject a fault, or heal all that are in force"))
+
+
+def register_faults(parser: argparse.ArgumentParser) -> None:
+    """Add the kinds of faults."""
+    kinds = parser.add_subparsers(required=True, metavar="FAULT")
+
+    def kind(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = kinds.add_parser(name, help=text, description=text)
+        add_name(sub)
+        sub.set_defaults(run=run)
+        return sub
+
+    throttle = kind("throttle", run_throttle, "limit a node's link in both directions")
+    throttle.add_argument("node")
+    throttle.add_argument("rate", help="for instance 1gbit or 100mbit")
+    stop = kind("stop", run_stop, "stop a service of a node")
+    stop.add_argument("node")
+    stop.add_argument("service")
+    kind("pull", run_pull, "take a node away as if its power cord were pulled").add_argument("node")
+    kind("heal", run_heal, "undo all faults")
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """An argparse type: a whole number in a range."""
+
+    def convert(text: str) -> int:
+        value = int(text) if text.isdecimal() else least - 1
+        if not least <= value <= most:
+            msg = f"{text!r} is not a number from {least} to {most}"
+            raise argparse.ArgumentTypeError(msg)
+        return value
+
+    return convert
+
+
+def run_up(args: argparse.Namespace) -> int:
+    """Make or extend the sandbox."""
+    name = args.name or default_name()
+    host.check_host()
+    with locked(name):
+        known = load(name) if (sandbox_path(name) / "sandbox.json").exists() else None
+        sandbox = known or Sandbox(name)
+        if known:
+            refuse_shrinking(sandbox, args)
+        sandbox.compute = args.compute or sandbox.compute
+        sandbox.gpus = sandbox.gpus if args.gpus is None else args.gpus
+        sandbox.distribution = args.distribution or sandbox.distribution
+        cluster.up(sandbox, say, rebuild=args.rebuild)
+    say(storage_line(sandbox))
+    say(f"inventory: {sandbox.path / 'inventory'}")
+    return 0
+
+
+def storage_line(sandbox: Sandbox) -> str:
+    """What the nodes share, and that it is no NFS."""
+    if not sandbox.storage:
+        return "storage: none; the sandbox was made before there was a shared tree"
+    return (
+        f"storage: {sandbox.storage}, no NFS: {SHARED} of every node is {sandbox.shared} of this machine, "
+        "and sandbox down removes it"
+    )
+
+
+def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
+    """Stop before a running sandbox would lose a node or change under its users.
+
+    Raises:
+        UsageError: names what differs and the way out.
+    """
+    asked = {"compute": args.compute, "gpus": args.gpus, "distribution": args.distribution}
+    for option, value in asked.items():
+        present = getattr(sandbox, option)
+        if value is None or value == present or (option == "compute" and value > present):
+            continue
+        msg = (
+            f"sandbox {sandbox.name} has --{option} {present}, not {value}; only --compute can grow: "
+            f"remove it first with: busbar sandbox down --name {sandbox.name}"
+        )
+        raise UsageError(msg)
+
+
+def run_down(args: argparse.Namespace) -> int:
+    """Remove the sandbox."""
+    name = args.name or default_name()
+    host.check_host()
+    with locked(name):
+        removed = cluster.down(name, purge=args.purge)
+    say(f"sandbox {name}: {'removed' if removed else 'nothing to remove'}")
+    return 0
+
+
+def run_status(args: argparse.Namespace) -> int:
+    """Show the nodes; 0 when all run and no fault is in force, else 1."""
+    sandbox = load(args.name)
+    nodes = cluster.node_states(sandbox)
+    if args.format == "json":
+        report = {"name": sandbox.name, "distribution": sandbox.distribution, "gpus": sandbox.gpus}
+        storage = {"backend": sandbox.storage, "mount": SHARED, "source": str(sandbox.shared)}
+        report |= {"storage": storage if sandbox.storage else None}
+        print(json.dumps(report | {"nodes": nodes, "faults": sandbox.faults}, indent=2))
+    else:
+        print(f"sandbox {sandbox.name} ({sandbox.distribution}, {sandbox.gpus} simulated GPUs per compute node)")
+        for node in nodes:
+            print(f"  {node['node']:<8} {node['address']:<15} {node['state']}")
+        print(f"  {storage_line(sandbox)}")
+        for fault in sandbox.faults:
+            print(f"  fault: {fault['kind']} {fault['node']} {fault['detail']}".rstrip())
+    return 0 if all(node["state"] == "running" for node in nodes) and not sandbox.faults else 1
+
+
+def run_ssh(args: argparse.Namespace) -> int:
+    """Log in over SSH; the exit code is that of ssh."""
+    words = own_words(args, args.command)
+    sandbox = load(args.name)
+    user, _, node = args.node.rpartition("@")
+    sandbox.container(node)
+    keys = sandbox.path / "ssh"
+    trusted = sandbox.path / "secrets" / "known_hosts"
+    command = ["ssh", "-i", str(keys / "id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=yes"]
+    command += ["-o", f"UserKnownHostsFile={keys / 'known_hosts'} {trusted}", "-l", user or ADMIN]
+    return subprocess.call([*command, sandbox.address(node), *words])
+
+
+def run_exec(args: argparse.Namespace) -> int:
+    """Run a command as root; the exit code is the command's."""
+    command = own_words(args, args.command) or ["/bin/bash", "-l"]
+    container = load(args.name).container(args.node)
+    terminal = ["--tty"] if sys.stdin.isatty() and sys.stdout.isatty() else []
+    return subprocess.call(["podman", "exec", "--interactive", *terminal, container, *command], env=os.environ)
+
+
+def run_throttle(args: argparse.Namespace) -> int:
+    """Throttle a node's link."""
+    sandbox = load(args.name)
+    faults.throttle(sandbox, args.node, args.rate)
+    say(f"{args.node}: link limited to {args.rate} in both directions")
+    return 0
+
+
+def run_stop(args: argparse.Namespace) -> int:
+    """Stop a service."""
+    faults.stop(load(args.name), args.node, args.service)
+    say(f"{args.node}: {args.service} stopped")
+    return 0
+
+
+def run_pull(args: argparse.Namespace) -> int:
+    """Pull a node."""
+    faults.pull(load(args.name), args.node)
+    say(f"{args.node}: pulled")
+    return 0
+
+
+def run_heal(args: argparse.Namespace) -> int:
+    """Heal every fault."""
+    sandbox = load(args.name)
+    if not sandbox.faults:
+        say(f"sandbox {sandbox.name}: no fault is in force")
+    faults.heal(sandbox, say)
+    return 0
+
+
+def say(line: str) -> None:
+    """Tell the user how far it has come."""
+    print(line, flush=True)

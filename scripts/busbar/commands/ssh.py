@@ -1,0 +1,313 @@
+"""`busbar ssh`: first contact with the hosts of an inventory, and the renewal of their certificates."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.sandbox.option import add_sandbox, chosen
+from busbar.sandbox.state import inventory_of
+
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from busbar.ssh.bootstrap import Outcome
+    from busbar.ssh.host_keys import Target
+
+__all__ = ["register"]
+
+PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - the name of a variable
+DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
+MAX_JOBS = 512
+DESCRIPTION = """\
+Installs your public key on every host of the inventory where it is missing. Hosts that already know it are left alone;
+for the others the password is asked for once. A host key that was never seen is shown first: nothing is sent before you
+confirm it, or give its fingerprint. A host that shows another key than the recorded one, or a revoked one, is refused.
+"""
+TIMER = """\
+Has systemd run `busbar provision base --tags ssh` on this machine, where the authority's key is. It must reach the
+hosts without asking: with a key without passphrase and sudo without password. For root it is a timer of the system, for
+others one of their own.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("ssh", help="first contact with hosts, and renewal of their certificates")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    timer = actions.add_parser("timer", help="renew the certificates of host keys every week", description=TIMER)
+    timer.add_argument("-i", "--inventory", type=Path, default=Path("inventory"), help="inventory (default: inventory)")
+    timer.add_argument("--calendar", default="weekly", metavar="TIME", help="OnCalendar of systemd (default: weekly)")
+    timer.add_argument("--remove", action="store_true", help="remove the timer")
+    timer.set_defaults(run=run_timer)
+    action = actions.add_parser("bootstrap", help="install your public key on all hosts", description=DESCRIPTION)
+    action.add_argument("-i", "--inventory", help="inventory (default: inventory)")
+    add_sandbox(action)
+    action.add_argument("--limit", default="all", metavar="PATTERN", help="hosts, as Ansible's --limit")
+    action.add_argument("--user", help="log in as (default: ansible_user, else you)")
+    action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
+    action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
+    action.add_argument("--known-only", action="store_true", help="refuse hosts whose key is not recorded yet")
+    action.add_argument(
+        "--fingerprint",
+        action="append",
+        type=host_fingerprint,
+        default=[],
+        metavar="HOST=SHA256:…",
+        help="host key that you vouch for, as `ssh-keygen -lf` shows it; may be given several times",
+    )
+    action.add_argument("--sudo", action="store_true", help="also let the user become root without a password")
+    action.add_argument("--jobs", type=jobs, default=64, metavar="N", help="hosts at once (default: 64)")
+    source = action.add_mutually_exclusive_group()
+    source.add_argument("--ask-password", action="store_true", help=f"ask even when {PASSWORD_VARIABLE} is set")
+    source.add_argument("--password-file", type=Path, metavar="FILE", help="read the password from a file")
+    action.set_defaults(run=run_bootstrap)
+
+
+def jobs(text: str) -> int:
+    """An argparse type: a number of hosts."""
+    value = int(text) if text.isdecimal() else 0
+    if not 0 < value <= MAX_JOBS:
+        msg = f"{text!r} is not a number from 1 to {MAX_JOBS}"
+        raise argparse.ArgumentTypeError(msg)
+    return value
+
+
+def run_timer(args: argparse.Namespace) -> int:
+    """Install or remove the timer; returns 0."""
+    from busbar.ssh.timer import Timer, install, remove  # noqa: PLC0415 - the other action does without it
+
+    inventory = args.inventory.expanduser().resolve()
+    if not args.remove and not inventory.exists():
+        message = f"inventory {args.inventory}: no such file or folder"
+        raise UsageError(message)
+    timer = Timer(inventory, args.calendar)
+    if args.remove:
+        print(f"{timer.name}.timer: {'removed' if remove(timer) else 'was not there'}")
+        return 0
+    for line in install(timer):
+        print(line)
+    return 0
+
+
+def host_fingerprint(text: str) -> tuple[str, str]:
+    """An argparse type: a host and the fingerprint of its key."""
+    host, _, print_ = text.partition("=")
+    if not host or not _FINGERPRINT.fullmatch(print_):
+        msg = f"{text!r} is not HOST=SHA256:… with a fingerprint as `ssh-keygen -lf` shows it"
+        raise argparse.ArgumentTypeError(msg)
+    return host, print_
+
+
+def run_bootstrap(args: argparse.Namespace) -> int:
+    """Install the key everywhere; returns 0 when every host is open now, else 1."""
+    from busbar.ssh import bootstrap, host_keys  # noqa: PLC0415 - loads cryptography, which no other command needs
+
+    public = public_key_file(args.key)
+    private = public.with_suffix("")
+    known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
+    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+        fold_hosts,
+    )
+
+    inventory = inventory_source(args)
+    targets, clusters = read_targets(inventory, args.limit, args.user)
+    check_hosts(args.fingerprint, targets)
+    try:
+        known_hosts = host_keys.KnownHosts(known.expanduser(), *clusters)
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"{known}: cannot be read: {exc}"
+        raise UsageError(message) from exc
+    door = bootstrap.Door(
+        public_key=read_public_key(public),
+        private_key=private if private.is_file() else None,
+        known_hosts=known_hosts,
+        sudo=args.sudo,
+    )
+    print(f"inventory {inventory}: {fold_hosts(target.name for target in targets)}; key {public}", flush=True)
+    outcomes = bootstrap.bootstrap(targets, door, lambda fresh: vouch(fresh, args), lambda: password(args), args.jobs)
+    show(outcomes)
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def inventory_source(args: argparse.Namespace) -> str:
+    """Return the inventory that was chosen.
+
+    Raises:
+        UsageError: two ways to choose one are mixed, or there is no such sandbox.
+    """
+    if args.inventory and chosen(args):
+        message = "choose the hosts with -i, or a sandbox with --sandbox or --name, not with both"
+        raise UsageError(message)
+    return str(inventory_of(args.name)) if chosen(args) else args.inventory or "inventory"
+
+
+def public_key_file(given: Path | None) -> Path:
+    """Return the path of the public key to install.
+
+    Raises:
+        UsageError: when there is none.
+    """
+    home = Path.home() / ".ssh"
+    candidates = [given.expanduser()] if given else [home / name for name in DEFAULT_KEYS]
+    for path in candidates:
+        if path.is_file():
+            return path
+    message = f"{given}: no such file" if given else f"no public key in {home}: make one with `ssh-keygen -t ed25519`"
+    raise UsageError(message)
+
+
+def read_public_key(path: Path) -> str:
+    """Return the public key as one line.
+
+    Raises:
+        UsageError: when the file holds anything else; a private key in particular is never sent anywhere.
+    """
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"{path}: cannot be read: {exc}"
+        raise UsageError(message) from exc
+    if len(lines) != 1 or not lines[0].startswith(("ssh-", "ecdsa-", "sk-")):
+        message = f"{path}: is not a public key, which is one line that begins with its type; give the .pub file"
+        raise UsageError(message)
+    return lines[0]
+
+
+def check_hosts(given: list[tuple[str, str]], targets: list[Target]) -> None:
+    """Look whether every fingerprint is of a host of this run.
+
+    Raises:
+        UsageError: when one is not.
+    """
+    names = {name for target in targets for name in (target.name, target.address)}
+    strangers = sorted({host for host, _ in given} - names)
+    if strangers:
+        message = f"--fingerprint {strangers[0]}=…: no such host in this run: give its name or address in the inventory"
+        raise UsageError(message)
+
+
+def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target, str]:
+    """Show host keys that were never seen, before anything is sent; return why hosts are refused."""
+    given: dict[str, set[str]] = {}
+    for host, print_ in args.fingerprint:
+        given.setdefault(host, set()).add(print_)
+    expected = {target: given.get(target.name, set()) | given.get(target.address, set()) for target in fresh}
+    shown = {target: text.split()[-1] for target, text in fresh.items()}
+    wrong = {
+        target: f"shows {fresh[target]}, which is not the fingerprint that was given"
+        for target, prints in expected.items()
+        if prints and shown[target] not in prints
+    }
+    open_ones = [target for target, prints in expected.items() if not prints]
+    if not open_ones or args.known_only:
+        reason = "is not among the known hosts (leave out --known-only, or record its key first)"
+        return wrong | dict.fromkeys(open_ones, reason)
+    print("host keys seen for the first time:")
+    for target in open_ones:
+        print(f"  {target.name} {fresh[target]}")
+    print("compare each with what its own console shows: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
+    if sys.stdin.isatty():
+        if input("Are all of them right? (yes/no) ").strip().lower() == "yes":
+            return wrong
+        return wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
+    return wrong | {
+        target: f"its host key is not known (when it is right: --fingerprint {target.name}={shown[target]})"
+        for target in open_ones
+    }
+
+
+def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Target], list[Path]]:
+    """Return the hosts of an inventory that a pattern names, and the known_hosts files of their clusters.
+
+    Raises:
+        UsageError: when the inventory cannot be read or the pattern names no host.
+    """
+    from ansible.errors import AnsibleError  # noqa: PLC0415 - Ansible takes long to load
+    from ansible.inventory.manager import InventoryManager  # noqa: PLC0415
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
+    from ansible.template import Templar  # noqa: PLC0415
+    from ansible.vars.manager import VariableManager  # noqa: PLC0415
+
+    from busbar.ssh.host_keys import Target  # noqa: PLC0415
+
+    if not Path(inventory).exists():
+        message = f"inventory {inventory}: no such file or folder"
+        raise UsageError(message)
+    refuse_unreadable([inventory])
+
+    def value(variables: dict[str, Any], key: str, default: object) -> str:
+        return str(Templar(loader=loader, variables=variables).template(variables.get(key, default)))
+
+    def target(name: str, variables: dict[str, Any]) -> Target:
+        login = user or value(variables, "ansible_user", getpass.getuser())
+        port = int(value(variables, "ansible_port", 22))
+        return Target(name, value(variables, "ansible_host", name), port, login)
+
+    loader = DataLoader()
+    shared: dict[str, Any] = {}
+    try:
+        manager = InventoryManager(loader=loader, sources=[inventory])
+        hosts = manager.get_hosts(limit)
+        variables = VariableManager(loader=loader, inventory=manager)
+        known = [variables.get_vars(host=host) for host in hosts]
+        targets = [target(host.name, own) for host, own in zip(hosts, known, strict=True)]
+        for kind in ("vars", "defaults"):
+            shared |= loader.load_from_file(
+                str(collection() / "roles/site" / kind / "main.yml"), trusted_as_template=True
+            )
+        folders = sorted({value(shared | own, "cluster_secrets_dir", "") for own in known})
+    except (AnsibleError, ValueError) as exc:
+        message = f"inventory {inventory}: {exc}"
+        raise UsageError(message) from exc
+    if not targets:
+        message = f"inventory {inventory}: no host matches {limit!r}"
+        raise UsageError(message)
+    return targets, [Path(folder) / "known_hosts" for folder in folders]
+
+
+def password(args: argparse.Namespace) -> str:
+    """Return the password: from the file, else from the environment, else asked for.
+
+    Raises:
+        UsageError: when there is nobody to ask.
+    """
+    if args.password_file:
+        try:
+            return str(args.password_file.expanduser().read_text()).rstrip("\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            message = f"{args.password_file}: cannot be read: {exc}"
+            raise UsageError(message) from exc
+    given = os.environ.get(PASSWORD_VARIABLE)
+    if given and not args.ask_password:
+        return given
+    if not sys.stdin.isatty():
+        message = f"some hosts want a password: set {PASSWORD_VARIABLE} or give --password-file"
+        raise UsageError(message)
+    return getpass.getpass("Password for the hosts that do not know the key yet: ")
+
+
+def show(outcomes: list[Outcome]) -> None:
+    """Print one line per group of hosts with the same outcome."""
+    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+        fold_hosts,
+    )
+
+    groups: dict[tuple[bool, str, str], list[str]] = {}
+    for outcome in outcomes:
+        groups.setdefault((outcome.ok, outcome.message, outcome.remedy), []).append(outcome.name)
+    for (ok, message, remedy), names in sorted(groups.items(), reverse=True):
+        hint = f" ({remedy})" if remedy else ""
+        print(printable(f"{'ok' if ok else 'FAILED'}: {fold_hosts(names)}: {message}{hint}"))

@@ -1,0 +1,1 @@
+"""Runs playbooks: in the foreground or detached, with what the terminal shows of them."""

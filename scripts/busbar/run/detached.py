@@ -1,0 +1,216 @@
+"""Validations that go on by themselves: started with `busbar validate --detach`, picked up with `busbar report wait`.
+
+Each has a folder: `lock`, which its process holds for as long as it lives, `output`, what it prints, `started`, its
+process, and `exit_code`, once it has ended by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from getpass import getuser
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from busbar.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Detached", "detach", "find", "main", "place_of"]
+
+_LOCK, _OUTPUT, _STARTED, _CODE = "lock", "output", "started", "exit_code"
+# Python may take long to start on a busy machine.
+_START_S = 60.0
+_POLL_S = 0.2
+_SYSTEMD = Path("/run/systemd/system")
+_LINGER = Path("/var/lib/systemd/linger")
+
+
+def place_of(site: Path) -> Path:
+    """Return the folder of a site that holds its detached validations."""
+    return site / "logs" / "detached"
+
+
+class Detached:
+    """A validation that was started with --detach."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take its folder."""
+        self.folder = folder
+        self.name = folder.name
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is alive."""
+        with contextlib.suppress(OSError), (self.folder / _LOCK).open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code, None as long as it runs, and when it was killed."""
+        try:
+            return int((self.folder / _CODE).read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+    @property
+    def process(self) -> str:
+        """The number of its process, empty when it is not known."""
+        try:
+            return (self.folder / _STARTED).read_text(encoding="ascii").strip()
+        except OSError:
+            return ""
+
+    @property
+    def output(self) -> Path:
+        """The file that takes what it prints."""
+        return self.folder / _OUTPUT
+
+    def __str__(self) -> str:
+        """Return how it is, in words."""
+        if self.runs:
+            return f"runs (process {self.process or '?'})"
+        code = self.exit_code
+        return "was killed" if code is None else f"ended with exit code {code}"
+
+    def follow(self, say: Callable[[str], object]) -> int | None:
+        """Hand on what it prints until it has ended; returns its exit code, None when it was killed."""
+        with self.output.open(encoding="utf-8", errors="replace") as stream:
+            alive = True
+            while alive:
+                alive = self.runs
+                for line in stream:
+                    say(line.rstrip("\n"))
+                if alive:
+                    time.sleep(_POLL_S)
+        return self.exit_code
+
+
+def find(place: Path, name: str = "") -> Detached:
+    """Return a detached validation by its id or the beginning of it, the last one for no name.
+
+    Raises:
+        UsageError: there is none, or several are meant.
+    """
+    known = sorted(path for path in place.iterdir() if (path / _LOCK).is_file()) if place.is_dir() else []
+    found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
+    if found and (not name or len(found) == 1):
+        return Detached(found[-1])
+    names = ", ".join(path.name for path in (found or known)[-5:]) or "none"
+    message = f"{len(found)} detached validations match {name!r} in {place}; there is {names}"
+    raise UsageError(message)
+
+
+def detach(site: Path, words: Sequence[str]) -> Detached:
+    """Start a command of busbar that outlives this login; returns it as soon as it runs.
+
+    Args:
+        site: the folder of the site.
+        words: arguments of busbar.
+
+    Raises:
+        UsageError: it cannot be started.
+    """
+    try:
+        run = Detached(_new_folder(place_of(site)))
+        with (run.folder / _LOCK).open("wb") as lock, run.output.open("wb") as output:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if any(_started(run, prefix, words, lock, output) for prefix in _keepers(run.name)):
+                return run
+    except OSError as exc:
+        message = f"the validation cannot be started in {place_of(site)}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    said = run.output.read_text(encoding="utf-8", errors="replace").strip()
+    message = f"the validation did not start: {said or f'see {run.folder}'}"
+    raise UsageError(message)
+
+
+def _new_folder(place: Path) -> Path:
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+        with contextlib.suppress(FileExistsError):
+            folder = place / f"{stamp}{suffix}"
+            folder.mkdir(mode=0o700)
+            return folder
+    raise FileExistsError(17, "too many of this second")
+
+
+def _keepers(name: str) -> list[list[str]]:
+    """Return what a command is started with so that no logout ends it, the best first.
+
+    A scope of systemd is kept where logind kills what a user leaves behind (KillUserProcesses); that of a user goes
+    with his manager unless he lingers. A session of its own is enough everywhere else.
+    """
+    words = ["--scope", "--quiet", "--collect", f"--unit=busbar-validate-{name}", "--"]
+    plain: list[list[str]] = [[]]
+    if not _SYSTEMD.is_dir() or shutil.which("systemd-run") is None:
+        return plain
+    if os.geteuid() == 0:
+        return [["systemd-run", *words], *plain]
+    return [["systemd-run", "--user", *words], *plain] if (_LINGER / getuser()).exists() else plain
+
+
+def _started(run: Detached, prefix: Sequence[str], words: Sequence[str], lock: IO[bytes], output: IO[bytes]) -> bool:
+    """Start the command with what keeps it; returns whether it runs, or has run."""
+    command = [*prefix, sys.executable, "-m", "busbar.run.detached", str(run.folder), str(lock.fileno()), *words]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=[lock.fileno()],
+    )
+    until = time.monotonic() + _START_S
+    while not run.process:
+        if process.poll() is not None or time.monotonic() > until:
+            return bool(run.process)
+        time.sleep(_POLL_S)
+    return True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a command of busbar as a detached one: what `detach` starts.
+
+    Args:
+        argv: its folder, the descriptor of its lock, and the arguments of busbar.
+    """
+    from busbar.cli import main as busbar  # noqa: PLC0415 - it imports the commands, and those this file
+
+    folder, descriptor = Path(argv[0]), int(argv[1])
+    # The lock lives with this process, and with none that it starts.
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - that is its form
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _write(folder / _STARTED, str(os.getpid()))
+    code = 1
+    try:
+        code = busbar(list(argv[2:]))
+    except SystemExit as exc:
+        code = exc.code if isinstance(exc.code, int) else 1
+    finally:
+        sys.stdout.flush()
+        _write(folder / _CODE, str(code))
+    return code
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(f"{text}\n", encoding="ascii")
+    fresh.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,241 @@
+"""Runs a playbook through ansible-runner, with everything it leaves behind in one log."""
+
+from __future__ import annotations
+
+import configparser
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import shlex
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
+
+from busbar.errors import UsageError
+from busbar.paths import ansible_config, collections_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from busbar.run.events import Run
+
+__all__ = ["PROMPTS", "Playbook", "hosts_counter", "open_log", "run_playbook"]
+
+# What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
+# a password is in no argument, environment or file.
+PROMPTS = {
+    "ask_pass": r"^SSH password:\s*$",
+    "ask_become_pass": r"^BECOME password.*:\s*$",
+    "ask_vault_pass": r"^Vault password.*:\s*$",
+}
+# A validation cancels its jobs and writes its report in that time.
+_PATIENCE_S = 45.0
+
+
+@dataclasses.dataclass
+class Playbook:
+    """What to run.
+
+    Attributes:
+        path: the playbook.
+        inventory: sources in the order of `-i`.
+        options: further options of ansible-playbook.
+        passwords: answers by key of PROMPTS.
+        command: what the user started, for others who want to work on the same inventory meanwhile.
+    """
+
+    path: Path
+    inventory: list[str]
+    options: list[str]
+    passwords: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    command: str = ""
+
+
+def open_log(folder: Path, command: str) -> Path:
+    """Make an empty log that only its owner can read, and return its path.
+
+    Raises:
+        UsageError: when the folder cannot be written.
+    """
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix in ("", *(f"-{number}" for number in range(2, 100))):
+            path = folder / f"{stamp}-{command}{suffix}.log"
+            with contextlib.suppress(FileExistsError):
+                path.touch(mode=0o600, exist_ok=False)
+                return path
+    except OSError as exc:
+        message = f"the log cannot be kept in {folder}: {exc.strerror}"
+        raise UsageError(message) from exc
+    message = f"the log cannot be kept in {folder}: too many of this second"
+    raise UsageError(message)
+
+
+def environment(inventory: Sequence[str]) -> dict[str, str]:
+    """Return what ansible-playbook needs in its environment, from whatever directory it is run.
+
+    Args:
+        inventory: its sources; the first one's site may have an ansible.cfg of its own.
+    """
+    folders = [site_folder(source) for source in inventory[:1] if "," not in source]
+    config = Path(os.environ.get("ANSIBLE_CONFIG") or ansible_config(folders))
+    return {**_environment(config), "ANSIBLE_CONFIG": str(config)}
+
+
+def _environment(config: Path) -> dict[str, str]:
+    return {
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "0",
+        # Half an inventory is worse than none.
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        # Runner would switch it off.
+        "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        # The collection that this command belongs to, whatever else is installed.
+        "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_root()), *_collections_paths(config)]),
+    }
+
+
+def _collections_paths(config: Path) -> list[str]:
+    """Return where else collections are: as the user has it, else as Ansible does."""
+    if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
+        return given.split(os.pathsep)
+    parsed = configparser.ConfigParser(interpolation=None)
+    # What is wrong with it Ansible tells.
+    with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
+        parsed.read(config, encoding="utf-8")
+    named = parsed.get("defaults", "collections_path", fallback="~/.ansible/collections:/usr/share/ansible/collections")
+    return [str(config.parent / Path(each).expanduser()) for each in named.split(os.pathsep)]
+
+
+def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
+    """Return a function that tells how many hosts a pattern has, as far as the inventory can be read here."""
+    known: list[Any] = []
+
+    def count(pattern: str) -> int:
+        try:
+            # Ansible's own process says the same; once is enough.
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                if not known:
+                    known.append(_inventory(playbook))
+                return len(known[0].get_hosts(pattern))
+        except Exception:  # noqa: BLE001 - the figure is for show only; the run itself tells what is wrong
+            return 0
+
+    return count
+
+
+def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no types
+    """Return Ansible's inventory, limited as the run is."""
+    os.environ.update(environment(playbook.inventory))
+    from ansible.inventory.manager import InventoryManager  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
+
+    inventory = InventoryManager(loader=DataLoader(), sources=playbook.inventory)
+    for option, value in zip(playbook.options, playbook.options[1:], strict=False):
+        if option in {"-l", "--limit"}:
+            inventory.subset(value)
+    return inventory
+
+
+def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+    """Run a playbook to its end; returns its exit code and whether it was broken off.
+
+    Args:
+        playbook: what to run.
+        run: is told of every event.
+        log: takes everything that the playbook prints.
+    """
+    import ansible_runner  # noqa: PLC0415 - slow, and most commands do not need it
+
+    with (
+        tempfile.TemporaryDirectory(prefix="busbar-") as private,
+        log.open("ab", buffering=0) as stream,
+        _interruptible(run) as cancelled,
+    ):
+
+        def take(event: dict[str, Any]) -> bool:
+            # An event's last line end may be cut in two.
+            text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
+            try:
+                stream.write(f"{text}\n".encode() if text else b"")
+            except OSError as exc:
+                # The hosts are not to be left half done because this one's disk is full.
+                run.log_problem = exc.strerror or str(exc)
+            run.handle(event)
+            return False  # runner keeps no copy
+
+        # Runner reads these from a file only.
+        settings = Path(private) / "env" / "settings"
+        settings.parent.mkdir(mode=0o700)
+        settings.write_text(json.dumps({"suppress_output_file": True, "pexpect_timeout": 1}), encoding="utf-8")
+        sources = [part for source in playbook.inventory for part in ("-i", source)]
+        result = ansible_runner.run(
+            private_data_dir=private,
+            project_dir=str(Path.cwd()),
+            playbook=str(playbook.path),
+            cmdline=shlex.join([*sources, *playbook.options]),
+            passwords={PROMPTS[key]: value for key, value in playbook.passwords.items()},
+            envvars=environment(playbook.inventory)
+            | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
+            event_handler=take,
+            cancel_callback=cancelled,
+            fact_cache_type="memory",
+            suppress_env_files=True,
+            quiet=True,
+        )
+    run.close()
+    return int(result.rc if result.rc is not None else 1), cancelled.asked
+
+
+class _Cancel:
+    """Ends the playbook in two steps: it is asked to stop, and killed only when it does not."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._since: float | None = None
+        self._again = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user broke the run off."""
+        return self._since is not None
+
+    def ask(self, number: int, frame: object) -> None:
+        """Take a signal: pass it on at the first time, insist at the second."""
+        del number, frame
+        if self._since is not None:
+            self._again = True
+            return
+        self._since = time.monotonic()
+        if self._run.pid is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(self._run.pid), signal.SIGINT)
+
+    def __call__(self) -> bool:
+        """Whether runner shall kill the playbook now."""
+        if self._since is None:
+            return False
+        return self._again or self._run.pid is None or time.monotonic() - self._since > _PATIENCE_S
+
+
+@contextlib.contextmanager
+def _interruptible(run: Run) -> Iterator[_Cancel]:
+    """Take SIGINT and SIGTERM for the playbook's sake, and give the handlers back afterwards."""
+    cancel = _Cancel(run)
+    before = {number: signal.signal(number, cancel.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,227 @@
+"""First contact with many hosts at once: install a public key where only a password opens the door."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shlex
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import paramiko
+from ansible_collections.busbar.cluster.plugins.module_utils.report.data import printable
+
+from busbar.ssh.host_keys import TIMEOUT_S, KnownHosts, RefusedKeyError, Target, fingerprint, read_host_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Door", "Outcome", "bootstrap"]
+
+# The key comes on standard input. A last line without its end would swallow a key that is simply appended.
+INSTALL_KEY = r"""
+umask 077
+read -r key
+mkdir -p "$HOME/.ssh" && cd "$HOME/.ssh" || exit 1
+if grep -qxF -e "$key" authorized_keys 2>/dev/null; then echo present; exit 0; fi
+if [ -s authorized_keys ] && [ -n "$(tail -c 1 authorized_keys)" ]; then echo >> authorized_keys || exit 1; fi
+printf '%s\n' "$key" >> authorized_keys || exit 1
+if command -v restorecon >/dev/null 2>&1; then restorecon -R "$HOME/.ssh" 2>/dev/null; fi
+echo added
+"""
+INSTALL_SUDO = r"""
+file=/etc/sudoers.d/busbar-bootstrap-{user}
+rule='{user} ALL=(ALL:ALL) NOPASSWD: ALL'
+if [ "$(cat "$file" 2>/dev/null)" = "$rule" ]; then echo present; exit 0; fi
+new=$(mktemp) && printf '%s\n' "$rule" > "$new" && chmod 0440 "$new" && visudo -cqf "$new" \
+  && mv "$new" "$file" && chown root:root "$file" && echo added
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a host; `ok` tells whether its door is open now."""
+
+    name: str
+    ok: bool
+    message: str
+    remedy: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Door:
+    """What opens a host: the public key to install, its private half when it is at hand, and the known hosts."""
+
+    public_key: str
+    private_key: Path | None
+    known_hosts: KnownHosts
+    sudo: bool = False
+
+    def connect(self, target: Target, password: str | None) -> paramiko.SSHClient:
+        """Return a connection, by the key when no password is given.
+
+        Raises:
+            OSError: when the host does not answer.
+            paramiko.SSHException: when it does not let us in.
+        """
+        client = paramiko.SSHClient()
+        for kind, key in (self.known_hosts.keys.lookup(target.known_as) or {}).items():
+            client.get_host_keys().add(target.known_as, kind, key)
+        client.set_missing_host_key_policy(self.known_hosts)
+        with_key = password is None
+        try:
+            client.connect(
+                target.address,
+                port=target.port,
+                username=target.user,
+                password=password,
+                key_filename=str(self.private_key) if with_key and self.private_key else None,
+                allow_agent=with_key,
+                look_for_keys=False,
+                timeout=TIMEOUT_S,
+                banner_timeout=TIMEOUT_S,
+                auth_timeout=TIMEOUT_S,
+            )
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+
+def bootstrap(
+    targets: Sequence[Target],
+    door: Door,
+    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    ask: Callable[[], str],
+    jobs: int,
+) -> list[Outcome]:
+    """Open every door with the key, and those that stay shut with a password; return what became of each host.
+
+    Nothing is sent to a host before its key is known or somebody vouches for it.
+
+    Args:
+        targets: the hosts.
+        door: what opens them.
+        vouch: is shown the fingerprints of host keys that were never seen, and returns why a host is refused.
+        ask: returns the password; called at most once, and only when some host needs it.
+        jobs: how many hosts at once.
+    """
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        outcomes = _meet(targets, door.known_hosts, vouch, pool)
+
+        def visit_all(password: str | None) -> None:
+            left = [target for target in targets if target not in outcomes]
+            answers = pool.map(lambda target: _visit(target, door, password), left)
+            outcomes.update({target: found for target, found in zip(left, answers, strict=True) if found})
+
+        visit_all(None)
+        if len(outcomes) < len(targets):
+            visit_all(ask())
+    wrong = "the password is wrong"
+    return [outcomes.get(target) or Outcome(target.name, ok=False, message=wrong) for target in targets]
+
+
+def _meet(
+    targets: Sequence[Target],
+    known: KnownHosts,
+    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    pool: ThreadPoolExecutor,
+) -> dict[Target, Outcome]:
+    """Look at every host's key and record those that somebody vouches for; return the hosts that are left out."""
+
+    def look(target: Target) -> paramiko.PKey | Outcome | None:
+        try:
+            key = read_host_key(target, known.keys.lookup(target.known_as) or {})
+            return None if known.is_known(target, key) else key
+        except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
+            return _failure(target, exc)
+
+    found = dict(zip(targets, pool.map(look, targets), strict=True))
+    fresh = {target: key for target, key in found.items() if isinstance(key, paramiko.PKey)}
+    refused = vouch({target: fingerprint(key) for target, key in fresh.items()}) if fresh else {}
+    for target, key in fresh.items():
+        if target not in refused:
+            known.record(target, key)
+    left_out = {target: outcome for target, outcome in found.items() if isinstance(outcome, Outcome)}
+    return left_out | {target: Outcome(target.name, ok=False, message=why) for target, why in refused.items()}
+
+
+def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
+    """Return what became of a host, or None when it does not let us in."""
+    try:
+        with door.connect(target, password) as client:
+            return _open(client, target, door, password)
+    except paramiko.AuthenticationException:
+        return None
+    except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
+        # Without any key at hand there is nothing to try before the password.
+        if password is None and "No authentication methods available" in str(exc):
+            return None
+        return _failure(target, exc)
+
+
+def _failure(target: Target, exc: Exception) -> Outcome:
+    """Return what became of a host that failed."""
+    message, remedy = _explain(exc)
+    return Outcome(target.name, ok=False, message=message, remedy=remedy)
+
+
+def _explain(exc: Exception) -> tuple[str, str]:
+    """Return what went wrong and what to do about it."""
+    if isinstance(exc, RefusedKeyError):
+        return exc.message, exc.remedy
+    # Since OpenSSH 9.8 a server turns away for a while who failed to log in several times.
+    waiting = "after failed logins it turns you away for a while: try again in a minute"
+    other = "shows another host key than a moment ago"
+    reasons: list[tuple[type[Exception], str, str]] = [
+        (paramiko.BadHostKeyException, other, "somebody may stand in between: find out who before you try again"),
+        (ConnectionRefusedError, "refuses the connection", "start its SSH server"),
+        (paramiko.ssh_exception.NoValidConnectionsError, "refuses the connection", "start its SSH server"),
+        (EOFError, "closes the connection", waiting),
+        (TimeoutError, "does not answer", "check its address, power and network"),
+        (socket.gaierror, "has a name without an address", "set ansible_host in the inventory"),
+    ]
+    if "protocol banner" in str(exc):
+        exc = EOFError()
+    for kind, message, remedy in reasons:
+        if isinstance(exc, kind):
+            return message, remedy
+    return f"fails: {printable(exc) or type(exc).__name__}", ""
+
+
+def _open(client: paramiko.SSHClient, target: Target, door: Door, password: str | None) -> Outcome:
+    """Return what became of a host that let us in: its key installed, and the rule for sudo where it is wanted."""
+
+    def outcome(message: str, *, ok: bool = True) -> Outcome:
+        return Outcome(target.name, ok, message)
+
+    status, said = _run(client, f"sh -c {shlex.quote(INSTALL_KEY)}", f"{door.public_key}\n")
+    if status != 0:
+        return outcome(f"does not take the key: {said}", ok=False)
+    done = ["key installed" if said == "added" else "key was there"]
+    if door.sudo and target.user != "root":
+        script = shlex.quote(INSTALL_SUDO.format(user=target.user))
+        # With a password sudo reads it from standard input; without one it must not ask.
+        command = f"sudo -S -p '' sh -c {script}" if password else f"sudo -n sh -c {script}"
+        status, said = _run(client, command, f"{password}\n" if password else "")
+        if status != 0:
+            return outcome(f"{done[0]}, but sudo fails: {said}", ok=False)
+        done.append("sudo rule installed" if said.endswith("added") else "sudo rule was there")
+    if password is not None and door.private_key is not None:
+        try:
+            door.connect(target, None).close()
+        except (paramiko.SSHException, OSError):
+            return outcome(f"{done[0]}, but it does not open the door", ok=False)
+    return outcome(", ".join(done))
+
+
+def _run(client: paramiko.SSHClient, command: str, text: str) -> tuple[int, str]:
+    """Return the exit status of a command on the host and the last line that it said."""
+    stdin, stdout, stderr = client.exec_command(command, timeout=TIMEOUT_S)
+    stdin.write(text)
+    stdin.channel.shutdown_write()
+    said = stdout.read().decode(errors="replace") or stderr.read().decode(errors="replace")
+    return stdout.channel.recv_exit_status(), printable((said.strip().splitlines() or ["no message"])[-1])

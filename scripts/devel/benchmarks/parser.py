@@ -1,0 +1,153 @@
+"""Reads a table of nccl-tests out of a log that is nearly all noise of the library.
+
+The log is made on the fly and goes through a pipe, so it is never on a disk; another process reads it, as the command
+`busbar nccl parse` reads a file, and measures itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines
+from busbar.option_values import whole
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["add_options", "measure", "peak_kib"]
+
+_MIB = 1 << 20
+_MOST_MIB = 1 << 20
+_SIZES = [8 << i for i in range(31)]
+_RANKS = 16
+_HEAD = [
+    "# nccl-tests version 2.18.3 nccl-headers=22907 nccl-library=22907",
+    "# Collective test starting: all_reduce_perf",
+    f"# nThread 1 nGpus 1 minBytes {_SIZES[0]} maxBytes {_SIZES[-1]} step: 2(factor) warmup iters: 1 iters: 20",
+    "# Using devices",
+    *(f"#  Rank {i:2} Group  0 Pid {i} on gpu{i // 8} device {i % 8} [0000:19:00] NVIDIA H100" for i in range(_RANKS)),
+    f"#       size         count      type   redop    root {2 * '     time   algbw   busbw  #wrong'}",
+]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be chosen."""
+    parser.add_argument("--mib", default="1024", metavar="N", help="size of the log in MiB; default 1024")
+
+
+def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+    """The figures of one log.
+
+    Raises:
+        UsageError: the size is no whole number.
+        ValueError: a part of the table is missing in the result.
+    """
+    mib = whole("--mib", args.mib, 1, _MOST_MIB)
+    answer = _run_reader(mib * _MIB)
+    size = answer["characters"] / 1e6
+    yield "size", round(size, 1), "MB"
+    yield "throughput", round(size / answer["seconds"], 1), "MB/s"
+    yield "throughput_per_cpu", round(size / answer["cpu_seconds"], 1), "MB/s"
+    yield "peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB"
+    yield "rows", len(answer["rows"]), "rows"
+    if (answer["runs"], answer["outcome"], answer["rows"]) != (1, "ok", [[size, _busbw(size)] for size in _SIZES]):
+        message = f"the table is not complete: {answer['runs']} runs, {len(answer['rows'])} rows, {answer['outcome']}"
+        raise ValueError(message)
+
+
+def _run_reader(size: int) -> dict[str, Any]:
+    """What a process of its own made of a log of so many bytes."""
+    with subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
+        with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", reader.stdin) as pipe:
+            for chunk in _log(size):
+                pipe.write(chunk)
+        answer = cast("IO[bytes]", reader.stdout).read()
+    if reader.returncode:
+        message = f"the process that reads ended with code {reader.returncode}"
+        raise ValueError(message)
+    return dict(json.loads(answer))
+
+
+def _busbw(size: int) -> float:
+    return round(_algbw(size) * 2 * (_RANKS - 1) / _RANKS, 2)
+
+
+def _algbw(size: int) -> float:
+    return 213 * size / (size + (1 << 24))
+
+
+def _log(size: int) -> Iterator[bytes]:
+    """A log of about so many bytes: a table, with an equal share of noise before, between and behind its lines."""
+    rows = []
+    for row in _SIZES:
+        half = f"{row / 1e3 / _algbw(row):.2f} {_algbw(row):.2f} {_busbw(row):.2f} 0"
+        rows.append(f"{row:14} {row // 4:14} float sum -1 {half} {half}")
+    average = sum(map(_busbw, _SIZES)) / len(_SIZES)
+    table = [*_HEAD, *rows, "# Out of bounds values : 0 OK", f"# Avg bus bandwidth    : {average:g}"]
+    noise = _noise()
+    share = size / (len(table) + 1)
+    written = 0
+    for place, line in enumerate([*table, ""]):
+        while written < share * (place + 1):
+            yield noise
+            written += len(noise)
+        yield f"{line}\n".encode()
+
+
+def _noise() -> bytes:
+    """Lines as NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=ALL prints them, about 16 KiB."""
+    lines = []
+    for i in range(32):
+        who = f"gpu{i % 8}:{40_000 + i}:{41_000 + i} [{i % 8}] NCCL INFO"
+        lines += [
+            f"{who} AllReduce: opCount {i:x} sendbuff 0x7f{i:010x} recvbuff 0x7e{i:010x} count {i << 20} op 0",
+            f"{who} Channel {i % 16:02}/0 : {i}[{i % 8}] -> {i + 1}[{(i + 1) % 8}] [send] via NET/IB/{i % 8}/GDRDMA",
+            f"{who} Trees [0] {i + 1}/-1/-1->{i}->-1 [1] {i + 1}/-1/-1->{i}->-1",
+            f"[1,{i}]<stdout>:{who} comm 0x{i:012x} rank {i} nranks {_RANKS} cudaDev {i % 8} - Init COMPLETE",
+        ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _read() -> None:
+    """Read a log from standard input, and print what it held and what that took."""
+    began = time.monotonic()
+    count = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal count
+        text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
+        while line := text.readline(MAX_LINE):
+            count += len(line)
+            yield line
+
+    runs = parse_lines(lines())["runs"]
+    answer = {
+        "characters": count,
+        "seconds": time.monotonic() - began,
+        "cpu_seconds": time.process_time(),
+        "peak_kib": peak_kib(),
+        "runs": len(runs),
+        "outcome": runs[0]["outcome"],
+        "rows": [[row["size"], (row["out_of_place"] or {}).get("busbw")] for row in runs[0]["rows"]],
+    }
+    json.dump(answer, sys.stdout)
+
+
+def peak_kib() -> int:
+    """The most memory that this process ever held; ru_maxrss would count what its parent held before it began."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0
+
+
+if __name__ == "__main__":
+    _read()

@@ -1,0 +1,147 @@
+"""`busbar init`: the folder of a site, which the other commands and Ansible take as it is."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from busbar import paths
+from busbar.cli import main
+from busbar.paths import SITE_FILES, ansible_config, collection, default_inventory
+from busbar.run.playbook import environment
+
+TOP = Path(__file__).resolve().parents[4]
+PROGRAMS = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site that has just been made, below a folder that was not there."""
+    folder = tmp_path_factory.mktemp("sites") / "new" / "Hall 1"
+    assert main(["init", str(folder)]) == 0
+    return folder
+
+
+def test_it_has_what_a_site_decides_and_keeps_secrets_from_git(tmp_path: Path) -> None:
+    site = tmp_path / "Hall 1"
+    assert main(["init", str(site)]) == 0
+    files = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    assert {".gitignore", "README.md", "ansible.cfg", "requirements.yml", "inventory/hosts.yml"} <= files
+    assert "inventory/group_vars/all/cluster.yml" in files
+    subprocess.run(["git", "init", "-q", site], check=True)
+    for name in ("secrets/munge.key", "reports/1/report.json", "logs/a.log", "inventory.lock"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text("secret")
+    shown = subprocess.run(
+        ["git", "status", "--porcelain", "-uall", "-z"], cwd=site, check=True, capture_output=True, text=True
+    )
+    assert {line[3:] for line in shown.stdout.split("\0") if line} == files
+    assert yaml.safe_load((site / "inventory/group_vars/all/cluster.yml").read_text())["cluster_name"] == "hall-1"
+
+
+def test_its_files_are_clean_and_short(site: Path) -> None:
+    subprocess.run(
+        [PROGRAMS / "yamllint", "--strict", "-c", TOP / ".yamllint", site / "inventory", site / "requirements.yml"],
+        check=True,
+    )
+    assert len((site / "README.md").read_text().splitlines()) <= 20
+    for path in site.rglob("group_vars/all/*.yml"):
+        text = path.read_text()
+        assert len(text.splitlines()) <= 20
+        roles = {name for name in (path.name for path in TOP.glob("roles/*")) if name in text.split("\n\n", 1)[0]}
+        assert roles, f"{path.name} says whose options these are"
+        assert "role" in text.splitlines()[1]
+
+
+def test_its_ansible_cfg_is_that_of_the_checkout_but_for_what_is_the_checkouts(site: Path) -> None:
+    read = {}
+    for folder in (site, TOP):
+        parsed = configparser.ConfigParser(interpolation=None)
+        parsed.read(folder / "ansible.cfg")
+        read[folder] = {(section, *pair) for section in parsed.sections() for pair in parsed.items(section)}
+    assert read[site] < read[TOP]
+    assert {name for _, name, _ in read[TOP] - read[site]} == {"collections_path", "ignore_patterns"}
+
+
+def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -> None:
+    """By the playbook's own name from the site's folder, as an admin calls it; no host is contacted."""
+    play = tmp_path / "play.yml"
+    play.write_text(
+        "- hosts: all\n"
+        "  gather_facts: false\n"
+        "  tasks:\n"
+        "    - ansible.builtin.include_role: {name: busbar.cluster.preflight, tasks_from: inventory}\n"
+        "    - ansible.builtin.debug: {msg: '{{ cluster_secrets_dir }} {{ shared_tree }}'}\n"
+        "      run_once: true\n"
+        "  roles: [busbar.cluster.site]\n"
+    )
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [PROGRAMS / "ansible-playbook", play],
+        cwd=site,
+        env=kept | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{site}/secrets /shared" in done.stdout
+    listed = subprocess.run(
+        [PROGRAMS / "ansible-inventory", "--list"], cwd=site, check=True, capture_output=True, text=True
+    )
+    assert json.loads(listed.stdout)["dgx_h100"]["hosts"] == ["dgx1", "dgx2"]
+
+
+def test_nothing_is_written_over(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").write_text("mine\n")
+    (tmp_path / "README.md").symlink_to("nowhere")
+    assert main(["init", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "has README.md, inventory/hosts.yml already, so nothing was written" in line
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["README.md", "hosts.yml", "inventory"]
+    assert (tmp_path / "inventory" / "hosts.yml").read_text() == "mine\n"
+    assert main(["init", str(site)]) == 2
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["init", str(tmp_path / "file" / "site")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "file" in line
+
+
+def test_the_commands_take_the_inventory_and_the_ansible_cfg_of_the_site(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
+    monkeypatch.delenv("ANSIBLE_COLLECTIONS_PATH", raising=False)
+    monkeypatch.chdir(site)
+    assert default_inventory() == site / "inventory"
+    assert environment([str(site / "inventory")])["ANSIBLE_CONFIG"] == str(site / "ansible.cfg")
+    assert environment(["a,b"])["ANSIBLE_CONFIG"] == str(TOP / "ansible.cfg")
+    monkeypatch.chdir(tmp_path)
+    assert default_inventory() == collection() / "inventory", "in a checkout its example"
+    assert ansible_config([tmp_path]) == TOP / "ansible.cfg"
+    monkeypatch.setattr(paths, "checkout", lambda: None)
+    assert default_inventory() == tmp_path / "inventory"
+    assert ansible_config([tmp_path]) == SITE_FILES / "ansible.cfg"
+
+
+def test_the_collection_of_the_command_comes_before_those_of_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANSIBLE_CONFIG", raising=False)
+    monkeypatch.delenv("ANSIBLE_COLLECTIONS_PATH", raising=False)
+    (tmp_path / "ansible.cfg").write_text("[defaults]\ncollections_path = own:/opt/collections\n")
+    (tmp_path / "hosts.yml").write_text("all: {}\n")
+    paths_of_site = environment([str(tmp_path / "hosts.yml")])["ANSIBLE_COLLECTIONS_PATH"].split(":")
+    assert paths_of_site == [str(TOP / ".collections"), f"{tmp_path}/own", "/opt/collections"]
+    monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", "/given")
+    assert environment([])["ANSIBLE_COLLECTIONS_PATH"] == f"{TOP / '.collections'}:/given"

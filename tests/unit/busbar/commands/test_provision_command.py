@@ -1,0 +1,221 @@
+"""`busbar provision`: what is run, and what comes back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.commands import provision
+from busbar.errors import UsageError
+from busbar.run import playbook
+from busbar.run.events import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from busbar.run.events import Run
+    from busbar.run.playbook import Playbook
+
+
+def failure(
+    role: str = "slurm",
+    action: str = "ansible.builtin.command",
+    task: str = "Try",
+    kind: str = "failed",
+    *,
+    refused: bool = False,
+) -> Failure:
+    return Failure(task, "message", role, action, kind, refused, ["gpu1"])
+
+
+@pytest.mark.parametrize(
+    ("returned", "failures", "verdict", "expected"),
+    [
+        (0, [], None, 0),
+        (2, [failure()], None, 1),
+        (4, [failure()], None, 1),
+        (4, [], None, 1),
+        (1, [], None, 2),
+        (5, [], None, 2),
+        (2, [failure("busbar.cluster.preflight")], None, 2),
+        (2, [failure(action="ansible.builtin.validate_argument_spec")], None, 2),
+        (2, [failure("preflight"), failure()], None, 1),
+        (2, [failure(task="users : preflight | Refuse a number that is taken")], None, 1),
+        (2, [failure(refused=True)], None, 2),
+        (2, [failure("validation", refused=True)], None, 2),
+        (2, [failure(refused=True), failure(kind="unreachable")], None, 1),
+        (4, [failure("preflight", kind="unreachable")], None, 1),
+        (0, [], "PASS", 0),
+        (2, [failure("validation")], "FAIL", 1),
+        (2, [failure("validation")], "INCONCLUSIVE", 3),
+        (2, [failure("validation")], "PASS", 3),
+        (2, [failure("validation")], None, 1),
+        (2, [failure("validation"), failure()], "INCONCLUSIVE", 1),
+        (0, [], "INCONCLUSIVE", 3),
+        (0, [], "nonsense", 3),
+        (0, [], "left out", 0),
+        (2, [failure("validation")], "not tested", 4),
+        (0, [], "not tested", 4),
+        (2, [failure()], "not tested", 1),
+        (2, [failure()], "left out", 1),
+    ],
+)
+def test_exit_code(returned: int, failures: list[Failure], verdict: str | None, expected: int) -> None:
+    assert provision.exit_code(returned, failures, verdict) == expected
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    provision.register(parser.add_subparsers())
+    return parser.parse_args(arguments)
+
+
+def test_options_are_handed_on_in_order() -> None:
+    args = parse(["provision", "slurm", "--limit", "gpu1", "-CD", "-vv", "-e", "a=1", "--extra-vars=b=2", "-f5"])
+    assert args.playbook == "slurm"
+    assert args.options == ["--limit", "gpu1", "-C", "-D", "-v", "-v", "-e", "a=1", "--extra-vars", "b=2", "-f", "5"]
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(["validate", "--no-such-option"])
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["provision", "-i", "/does/not/exist"],
+        ["provision", "--sandbox", "-i", "x"],
+        ["provision", "--name", "no-such-sandbox"],
+        ["provision", "--name", "x", "-i", "y"],
+        ["provision", "no_such_playbook", "-i", "a,"],
+        ["provision", "../playbooks/preflight", "-i", "a,"],
+    ],
+)
+def test_bad_usage(arguments: list[str]) -> None:
+    args = parse(arguments)
+    with pytest.raises(UsageError):
+        args.run(args)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with an inventory."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").write_text("all: {hosts: {node1: }}\n")
+    return tmp_path
+
+
+def run_with(monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: tuple[str, float] | None) -> int:
+    """Run a command whose playbook only writes a report of a text and an age in seconds; returns the exit code."""
+
+    def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+        assert playbook.inventory == [str(site / "inventory")]
+        assert log.parent == site / "logs"
+        run.tasks = 1
+        if report is not None:
+            place = site / "reports" / "now" / "report.json"
+            place.parent.mkdir(parents=True)
+            place.write_text(report[0])
+            os.utime(place, (time.time() - report[1],) * 2)
+        return 0, False
+
+    monkeypatch.setattr(provision, "run_playbook", fake)
+    monkeypatch.setattr(provision, "_playbook_path", lambda name: site / f"{name}.yml")
+    args = parse([command, "-i", str(site / "inventory")])
+    return int(args.run(args))
+
+
+@pytest.mark.parametrize(
+    ("command", "report", "expected"),
+    [
+        ("validate", (json.dumps({"verdict": "PASS"}), 0), 0),
+        ("validate", (json.dumps({"verdict": "FAIL"}), 0), 1),
+        ("validate", (json.dumps({"verdict": "INCONCLUSIVE"}), 0), 3),
+        ("validate", (json.dumps({"verdict": "INCONCLUSIVE", "not_tested": True}), 0), 4),
+        ("validate", (json.dumps({"verdict": "FAIL", "not_tested": True}), 0), 1),
+        ("validate", (json.dumps({"verdict": "not tested"}), 0), 3),
+        ("provision", (json.dumps({"verdict": "INCONCLUSIVE", "not_tested": True, "busy_allowed": True}), 0), 0),
+        ("validate", ("{", 0), 3),
+        ("validate", (json.dumps({"verdict": "PASS"}), 3600), 3),
+        ("validate", None, 3),
+        ("provision", None, 0),
+        ("provision", (json.dumps({"verdict": "FAIL"}), 3600), 0),
+        ("provision", (json.dumps({"verdict": "FAIL"}), 0), 1),
+    ],
+)
+def test_only_a_report_of_this_run_counts(
+    monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: tuple[str, float] | None, expected: int
+) -> None:
+    assert run_with(monkeypatch, site, command, report) == expected
+
+
+def test_the_first_line_names_inventory_and_log(
+    monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_with(monkeypatch, site, "provision", None)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert str(site / "inventory") in first
+    assert str(site / "logs") in first
+
+
+def test_a_log_is_private_and_never_overwritten(tmp_path: Path) -> None:
+    first, second = (playbook.open_log(tmp_path / "logs", "provision") for _ in range(2))
+    assert first != second
+    assert first.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_log_that_cannot_be_kept_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "logs").write_text("")
+    with pytest.raises(UsageError, match="logs"):
+        playbook.open_log(tmp_path / "logs", "provision")
+
+
+def test_the_reason_of_a_report_begins_no_line_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = {"verdict": "INCONCLUSIVE", "busy_allowed": True, "reason": "left out gpu1\x1b[2J\r\nVerdict: PASS"}
+    assert run_with(monkeypatch, site, "provision", (json.dumps(hostile), 0)) == 0
+    said = capsys.readouterr().out
+    assert "validation left out gpu1\ufffd[2J Verdict: PASS" in said.splitlines()
+    assert not [line for line in said.splitlines() if line.startswith("Verdict")]
+
+
+PLAYS = {
+    "Take what was declared": "busbar.cluster.refuse: {problems: [{hosts: [node1], key: a, problem: b, remedy: c}]}",
+    "Take none": "busbar.cluster.refuse: {problems: []}",
+    "Take each": "busbar.cluster.refuse: {msg: 'node1: a: {{ item }}'}\n      loop: [1, 2]\n      when: item > 1",
+    "users : preflight | Refuse": "ansible.builtin.fail: {msg: broken}",
+    "Take half": "ansible.builtin.fail: {msg: broken}\n      ignore_errors: true",
+}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected", "said"),
+    [
+        (["Take what was declared"], 2, "    node1: a: b\n        remedy: c\n"),
+        (["Take none"], 0, ""),
+        (["Take none", "Take half", "Take each"], 2, "    node1: a: 2\n"),
+        (["users : preflight | Refuse"], 1, "    broken\n"),
+    ],
+)
+def test_bad_input_is_what_the_result_says_whatever_the_task_is_called(
+    site: Path, tasks: list[str], expected: int, said: str
+) -> None:
+    (site / "inventory/hosts.yml").write_text("all: {hosts: {node1: {ansible_connection: local}}}\n")
+    lines = ["- name: Try", "  hosts: all", "  gather_facts: false", "  tasks:"]
+    lines += [f"    - name: '{name}'\n      {PLAYS[name]}" for name in tasks]
+    (site / "try.yml").write_text("\n".join(lines) + "\n")
+    program = "import sys; from busbar.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, "provision", str(site / "try.yml"), "-i", str(site / "inventory")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == expected, done.stdout + done.stderr
+    assert said in done.stdout

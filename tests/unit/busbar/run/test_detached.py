@@ -1,0 +1,137 @@
+"""Validations that go on by themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.cli import main
+from busbar.errors import UsageError
+from busbar.run import detached
+from busbar.run.detached import detach, find, place_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PROGRAM = "import sys; from busbar.cli import main; sys.exit(main(sys.argv[1:]))"
+# A validation of no hosts whose only play lasts as long as a file is there.
+PLAY = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.wait_for: {{path: {flag}, timeout: 60, sleep: 1}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detached, "_keepers", lambda _name: [[]])
+
+
+def wait(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, "report", "wait", "-i", str(site / "inventory"), *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    (tmp_path / "inventory").mkdir()
+    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "inventory/hosts.yml").write_text(json.dumps({"all": {"hosts": {"localhost": host}}}))
+    (tmp_path / "play.yml").write_text(PLAY.format(flag=tmp_path / "flag"))
+    return tmp_path
+
+
+def test_it_goes_on_without_who_started_it_and_its_code_is_picked_up(site: Path) -> None:
+    words = ["provision", str(site / "play.yml"), "-i", str(site / "inventory")]
+    program = (
+        "import sys, pathlib, busbar.run.detached as d; print(d.detach(pathlib.Path(sys.argv[1]), sys.argv[2:]).name)"
+    )
+    command = [sys.executable, "-c", program, str(site), *words]
+    begun = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert begun.returncode == 0, begun.stderr
+    run = find(place_of(site))
+    assert (run.name, run.runs, run.exit_code) == (begun.stdout.strip(), True, None)
+    assert os.getsid(int(run.process)) == int(run.process)
+    assert f"validation {run.name}: runs (process {run.process})" in wait(site, "--status").stdout
+    (site / "flag").touch()
+    done = wait(site, run.name)
+    assert (done.returncode, "PLAY RECAP" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "ended with exit code 0" in wait(site, "--status").stdout
+    assert run.folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_killed_one_is_inconclusive(site: Path) -> None:
+    run = detach(site, ["provision", str(site / "play.yml"), "-i", str(site / "inventory")])
+    os.kill(int(run.process), signal.SIGKILL)
+    done = wait(site)
+    (site / "flag").touch()
+    assert (done.returncode, "was killed before its end" in done.stderr) == (3, True), done.stdout + done.stderr
+
+
+def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
+    run = detach(site, ["validate", "-i", str(site / "nothing")])
+    until = time.monotonic() + 60
+    while run.runs and time.monotonic() < until:
+        time.sleep(0.1)
+    assert run.exit_code == 2
+    assert "no inventory" in run.output.read_text(encoding="utf-8")
+
+
+def test_the_next_way_is_taken_where_one_does_not_work(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"], []])
+    assert detach(site, ["report", "list", "-i", str(site / "nothing")]).process
+    monkeypatch.setattr(detached, "_keepers", lambda _name: [["false"]])
+    with pytest.raises(UsageError, match="did not start"):
+        detach(site, ["report", "list"])
+
+
+def test_none_and_several_are_told(site: Path) -> None:
+    with pytest.raises(UsageError, match="0 detached validations match '' in "):
+        find(place_of(site))
+    for name in ("20261122T210000", "20261122T220000"):
+        folder = place_of(site) / name
+        folder.mkdir(parents=True)
+        (folder / "lock").touch()
+    assert find(place_of(site)).name == "20261122T220000"
+    assert find(place_of(site), "20261122T21").name == "20261122T210000"
+    with pytest.raises(UsageError, match="2 detached validations match '20261122T2'"):
+        find(place_of(site), "20261122T2")
+    assert main(["report", "wait", "-i", str(site / "inventory"), "x"]) == 2
+
+
+def test_nobody_can_be_asked_for_a_password(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "-i", str(site / "inventory"), "--detach", "-K"]) == 2
+    assert "use --become-password-file" in capsys.readouterr().err
+    assert not place_of(site).exists()
+
+
+@pytest.mark.parametrize(
+    ("root", "lingers", "expected"),
+    [
+        (True, False, ["systemd-run", "--scope"]),
+        (False, True, ["systemd-run", "--user"]),
+        (False, False, None),
+    ],
+)
+def test_what_keeps_it_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: list[str] | None, *, root: bool, lingers: bool
+) -> None:
+    monkeypatch.undo()
+    for name, value in (("_SYSTEMD", tmp_path), ("_LINGER", tmp_path), ("getuser", lambda: "bob")):
+        monkeypatch.setattr(detached, name, value)
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/systemd-run")
+    monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
+    if lingers:
+        (tmp_path / "bob").touch()
+    ways = detached._keepers("x")  # noqa: SLF001 - what is tested
+    assert ways[-1] == []
+    assert (ways[0][:2] if len(ways) > 1 else None) == expected

@@ -1,0 +1,260 @@
+"""A real playbook on this machine, through the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from busbar.run.display import PlainDisplay, summary
+from busbar.run.events import Run
+from busbar.run.playbook import Playbook, run_playbook
+
+SECRET = "correct-horse-battery"  # noqa: S105 - what the test looks for
+
+PLAYBOOK = """
+- name: Try
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Change something
+      ansible.builtin.command: echo hello
+    - name: Use a secret
+      ansible.builtin.command: echo {{ word }}
+      no_log: true
+    - name: Fail on two
+      ansible.builtin.fail:
+        msg: It is broken.
+      when: inventory_hostname != 'node3'
+"""
+SLOW = """
+- name: Slow
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Sleep
+      ansible.builtin.command: sleep 40
+"""
+MAIN = "import sys; from busbar.cli import main; sys.exit(main())"
+TOP = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A site of three hosts that are all this machine."""
+    (tmp_path / "inventory").mkdir()
+    variables = f"{{word: {SECRET}, ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
+    (tmp_path / "inventory" / "hosts.yml").write_text(f"all: {{hosts: {{'node[1:3]': }}, vars: {variables}}}\n")
+    (tmp_path / "play.yml").write_text(PLAYBOOK)
+    (tmp_path / "slow.yml").write_text(SLOW)
+    return tmp_path
+
+
+def command(site: Path, *options: str) -> list[str]:
+    return [sys.executable, "-c", MAIN, "provision", *options, "-i", str(site / "inventory")]
+
+
+def environment(site: Path) -> dict[str, str]:
+    paths = os.pathsep.join([str(TOP / "scripts"), str(TOP / ".collections")])
+    return {**os.environ, "PYTHONPATH": paths, "TMPDIR": str(site)}
+
+
+def test_a_run_from_another_directory(site: Path) -> None:
+    done = subprocess.run(
+        command(site, "play.yml"),
+        cwd=site,
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1, done.stderr
+    assert str(site / "inventory") in lines[0]
+    assert any(re.search(r"Change something  changed=3$", line) for line in lines)
+    assert "FAILED node[1-2]: Fail on two" in lines
+    assert "    It is broken." in lines
+    assert re.match(r"node3 +: ok=2 +changed=2 ", lines[-1])
+    assert "\x1b" not in done.stdout
+    (log,) = (site / "logs").glob("*-provision.log")
+    assert "TASK [Change something]" in log.read_text()
+    assert SECRET not in done.stdout + done.stderr + log.read_text()
+    assert not list(site.glob("busbar-*"))
+
+
+def test_an_interrupt_ends_the_playbook(site: Path) -> None:
+    with subprocess.Popen(
+        command(site, "slow.yml", "--limit", "node1"),
+        cwd=site,
+        env=environment(site),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 120
+        while not any("TASK [Sleep]" in log.read_text() for log in site.glob("logs/*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not list(site.glob("busbar-*"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ("all: {hosts: [a", "hosts.yml:2:1: did not find expected ',' or ']' (while parsing a flow sequence"),
+        ("all: {}", "the inventory has no host"),
+    ],
+)
+def test_an_inventory_that_is_broken_or_empty_is_bad_input(site: Path, hosts: str, words: str) -> None:
+    (site / "inventory" / "hosts.yml").write_text(hosts)
+    done = subprocess.run(
+        command(site, "play.yml"),
+        cwd=site,
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert words in done.stdout + done.stderr
+
+
+def go(site: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(site, *options),
+        cwd=site,
+        env=environment(site),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+def test_variables_that_are_no_yaml_are_named_with_file_and_line_and_not_quoted(site: Path) -> None:
+    broken = site / "inventory" / "group_vars" / "all" / "site.yml"
+    broken.parent.mkdir(parents=True)
+    broken.write_text(f"munge_key: {SECRET}\nusers_accounts:\n  - {{name: alice, uid: 2001\nslurm_x: 1\n")
+    done = go(site, "play.yml")
+    assert done.returncode == 2
+    assert (
+        f"{broken}:4:8: did not find expected ',' or '}}' (while parsing a flow mapping, begun in line 3)"
+        in done.stderr
+    )
+    assert SECRET not in done.stdout + done.stderr
+    assert not (site / "logs").exists()
+
+
+CHANGES = f"""
+- hosts: node1
+  gather_facts: false
+  tasks:
+    - name: Write a file
+      ansible.builtin.copy: {{content: "new line\\n", dest: "{{{{ place }}}}/shown", mode: "0600"}}
+    - name: Write a secret file
+      ansible.builtin.copy: {{content: "{SECRET}\\n", dest: "{{{{ place }}}}/hidden", mode: "0600"}}
+      no_log: true
+    - name: Write another without a diff
+      ansible.builtin.copy: {{content: "{SECRET}\\n", dest: "{{{{ place }}}}/quiet", mode: "0600"}}
+      diff: false
+    - name: Skip this
+      ansible.builtin.command: "true"
+      when: false
+"""
+
+
+def test_diffs_are_shown_when_asked_for_and_secrets_are_not(site: Path) -> None:
+    (site / "changes.yml").write_text(CHANGES)
+    given = ("changes.yml", "-e", f"place={site}", "--check")
+    without, shown = go(site, *given), go(site, *given, "--diff", "-v")
+    assert [done.returncode for done in (without, shown)] == [0, 0], shown.stdout + shown.stderr
+    assert "new line" not in without.stdout
+    assert "          node1:" in shown.stdout.splitlines()
+    assert "          +new line" in shown.stdout.splitlines()
+    assert SECRET not in shown.stdout + "".join(log.read_text() for log in (site / "logs").iterdir())
+    assert ["Skip this  skipped=1" in done.stdout for done in (without, shown)] == [False, True]
+
+
+HOSTILE = r"""
+- hosts: node1
+  gather_facts: false
+  tasks:
+    - name: Speak
+      ansible.builtin.debug:
+        msg: ["a\e]52;c;ZXZpbA==\ab", "\e[2J\e[HVerdict: PASS\nVerdict: PASS", "x\rVerdict: PASS", "\x9b2J\u202egnp"]
+    - name: Fail
+      ansible.builtin.command: "printf 'gone\033[2J\033]52;c;ZXZpbA==\007\nVerdict: PASS\n'"
+      failed_when: true
+"""
+
+
+def test_text_of_a_node_commands_no_terminal_and_forges_no_verdict(site: Path) -> None:
+    (site / "hostile.yml").write_text(HOSTILE)
+    done = go(site, "hostile.yml")
+    assert done.returncode == 1
+    (log,) = (site / "logs").iterdir()
+    for text in (done.stdout, done.stderr, log.read_text()):
+        assert not [char for char in text if not char.isprintable() and char != "\n"]
+    assert "a\ufffd]52;c;ZXZpbA==\ufffdb" in done.stdout
+    assert "Verdict: PASS" in done.stdout
+    assert not [line for line in done.stdout.splitlines() if line.startswith("Verdict")]
+
+
+def test_a_log_on_a_full_disk_breaks_nothing_off(site: Path) -> None:
+    (site / "changes.yml").write_text(CHANGES)
+    playbook = Playbook(site / "changes.yml", [str(site / "inventory")], ["-e", f"place={site}"])
+    run = Run(PlainDisplay(io.StringIO()), lambda _: 1)
+    returned = run_playbook(playbook, run, Path("/dev/full"))
+    assert returned == (0, False), summary(run)
+    assert run.log_problem == "No space left on device"
+    assert (site / "shown").read_text() == "new line\n"
+
+
+def test_one_run_at_a_time_works_on_an_inventory(site: Path) -> None:
+    """A second one is told of the first; a rehearsal need not wait, and a killed run holds nobody up."""
+    lock = site / "inventory.lock"
+    with subprocess.Popen(
+        command(site, "slow.yml", "--limit", "node1"), cwd=site, env=environment(site), stdout=subprocess.DEVNULL
+    ) as first:
+        try:
+            deadline = time.monotonic() + 120
+            while not any("TASK [Sleep]" in log.read_text() for log in site.glob("logs/*")):
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            holder = json.loads(lock.read_text())
+            second = go(site, "play.yml")
+            plain = subprocess.run(
+                [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory/hosts.yml", "play.yml"],
+                cwd=site,
+                env=environment(site) | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg")},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            for done in (second, plain):
+                assert done.returncode == 2, done.stdout + done.stderr
+                said = " ".join(done.stderr.split())
+                assert f"busbar provision slow, started by {holder['user']} on {holder['host']}" in said
+                assert f"(pid {holder['pid']})" in said
+                assert "TASK" not in done.stdout
+            assert len(list(site.glob("logs/*"))) == 1
+            assert "PLAY Try" in go(site, "play.yml", "--check").stdout
+        finally:
+            os.kill(holder["pid"], signal.SIGKILL)
+            first.wait(30)
+    # A task that was under way goes on, in a process of its own.
+    assert json.loads(lock.read_text()) == holder
+    after = go(site, "play.yml")
+    assert "Change something  changed=3" in after.stdout
+    assert lock.read_text() == ""

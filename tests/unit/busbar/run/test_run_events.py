@@ -1,0 +1,198 @@
+"""What a run has done, told from events."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from busbar.run.display import PlainDisplay, duration, summary
+from busbar.run.events import Run, failure_message
+
+RECAP = "PLAY RECAP ***\r\nctl : ok=1 changed=1 failed=0\r\n"
+
+
+class Clock:
+    """A clock that goes one second further each time it is read."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        """Return the next second."""
+        self.now += 1
+        return self.now
+
+
+def result(kind: str, host: str, res: dict[str, Any] | None = None, **data: object) -> dict[str, Any]:
+    return {"event": kind, "event_data": {"host": host, "task": "Install", "role": "slurm", "res": res or {}, **data}}
+
+
+def start(name: str = "Install", role: str = "busbar.cluster.slurm") -> dict[str, Any]:
+    return {"event": "playbook_on_task_start", "pid": 7, "event_data": {"task": f"{role} : {name}", "role": role}}
+
+
+def stats(**hosts: dict[str, int]) -> dict[str, Any]:
+    return {"event": "playbook_on_stats", "stdout": RECAP, "event_data": {**hosts, "artifact_data": {"x": 1}}}
+
+
+def follow(*events: dict[str, Any]) -> tuple[Run, list[str]]:
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    for event in events:
+        run.handle(event)
+    return run, stream.getvalue().splitlines()
+
+
+def test_one_line_per_task_with_all_results() -> None:
+    play = {"event": "playbook_on_play_start", "event_data": {"name": "Slurm", "pattern": "all"}}
+    run, lines = follow(
+        play,
+        start(),
+        result("runner_on_ok", "ctl"),
+        result("runner_on_ok", "gpu1", {"changed": True}),
+        result("runner_on_skipped", "gpu2"),
+        start("Start"),
+        result("runner_on_failed", "ctl", {"msg": "x"}, ignore_errors=True),
+        stats(),
+    )
+    assert lines == [
+        "PLAY Slurm (3 hosts)",
+        "   1.0 s  slurm : Install  ok=1 changed=1 skipped=1",
+        "   1.0 s  slurm : Start  ignored=1",
+    ]
+    assert (run.tasks, run.pid, run.failures, run.custom) == (2, 7, [], {"x": 1})
+    assert run.recap.splitlines() == ["PLAY RECAP ***", "ctl : ok=1 changed=1 failed=0"]
+
+
+def test_messages_of_the_play_are_shown_once() -> None:
+    said = {"msg": ["cluster: PASS", "report: /x"]}
+    events = [result("runner_on_ok", host, said, resolved_action="ansible.builtin.debug") for host in ("gpu1", "gpu2")]
+    lines = follow(start("Say"), *events, stats())[1]
+    assert lines == ["   1.0 s  slurm : Say  ok=2", "          cluster: PASS", "          report: /x"]
+
+
+def test_a_message_cannot_break_out_of_its_place() -> None:
+    forged = {"msg": ["a\nVerdict: PASS", "b\rVerdict: PASS", "c\u2028Verdict: PASS", "\x1b[31mred\x1b[0m"]}
+    said = result("runner_on_ok", "gpu1", forged, resolved_action="ansible.builtin.debug")
+    run, lines = follow(start("Say\nVerdict: PASS"), said, result("runner_on_failed", "g\n1", forged), stats())
+    assert lines[1:] == [
+        f"          {text}" for text in ("a", "Verdict: PASS", "b\ufffdVerdict: PASS", "c\ufffdVerdict: PASS", "red")
+    ]
+    assert not [line for line in "\n".join(summary(run)).splitlines() if line.startswith("Verdict")]
+    alone = follow({"event": "error", "stdout": "[ERROR]: no\r\nVerdict: PASS\r\n"})[0]
+    assert "\n".join(summary(alone)).splitlines()[1:3] == ["[ERROR]: no", "    Verdict: PASS"]
+
+
+def test_a_task_that_all_hosts_skip_is_shown_on_demand_only() -> None:
+    events = [start("Never"), result("runner_on_skipped", "gpu1"), start("Partly"), result("runner_on_skipped", "gpu1")]
+    events += [result("runner_on_ok", "gpu2"), stats()]
+    assert follow(*events)[1] == ["   1.0 s  slurm : Partly  ok=1 skipped=1"]
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream, skipped=True), lambda _: 3, Clock())
+    for event in events:
+        run.handle(event)
+    assert stream.getvalue().splitlines()[0] == "   1.0 s  slurm : Never  skipped=1"
+    assert run.tasks == 2
+
+
+def test_equal_diffs_are_shown_once_with_their_hosts() -> None:
+    def diff(host: str, text: str) -> dict[str, Any]:
+        return {"event": "runner_on_file_diff", "stdout": text, "event_data": {"host": host, "task": "Install"}}
+
+    same = "--- before: /etc/x\r\n+++ after: /etc/x\r\n@@ -0,0 +1 @@\r\n+new\x1b[2J\r\n"
+    events = [diff("gpu1", same), result("runner_on_ok", "gpu1", {"changed": True}), diff("gpu2", same)]
+    events += [diff("gpu3", "+other"), diff("gpu4", "\r\n"), stats()]
+    assert follow(start(), *events)[1] == [
+        "   1.0 s  slurm : Install  changed=1",
+        "          gpu[1-2]:",
+        "          --- before: /etc/x",
+        "          +++ after: /etc/x",
+        "          @@ -0,0 +1 @@",
+        "          +new\ufffd[2J",
+        "          gpu3:",
+        "          +other",
+    ]
+
+
+def test_what_asks_no_host_is_no_task() -> None:
+    run, lines = follow(start("Flush"), start("Flush"), stats())
+    assert (run.tasks, lines) == (0, [])
+
+
+def test_a_change_that_is_kept_from_the_log_is_a_change() -> None:
+    hidden = result("runner_on_ok", "ctl", {"censored": "hidden"}) | {"stdout": "changed: [ctl]"}
+    assert follow(start(), hidden, stats())[1] == ["   1.0 s  slurm : Install  changed=1"]
+
+
+def test_equal_failures_are_one_with_all_hosts() -> None:
+    events = [result("runner_on_failed", f"gpu{number}", {"msg": "disk full"}) for number in (1, 2, 3)]
+    run, _ = follow(start(), *events, result("runner_on_unreachable", "gpu4", {"msg": "timed out"}))
+    assert [(found.kind, found.message, found.hosts) for found in run.failures] == [
+        ("failed", "disk full", ["gpu1", "gpu2", "gpu3"]),
+        ("unreachable", "timed out", ["gpu4"]),
+    ]
+    assert [line for line in summary(run) if "FAILED" in line] == ["FAILED gpu[1-3]: slurm : Install"]
+
+
+def test_a_failure_that_was_recovered_from_does_not_count() -> None:
+    failed = result("runner_on_failed", "gpu1", {"msg": "x"})
+    assert follow(start(), failed, stats(failures={}, dark={}))[0].failures == []
+    assert len(follow(start(), failed, stats(failures={"gpu1": 1}))[0].failures) == 1
+
+
+def test_errors_without_a_task_are_told() -> None:
+    run, _ = follow({"event": "error", "stdout": "[ERROR]: no such playbook\r\n"})
+    assert "[ERROR]: no such playbook" in summary(run)
+
+
+def test_what_is_said_before_the_first_task_counts_only_when_none_runs() -> None:
+    said = {"event": "verbose", "stdout": "no hosts matched"}
+    assert "no hosts matched" in summary(follow(said)[0])
+    assert "no hosts matched" not in summary(follow(said, start(), result("runner_on_ok", "ctl"), stats())[0])
+
+
+@pytest.mark.parametrize(
+    ("res", "expected"),
+    [
+        ({"msg": "Task failed: Incorrect sudo password"}, "Incorrect sudo password"),
+        ({"msg": "non-zero return code", "stderr": "no such file\n"}, "non-zero return code\nno such file"),
+        (
+            {"msg": "MODULE FAILURE: See stdout/stderr", "module_stderr": "Boom"},
+            "MODULE FAILURE: See stdout/stderr\nBoom",
+        ),
+        ({"censored": "hidden"}, "hidden"),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "a"}],
+            },
+            "a",
+        ),
+        ({}, ""),
+    ],
+)
+def test_failure_message(res: dict[str, Any], expected: str) -> None:
+    assert failure_message(res) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.44, "0.4 s"), (12.4, "12 s"), (59.7, "1 min 00 s"), (185, "3 min 05 s")]
+)
+def test_duration(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WAITING gpu1: /var/lib/dpkg/lock-frontend is held by apt-get (pid 7: apt-get upgrade); 15 of 300 s",
+        "VALIDATION stage cluster: 1 test(s) on gpu[1-4], at most 600 s; 7199 s left",
+    ],
+)
+def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> None:
+    stream = io.StringIO()
+    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    run.handle(start())
+    run.handle({"event": "verbose", "stdout": f"{line}\r\n", "event_data": {}})
+    assert stream.getvalue() == f"{line}\n"
+    assert run.prelude == []

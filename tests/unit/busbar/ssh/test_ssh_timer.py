@@ -1,0 +1,81 @@
+"""`busbar ssh timer`: the units that it writes, and what it tells systemd."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar import cli
+from busbar.ssh import timer as ssh_timer
+from busbar.ssh.timer import Timer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for systemctl and loginctl that note how they were called; returns their note."""
+    (tmp_path / "bin").mkdir()
+    for program in ("systemctl", "loginctl"):
+        path = tmp_path / "bin" / program
+        path.write_text(f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\ntest ! -e {tmp_path}/refuse || exit 1\n')
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(ssh_timer, "SYSTEM_UNITS", tmp_path / "units")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    return tmp_path / "called"
+
+
+def test_the_timer_is_installed_once_and_removed(
+    tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inventory = tmp_path / "my 100% site"
+    inventory.mkdir()
+    name = Timer(inventory).name
+    assert cli.main(["ssh", "timer", "-i", str(inventory)]) == 0
+    assert f"{name}.timer: weekly" in capsys.readouterr().out
+    service, timer = (tmp_path / "units" / f"{name}.{kind}" for kind in ("service", "timer"))
+    assert '"' + str(inventory).replace("%", "%%") + '"' in service.read_text()
+    assert "\n  provision \\\n  base \\\n  -i" in service.read_text()
+    assert "OnCalendar=weekly" in timer.read_text()
+    assert systemd.read_text().splitlines() == ["systemctl daemon-reload", f"systemctl enable --now {name}.timer"]
+    assert cli.main(["ssh", "timer", "-i", str(inventory), "--remove"]) == 0
+    assert list((tmp_path / "units").iterdir()) == []
+    assert cli.main(["ssh", "timer", "-i", str(inventory), "--remove"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{name}.timer: removed", f"{name}.timer: was not there"]
+
+
+@pytest.mark.usefixtures("systemd")
+def test_another_user_has_a_timer_that_needs_lingering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    assert cli.main(["ssh", "timer", "-i", str(tmp_path), "--calendar", "daily"]) == 0
+    assert "loginctl enable-linger" in capsys.readouterr().out
+    assert len(list((tmp_path / "config/systemd/user").iterdir())) == 2
+    assert "systemctl --user enable --now" in (tmp_path / "called").read_text()
+
+
+@pytest.mark.usefixtures("systemd")
+def test_what_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ssh", "timer", "-i", str(tmp_path / "gone")]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+    (tmp_path / "refuse").touch()
+    assert cli.main(["ssh", "timer", "-i", str(tmp_path)]) == 2
+    assert "`systemctl daemon-reload` fails" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    timer = Timer(tmp_path / "my 100% site", "Mon 04:00")
+    for name, text in timer.texts.items():
+        (tmp_path / name).write_text(text)
+    paths = [str(tmp_path / name) for name in timer.texts]
+    done = subprocess.run(["systemd-analyze", "verify", *paths], check=False, capture_output=True, text=True)
+    ours = [line for line in done.stderr.splitlines() if timer.name in line and "Command" not in line]
+    assert ours == []

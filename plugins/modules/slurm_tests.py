@@ -204,7 +204,8 @@ RETURN = r"""
 tests:
   description:
     - One entry per test, in order, with O(tests[].name), C(nodes), C(partners), C(left_out) (node to reason),
-      C(held) (drained nodes that are tested, each with the reason of the drain),
+      C(held) (drained nodes that are tested, each with the reason of the drain), C(held_by) (who drained these, and
+      when; not drained again with that, since Slurm enters who asks and the time of then),
       C(job_id), C(state), C(reason), C(exit_code), C(batch_host) (where the output lies), C(seconds),
       C(problem) (why there is no result; empty when the job ended by itself), C(over) (whether there is nothing more
       to wait for), and C(submitted_at) and C(started_at).

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
 from check_samples import checked
-from report_samples import EVIL, nccl_text, of_pairs, small, validation
+from report_samples import EVIL, nccl_text, of_pairs, small, validation, with_fates
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from storage_samples import edit, stored
@@ -60,6 +60,9 @@ def evil() -> dict[str, Any]:
         test["reason"] = test["source"] = test["hardware"] = name
         test["findings"] = [name]
     report["culprits"] = [{"kind": name, "nodes": [name], "reason": name}]
+    report["suspected"] = report["unresolved"] = [{"nodes": [name], "reason": name}]
+    report |= {"held": {name: name}, "held_by": {name: name}, "leftovers": [name]}
+    report |= {"resumed": [{"node": name, "problem": name}], "drain": {"done": [{"node": name, "problem": name}]}}
     return {**report, "cluster": name, "reason": name, "left_out": {name: name}, "node_reasons": [name]}
 
 
@@ -78,7 +81,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         started="2026-11-23T00:00:00Z",
     )
     named = {
-        "slow": small("2026-11-20T08:00:00Z", slow=0.5),
+        "slow": small("2026-11-20T08:00:00Z", slow=0.5) | with_fates(),
         "pairs": of_pairs(12, slow="gpu7", started="2026-11-21T08:00:00Z"),
         "evil": {**evil(), "started": "2026-11-22T08:00:00Z"},
         "many": many,

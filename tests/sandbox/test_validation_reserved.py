@@ -89,10 +89,15 @@ def test_a_node_that_a_human_drained_is_tested_and_stays_his(sandbox: Cluster) -
         assert never_began(sandbox, job)
         assert reason_of(sandbox, node) == ("drained", FAN)
     assert report["held"] == {node: FAN}
+    # Slurm itself has forgotten by now when that was.
+    assert report["held_by"][node].startswith("root, 20")
     assert (report["resumed"], report["leftovers"]) == ([], [])
     assert {test["verdict"] for test in report["tests"]} == {"PASS"}
     assert all(node in test["nodes"] for test in report["tests"])
-    assert f"stays drained  {node}: {FAN}" in done.stdout
+    assert f"stays drained  {node}: {FAN} (root, 20" in done.stdout
+    shown = sandbox.busbar("report", "show", "--name", sandbox.name).stdout
+    assert f"stays drained  {node}: {FAN} (root, 20" in shown
+    assert FAN in (sandbox.state / "reports/latest/report.html").read_text(encoding="utf-8")
     assert "No reservations" in reservations(sandbox)
 
 

@@ -8,13 +8,15 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..common.printable import printable
+from ..validation.fates import node_fates
 from ..validation.parts import read_parts
 from ..validation.registry import stage_of
 from .checks import COLLECTIVE, matrices_of, results_of
 
 if TYPE_CHECKING:
+    from ..validation.fates import Fate
     from ..validation.model import Peers
-    from .model import Culprit, Half, JobEnd, ReadReport, ReadTest, Run
+    from .model import Culprit, Doubt, Half, JobEnd, ReadReport, ReadTest, Run
 
 __all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
 
@@ -45,6 +47,10 @@ def _pairs(value: object) -> dict[str, str]:
 
 def _dict(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _optional(value: object) -> str | None:
@@ -208,8 +214,26 @@ def normalised(data: object) -> ReadReport:
         "node_reasons": _texts(data.get("node_reasons")),
         "settings": _pairs(data.get("settings")),
         "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
+        "unresolved": _doubts(data.get("unresolved")),
+        "suspected": _doubts(data.get("suspected")),
+        "fates": _fates(data),
+        "leftovers": _texts(data.get("leftovers")),
         "tests": tests,
     }
+
+
+def _doubts(value: object) -> list[Doubt]:
+    return [
+        {"nodes": _texts(item.get("nodes")), "reason": printable(item.get("reason") or "")} for item in _dicts(value)
+    ]
+
+
+def _fates(data: dict[str, Any]) -> list[Fate]:
+    done, resumed = (
+        [{"node": printable(item.get("node") or ""), "problem": printable(item.get("problem") or "")} for item in items]
+        for items in (_dicts(_dict(data.get("drain")).get("done")), _dicts(data.get("resumed")))
+    )
+    return node_fates(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")))
 
 
 def _culprit(value: object) -> Culprit:

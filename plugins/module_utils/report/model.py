@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, TypedDict
 from ..validation.section import ShownTest
 
 if TYPE_CHECKING:
+    from ..validation.fates import Fate
     from ..validation.model import Peers
     from ..validation.parts import Part
 
 __all__ = [
     "Compared",
     "Culprit",
+    "Doubt",
     "Fabric",
     "Half",
     "JobEnd",
@@ -148,8 +150,19 @@ class Culprit(TypedDict):
     reason: str
 
 
+class Doubt(TypedDict):
+    """Nodes, and what is not certain about them."""
+
+    nodes: list[str]
+    reason: str
+
+
 class ReadReport(TypedDict):
-    """A report; started is ISO 8601, culprits None where nobody searched for any."""
+    """A report; started is ISO 8601, culprits None where nobody searched for any.
+
+    Unresolved are nodes of which nothing can be said for certain, suspected those that nobody blames, each with why.
+    Fates are what became of nodes that were drained, leftovers what could not be put back as it was.
+    """
 
     schema: int
     verdict: str
@@ -162,6 +175,10 @@ class ReadReport(TypedDict):
     node_reasons: list[str]
     settings: dict[str, str]
     culprits: list[Culprit] | None
+    unresolved: list[Doubt]
+    suspected: list[Doubt]
+    fates: list[Fate]
+    leftovers: list[str]
     tests: list[ReadTest]
 
 

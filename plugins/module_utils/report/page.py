@@ -102,6 +102,11 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
         nodes=fold_hosts(report["nodes"]),
         counts=counts(report),
         culprits=culprits(report),
+        doubts=[
+            (fold_hosts(item["nodes"]), f"{word}{item['reason']}")
+            for word, items in (("", report["unresolved"]), ("Suspected: ", report["suspected"]))
+            for item in items
+        ],
         failed=[test for test in tests["tests"] if test["verdict"] == "FAIL"][:_MOST_LISTED],
         **_flags(compared),
         columns=_COLUMNS,

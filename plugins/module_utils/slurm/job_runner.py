@@ -16,6 +16,7 @@ from .jobs import (
     NOT_RESERVED,
     Reserved,
     choose_nodes,
+    drain_authors,
     drained_nodes,
     is_over,
     occupied_words,
@@ -158,6 +159,7 @@ class Runner:
         problem = place.open(members, self.params["wait"] + self.params["time_limit"] + _MINUTE_S)
         if problem:
             return [self.submit(test, nodes, problem=problem) for test in tests]
+        authors = self.drain_authors(held)
         try:
             problem = place.resume(held)
             entries = [self.submit(test, nodes, problem=problem, reservation=place.name) for test in tests]
@@ -169,7 +171,15 @@ class Runner:
             self.unrestored = place.drain(held)
         for entry in entries:
             entry["held"] = {node: held[node] for node in entry["nodes"] if node in held}
+            entry["held_by"] = {node: authors[node] for node in entry["held"] if node in authors}
         return entries
+
+    def drain_authors(self, held: dict[str, str]) -> dict[str, str]:
+        """Return who drained nodes, and when: Slurm enters root and the time of the next drain instead."""
+        if not held:
+            return {}
+        code, out, _err = self.ask("sinfo", "-h", "-N", "-a", "-n", ",".join(sorted(held)), "-o", "%N|%u|%H")
+        return drain_authors(out) if code == 0 else {}
 
     def wait_for_start(self, jobs: list[str]) -> None:
         """Wait until jobs run or have ended, no longer than a job may wait for its start."""
@@ -206,6 +216,7 @@ class Runner:
             "partners": partners,
             "left_out": left_out,
             "held": {},
+            "held_by": {},
             "busy": busy,
             "job_id": "",
             "state": "",

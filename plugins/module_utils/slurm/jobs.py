@@ -14,6 +14,7 @@ __all__ = [
     "NOT_RESERVED",
     "Reserved",
     "choose_nodes",
+    "drain_authors",
     "drained_nodes",
     "is_over",
     "is_taken",
@@ -126,6 +127,13 @@ def _base(state: str) -> str:
 def drained_nodes(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> dict[str, str]:
     """Return those of some nodes that are drained and run nothing, each with its reason."""
     return {node: nodes[node][1] for node in wanted if node in nodes and _base(nodes[node][0]) == _DRAINED}
+
+
+def drain_authors(text: str) -> dict[str, str]:
+    """Return who drained each node, and when, from ``sinfo -h -N -o '%N|%u|%H'``; none of which that is not known."""
+    fields = [line.strip().split("|") for line in text.splitlines()]
+    known = [each for each in fields if len(each) == _NODE_FIELDS and not {"", "Unknown"} & set(each)]
+    return {node: f"{user}, {when}" for node, user, when in known}
 
 
 def out_of_service(wanted: list[str], nodes: dict[str, tuple[str, str]]) -> list[str]:

@@ -4,9 +4,12 @@
 
 Slurm starts no job on a drained node, in a reservation neither (select_nodes looks at avail_node_bitmap). So a drained
 node is resumed inside the reservation, and drained again, with its own reason, as soon as the job of the test has
-started: that job goes on, and whatever ends the run, the node is back as it was. The flag MAINT lets the reservation
-overlap with those of others and keeps their jobs from its nodes (job_test_resv in Slurm's reservation.c); IGNORE_JOBS
-lets running jobs be. It has an end, so that a run that is killed leaves nothing for good.
+started: that job goes on, and whatever ends the run, the node is drained with its reason. User and time of the drain
+are those of whoever asks (update_node in node_mgr.c), so who it was before is noted.
+
+The flag MAINT lets the reservation overlap with those of others and keeps their jobs from its nodes (job_test_resv in
+Slurm's reservation.c); IGNORE_JOBS lets running jobs be. It has an end, so that a run that is killed leaves nothing for
+good.
 """
 
 from __future__ import annotations

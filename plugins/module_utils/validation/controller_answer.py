@@ -98,7 +98,7 @@ def _entry(options: Mapping[str, Any], planned: Planned, given: object) -> Entry
         entry[key] = _names(f"{key} of the test {name}", given.get(key), known)
     if len(entry["partners"]) > job["partners"]:
         _refuse("partners", f"the test {name}", entry["partners"], f"more than {job['partners']}")
-    for key in ("left_out", "busy", "held"):
+    for key in ("left_out", "busy", "held", "held_by"):
         words = given.get(key)
         words = words if isinstance(words, dict) else {}
         _names(f"{key} of the test {name}", list(words), job["nodes"])

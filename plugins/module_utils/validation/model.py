@@ -177,7 +177,7 @@ class Entry(TypedDict):
     """What became of a job, as controller_answer.checked_answer gives it; seconds that it ran.
 
     The problem is what kept it from running or from its end; busy are nodes with the jobs of others that had them, held
-    those that were drained, each with the reason.
+    those that were drained, each with the reason, and held_by who had drained these.
     """
 
     name: str
@@ -186,6 +186,7 @@ class Entry(TypedDict):
     left_out: dict[str, str]
     busy: NotRequired[dict[str, str]]
     held: NotRequired[dict[str, str]]
+    held_by: NotRequired[dict[str, str]]
     job_id: str
     state: str
     reason: str
@@ -294,6 +295,7 @@ class State(TypedDict):
         left_out: nodes that were left out of a test, each with the reason.
         busy: nodes that the jobs of others had, each with these jobs.
         held: nodes that were drained and tested all the same, each with the reason of the drain.
+        held_by: who had drained these, and when.
         not_started: names of tests that did not begin because others have their nodes, or took them out of service.
         node_reasons: lines of ``sinfo -R``.
         problem: why no test could be run any more.
@@ -303,6 +305,7 @@ class State(TypedDict):
     left_out: dict[str, str]
     busy: dict[str, str]
     held: dict[str, str]
+    held_by: dict[str, str]
     not_started: list[str]
     node_reasons: list[str]
     search_rounds: int
@@ -315,6 +318,7 @@ FIRST: State = {
     "left_out": {},
     "busy": {},
     "held": {},
+    "held_by": {},
     "not_started": [],
     "node_reasons": [],
     "search_rounds": 0,
@@ -369,6 +373,7 @@ class Report(TypedDict):
     search_rounds: int
     drain: Drain
     held: dict[str, str]
+    held_by: dict[str, str]
     resumed: NotRequired[list[dict[str, str]]]
     leftovers: NotRequired[list[str]]
     tests: list[Test]

@@ -130,6 +130,9 @@ def with_results(
         "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
         "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
         "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
+        # A drain that was put back is the validation's own: the first answer about a node counts.
+        "held_by": {node: who for entry in entries for node, who in entry.get("held_by", {}).items()}
+        | state["held_by"],
         "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
         "node_reasons": result.get("node_reasons") or [],
         "search_rounds": state["search_rounds"] + step["search"],

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..common.hostlist import fold_hosts
 from ..slurm.jobs import is_taken
 from . import registry
+from .fates import node_fates
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
@@ -174,6 +175,7 @@ def report(
         "search_rounds": state["search_rounds"],
         "drain": {**drain_plan(asked, blamed, state), "done": drained or []},
         "held": state["held"],
+        "held_by": state["held_by"],
         "tests": tests,
         "node_reasons": state["node_reasons"],
         "settings": _settings(asked),
@@ -214,6 +216,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
         "search_rounds": state["search_rounds"],
         "drain": {"nodes": [], "refused": "", "done": []},
         "held": state["held"],
+        "held_by": state["held_by"],
         "tests": state["tests"],
         "node_reasons": state["node_reasons"],
         "settings": _settings(options),
@@ -329,23 +332,10 @@ def summary_lines(data: Report) -> list[str]:
         lines.append(f"FAIL  {who}{item['reason']} ({shown})")
     lines += [f"INCONCLUSIVE  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
     lines += [f"suspected  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data.get("suspected", [])]
-    lines += [
-        f"not drained  {item['node']}: {item['problem']}" if item["problem"] else f"drained  {item['node']}"
-        for item in data["drain"].get("done", [])
-    ]
     if data["drain"]["refused"]:
         lines.append(data["drain"]["refused"])
-    resumed = {item["node"]: item["problem"] for item in data.get("resumed", [])}
-    lines += [
-        f"not resumed  {node}: {problem}" if problem else f"resumed  {node}, which was drained: {data['held'][node]}"
-        for node, problem in resumed.items()
-    ]
-    drained = {item["node"] for item in data["drain"].get("done", [])}
-    lines += [
-        f"stays drained  {node}: {reason}"
-        for node, reason in sorted(data["held"].items())
-        if node not in resumed.keys() | drained
-    ]
+    fates = node_fates(data["drain"].get("done", []), data.get("resumed", []), data["held"], data["held_by"])
+    lines += [f"{what}  {node}: {why}" if why else f"{what}  {node}" for what, node, why in fates]
     lines += [f"left over  {words}" for words in data.get("leftovers", [])]
     heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"
     return [*lines, f"{heading} {data['reason']}"]

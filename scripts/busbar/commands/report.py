@@ -149,6 +149,13 @@ def _show(args: argparse.Namespace) -> int:
         print(f"culprit  {', '.join(culprit['nodes'])}: {culprit['reason']}")
     for node, reason in sorted(report["left_out"].items()):
         print(f"not tested  {node}: {reason}")
+    for word in ("unresolved", "suspected"):
+        for doubt in report[word]:
+            print(f"{word}  {fold_hosts(doubt['nodes'])}: {doubt['reason']}")
+    for what, node, why in report["fates"]:
+        print(f"{what}  {node}: {why}" if why else f"{what}  {node}")
+    for words in report["leftovers"]:
+        print(f"left over  {words}")
     own = {item["name"]: item["own_change"] for item in compared if item["subject"] == "test"}
     rows = [
         (

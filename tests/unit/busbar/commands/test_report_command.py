@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.cli import main
-from report_samples import of_pairs, small
+from report_samples import of_pairs, small, with_fates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,26 @@ def test_show(reports: Path, capsys: pytest.CaptureFixture[str], name: list[str]
     assert said.startswith("FAIL  alpha: node-gpu3: too slow")
     assert "culprit  gpu3: " in said
     assert "drift  node-gpu3: 237 GB/s is 50.0 % below its own median of 5 earlier passes, 474" in said
+
+
+def test_show_tells_what_became_of_nodes_and_what_is_not_certain(
+    reports: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = small("2026-11-21T08:00:00Z") | with_fates()
+    (reports / "20261121").mkdir()
+    (reports / "20261121" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert main(["report", "show", "20261121", "--reports", str(reports)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[2:10] == [
+        "unresolved  gpu[1-2]: comes and goes",
+        "suspected  gpu4: 3 % below others, repeat with 40 repeats",
+        "not drained  gpu3: no answer of the controller",
+        "resumed  gpu1: was drained: busbar: new (root, 2026-11-20T10:00:00)",
+        "not resumed  gpu5: Access denied",
+        "stays drained  gpu2: fan is loud (bob, 2026-11-19T10:00:00)",
+        "stays drained  gpu6: disk",
+        "left over  the reservation busbar-validation could not be deleted",
+    ]
 
 
 def test_show_as_data(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:

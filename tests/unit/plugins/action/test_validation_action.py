@@ -55,7 +55,8 @@ class Site:
         self.folder = folder
         self.runs: list[subprocess.Popen[bytes]] = []
         self.slurm, self.texts, self.out = folder / "slurm", folder / "texts", folder / "out"
-        for place in (folder, self.slurm, self.texts, self.out, self.slurm / "jobs", self.slurm / "reasons"):
+        inside = (self.slurm / name for name in ("jobs", "reasons", "authors"))
+        for place in (folder, self.slurm, self.texts, self.out, *inside):
             place.mkdir(exist_ok=True)
             place.chmod(0o755)
         number = pwd.getpwnam(USER).pw_uid
@@ -132,7 +133,8 @@ class Site:
         return found
 
     def drain(self, node: str, reason: str) -> None:
-        """Drain a node."""
+        """Drain a node, as bob did."""
+        (self.slurm / "authors" / node).write_text("bob|2026-11-20T10:00:00", encoding="utf-8")
         (self.slurm / "reasons" / node).write_text(reason, encoding="utf-8")
 
     @property
@@ -217,6 +219,7 @@ def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_t
     said = site.validate(out_of_service=True)
     found = site.report
     assert (found["verdict"], found["held"]) == ("PASS", {"gpu1": "busbar: new", "gpu2": "fan is loud"})
+    assert found["held_by"] == dict.fromkeys(("gpu1", "gpu2"), "bob, 2026-11-20T10:00:00")
     assert (found["resumed"], found["leftovers"]) == ([{"node": "gpu1", "problem": ""}], [])
     assert site.drained == {"gpu2": "fan is loud"}
     create, resume, *again = site.changes[:4]
@@ -232,7 +235,8 @@ def test_drained_nodes_are_tested_behind_a_reservation_and_given_back_by_whose_t
     for number in ("1", "2", "3"):
         asked = (site.slurm / "jobs" / number / "asked").read_text(encoding="utf-8")
         assert "--reservation=busbar-validation" in asked
-    assert "stays drained  gpu2: fan is loud" in said
+    assert "stays drained  gpu2: fan is loud (bob, 2026-11-20T10:00:00)" in said
+    assert "resumed  gpu1: was drained: busbar: new (bob, 2026-11-20T10:00:00)" in said
 
 
 def test_an_interruption_leaves_drained_nodes_as_they_were_and_no_reservation(site: Site) -> None:

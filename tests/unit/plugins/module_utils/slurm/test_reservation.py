@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm import job_runner
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import drain_authors
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.reservation import (
     NodeReservation,
     parse_reservation,
@@ -69,6 +70,12 @@ class Slurm:
 
     def sinfo(self, words: list[str]) -> tuple[int, str, str]:
         """List the nodes."""
+        if "%N|%u|%H" in words:
+            return (
+                0,
+                "".join(f"{node}|bob|2026-11-20T10:00:00\n" * 2 for node in words[words.index("-n") + 1].split(",")),
+                "",
+            )
         lines = [f"{node}|{state}|{reason or 'none'}" for node, (state, reason) in self.nodes.items()]
         return 0, "" if "-R" in words else "\n".join(lines), ""
 
@@ -156,6 +163,7 @@ def test_a_drained_node_is_drained_again_with_its_reason_as_soon_as_its_job_runs
     assert [entry["job_id"] for entry in entries] == ["1"]
     assert (entries[0]["nodes"], entries[0]["partners"]) == (["gpu1"], ["gpu2"])
     assert entries[0]["held"] == {"gpu1": "fan is loud, ask bob"}
+    assert entries[0]["held_by"] == {"gpu1": "bob, 2026-11-20T10:00:00"}
     assert slurm.history == [("create", "gpu1,gpu2"), ("RESUME", "gpu1"), ("sbatch", "gpu1,gpu2"), ("DRAIN", "gpu1")]
     assert slurm.jobs["1"] == {
         "nodes": ["gpu1", "gpu2"],
@@ -175,6 +183,11 @@ def test_each_node_keeps_its_own_reason(monkeypatch: pytest.MonkeyPatch) -> None
         "gpu2": "busbar: new",
         "gpu3": "fan",
     }
+
+
+def test_who_drained_a_node_is_what_sinfo_knows() -> None:
+    text = "gpu1|Unk(1005)|2026-11-20T10:00:00\ngpu2|Unknown|Unknown\ngpu3|root|Unknown\nslurm_load_node: error\n"
+    assert drain_authors(text) == {"gpu1": "Unk(1005), 2026-11-20T10:00:00"}
 
 
 def test_nodes_in_service_need_no_reservation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "CODES",
@@ -23,6 +23,7 @@ __all__ = [
     "Table",
     "finite",
     "number_cell",
+    "rows_of",
     "text_cell",
 ]
 
@@ -141,6 +142,12 @@ def finite(value: object, least: float = 0.0) -> float | None:
     """Return a number out of somebody's JSON, None where it is none, is not finite or is below the least."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < _MOST
     return float(value) if known and isinstance(value, (int, float)) else None
+
+
+def rows_of(value: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
+    """Return the rows of somebody's figures, so many at most; what is none is left out."""
+    rows = value.get("rows")
+    return [row for row in rows[:most] if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def number_cell(value: float | None, factor: float = 1) -> Cell:

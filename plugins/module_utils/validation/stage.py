@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 from .check_entry import check_entry
 from .tests import candidates, profile_names
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .model import Culprit, Entry, Options, Planned, State, Test, Unresolved
     from .section import Metric, Section, ShownTest
 
-__all__ = ["Counts", "Next", "OneJob", "Stage"]
+__all__ = ["Counts", "Next", "OneJob", "Own", "Shown", "Stage"]
 
 _PAIR = 2
 Own = TypeVar("Own")
@@ -50,6 +50,20 @@ class Next:
     search: bool = False
     wait: int | None = None
     label: str = ""
+
+
+class Shown(NamedTuple):
+    """How a report shows the figures of a stage, where that is in a file of its own.
+
+    Attributes:
+        read: as Stage.read.
+        section: as Stage.section.
+        metrics: the figures for Prometheus out of what read gave.
+    """
+
+    read: Callable[[object, Callable[[object], str]], Any]
+    section: Callable[[Any], Section]
+    metrics: Callable[[Any], list[Metric]]
 
 
 class Stage(Generic[Own]):
@@ -165,8 +179,22 @@ class Stage(Generic[Own]):
 class OneJob(Stage[Own]):
     """A stage that is one job of all nodes; a node alone gets the partners that are asked for."""
 
+    # How the report shows the stage's own figures; a stage may override read, section and metrics instead.
+    shown: ClassVar[Shown | None] = None
     # Whether a FAIL is proof whatever became of the job; a speed on a node that is going down is none.
     proves: ClassVar[bool] = False
+
+    def read(self, value: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - the stage's own form
+        """Return the figures of a test."""
+        return self.shown.read(value, plain) if self.shown else super().read(value, plain)
+
+    def section(self, figures: Any) -> Section:  # noqa: ANN401 - as read gave it
+        """Return what the page shows of them."""
+        return self.shown.section(figures) if self.shown else super().section(figures)
+
+    def metrics(self, test: ShownTest) -> list[Metric]:
+        """Return what Prometheus is told of them."""
+        return self.shown.metrics(test["own"]) if self.shown and test["own"] else []
 
     def ranks_per_node(self, options: Options, nodes: list[str]) -> int:
         """Return how many ranks run on each node."""

@@ -31,6 +31,7 @@ __all__ = [
     "judged",
     "planned_test",
     "profile_names",
+    "profile_of",
     "scope_for",
     "unknown_profiles",
 ]
@@ -66,8 +67,13 @@ def _ranks_per_node(options: Options, nodes: list[str], total: int) -> int:
     if options["backend"] == "mpi":
         asked = options["mpi_ranks_per_node"]
         return max(_PAIR, asked) if total == 1 else asked
-    counts = [gpu_count(options["catalogue"].get(options["hardware"].get(node, ""))) for node in nodes]
+    counts = [gpu_count(profile_of(options, node)) for node in nodes]
     return max(1, min(counts, default=1))
+
+
+def profile_of(options: Options, node: str) -> dict[str, Any]:
+    """Return the hardware profile of a node; an empty one where it has none that is known."""
+    return options["catalogue"].get(options["hardware"].get(node) or "") or {}
 
 
 def profile_names(options: Options, nodes: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ..section import finite, number_cell, text_cell
+from ..section import finite, number_cell, rows_of, text_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,6 @@ def gemm_figures(value: object, plain: Callable[[object], str]) -> GemmFigures |
     """Return the figures of a test, None for a test that has none; texts as `plain` makes them."""
     if not isinstance(value, dict):
         return None
-    rows = [item for item in value["rows"] if isinstance(item, dict)] if isinstance(value.get("rows"), list) else []
     return {
         "precision": plain(value.get("precision") or ""),
         "size": finite(value.get("size")),
@@ -73,7 +72,7 @@ def gemm_figures(value: object, plain: Callable[[object], str]) -> GemmFigures |
                 "median_share": finite(row.get("median_share")),
                 "wrong": row.get("wrong") is True,
             }
-            for row in rows[:_MOST_READ]
+            for row in rows_of(value, _MOST_READ)
         ],
     }
 

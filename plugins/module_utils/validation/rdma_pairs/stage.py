@@ -8,23 +8,18 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..options import Span
-from ..section import finite, number_cell, text_cell
-from ..stage import Next, OneJob
+from ..stage import Next, OneJob, Shown
+from ..tests import profile_of
 from .check import judge_pairs
 from .output import read_pairs
+from .shown import rdma_pairs_figures, rdma_pairs_metrics, shown_rdma_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..model import Options, Planned, State
-    from ..section import Metric, Section, ShownTest
 
 __all__ = ["RdmaPairs", "RdmaPairsOptions"]
 
 _TWO = 2
-_MOST_READ = 65_536
-_MOST_ROWS = 512
-_BITS = 8
 # Of the rate of the NIC. What is published of RDMA writes on healthy links of 100 Gb/s is 0.97 and more.
 _SHARE = 0.9
 _SOURCE = f"computed: {_SHARE:g} of the rate of the profile's NICs"
@@ -48,6 +43,7 @@ class RdmaPairs(OneJob[RdmaPairsOptions]):
     form = RdmaPairsOptions
     title = "RDMA writes"
     rank = 3
+    shown = Shown(rdma_pairs_figures, shown_rdma_pairs, rdma_pairs_metrics)
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the names of the rails."""
@@ -65,75 +61,12 @@ class RdmaPairs(OneJob[RdmaPairsOptions]):
         """Return what the output says of each way."""
         del planned
         own = self.own(options)
-        kinds = [_rdma(options["catalogue"].get(options["hardware"].get(node) or "") or {}) for node in nodes]
+        kinds = [_rdma(profile_of(options, node)) for node in nodes]
         rates = [min(rates) for rates in kinds if rates]
         known = own["gbps"] or (_SHARE * min(rates) if rates and len(rates) == len(nodes) else None)
         source = "the operator" if own["gbps"] else _SOURCE if known else ""
         rails = len(own["rails"]) or min((len(rates) for rates in kinds), default=0) or 1
         return judge_pairs(read_pairs(text), nodes, rails, known, source)
-
-    def read(self, value: object, plain: Callable[[object], str]) -> dict[str, Any] | None:
-        """Return the figures of a test."""
-        if not isinstance(value, dict):
-            return None
-        rows = [row for row in value["rows"] if isinstance(row, dict)] if isinstance(value.get("rows"), list) else []
-        return {
-            "gbps_floor": finite(value.get("gbps_floor")),
-            "rows": [
-                {
-                    **{key: plain(row.get(key) or "") for key in ("rail", "client", "server", "said")},
-                    "gbps": finite(row.get("gbps")),
-                }
-                for row in rows[:_MOST_READ]
-            ],
-        }
-
-    def section(self, figures: dict[str, Any]) -> Section:
-        """Return the table of all ways, slowest first."""
-        floor = figures["gbps_floor"]
-        rows = sorted(figures["rows"], key=lambda row: row["gbps"] or 0.0)[:_MOST_ROWS]
-        return {
-            "charts": [],
-            "table": {
-                "columns": [
-                    ("Rail", "text"),
-                    ("From", "text"),
-                    ("To", "text"),
-                    ("Gb/s", "number"),
-                    ("", "long"),
-                ],
-                "rows": [
-                    [
-                        text_cell(row["rail"]),
-                        text_cell(row["client"]),
-                        text_cell(row["server"]),
-                        number_cell(row["gbps"]),
-                        text_cell(row["said"]),
-                    ]
-                    for row in rows
-                ],
-            },
-            "note": "RDMA writes by perftest, one rail and one direction at a time.",
-            "facts": [("At least", f"{floor:g} Gb/s on each rail" if floor else "")],
-        }
-
-    def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return the slowest way out of each node over each rail."""
-        lowest: dict[tuple[str, str], float] = {}
-        for row in (test["own"] or {"rows": []})["rows"]:
-            if row["gbps"] is not None:
-                key = (row["client"], row["rail"])
-                lowest[key] = min(row["gbps"], lowest.get(key, row["gbps"]))
-        words = "What a node sends at the least over a rail to one of its neighbours."
-        return [
-            {
-                "name": "rdma_pairs_bytes_per_second",
-                "help": words,
-                "labels": {"node": node, "rail": rail},
-                "value": gbps * 1e9 / _BITS,
-            }
-            for (node, rail), gbps in lowest.items()
-        ]
 
 
 def _rdma(profile: dict[str, Any]) -> list[float]:

@@ -8,18 +8,15 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..options import Span, bytes_of
-from ..stage import OneJob
+from ..stage import OneJob, Shown
+from ..tests import profile_of
 from .check import judge_storage
 from .found import WAYS, Limits
 from .output import read_storage
 from .shown import shown_storage, storage_figures, storage_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..model import Options, Planned
-    from ..section import Metric, Section, ShownTest
-    from .shown import StorageFigures
 
 __all__ = ["Storage", "StorageOptions"]
 
@@ -47,6 +44,7 @@ class Storage(OneJob[StorageOptions]):
     title = "Shared tree"
     rank = 1
     proves = True
+    shown = Shown(storage_figures, shown_storage, storage_metrics)
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the path and the size."""
@@ -80,8 +78,7 @@ class Storage(OneJob[StorageOptions]):
         floors: dict[str, dict[str, float | None]] = {}
         sources: dict[str, None] = {}
         for node in nodes:
-            profile = options["catalogue"].get(options["hardware"].get(node) or "") or {}
-            declared = profile.get("storage") or {}
+            declared = profile_of(options, node).get("storage") or {}
             floors[node] = {}
             for way in WAYS:
                 known = declared.get(f"{way}_floor_bytes_per_second")
@@ -89,15 +86,3 @@ class Storage(OneJob[StorageOptions]):
                 if floors[node][way]:
                     sources["the operator" if given[way] else str(declared.get("source") or "")] = None
         return Limits(own["path"], floors, "; ".join(filter(None, sources)), own["speed"])
-
-    def read(self, value: object, plain: Callable[[object], str]) -> StorageFigures | None:
-        """Return the shared tree of a test."""
-        return storage_figures(value, plain)
-
-    def section(self, figures: StorageFigures) -> Section:
-        """Return what the page shows of the tree."""
-        return shown_storage(figures)
-
-    def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return what Prometheus is told of each node."""
-        return storage_metrics(test["own"]) if test["own"] else []

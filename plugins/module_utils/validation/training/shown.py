@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from ..section import finite, number_cell, text_cell
+from ..section import finite, number_cell, rows_of, text_cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,6 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
     """Return the training of a test, None for a test that is none; texts as `plain` makes them."""
     if not isinstance(value, dict):
         return None
-    rows = [item for item in value["rows"] if isinstance(item, dict)] if isinstance(value.get("rows"), list) else []
     return {
         "model": plain(value.get("model") or ""),
         "precision": plain(value.get("precision") or ""),
@@ -92,7 +91,7 @@ def training_figures(value: object, plain: Callable[[object], str]) -> TrainingF
                 "peak_share": finite(row.get("peak_share")),
                 "losses": _losses(row.get("losses")),
             }
-            for row in rows[:_MOST_ROWS]
+            for row in rows_of(value, _MOST_ROWS)
         ],
     }
 

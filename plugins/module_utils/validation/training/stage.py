@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ...catalogue.ceilings import nic_rate
+from ..device_job import DeviceJob
 from ..options import Span
-from ..stage import OneJob
-from ..tests import gpu_count
+from ..stage import Shown
+from ..tests import profile_of
 from .check import Asked, judge_training
 from .floors import known_floors
 from .learned import Reference
@@ -17,11 +18,7 @@ from .output import read_training
 from .shown import shown_training, training_figures, training_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..model import Options, Planned
-    from ..section import Metric, Section, ShownTest
-    from .shown import TrainingFigures
 
 __all__ = ["Training", "TrainingOptions", "scales_of"]
 
@@ -51,28 +48,18 @@ class TrainingOptions(TypedDict):
     image: str
 
 
-class Training(OneJob[TrainingOptions]):
+class Training(DeviceJob[TrainingOptions]):
     """Trains on one rank, on one node and on more of them, and holds the throughput against floors."""
 
     name = "training"
     form = TrainingOptions
     title = "Training"
     rank = 2
+    shown = Shown(training_figures, shown_training, training_metrics)
 
     def budget(self, options: Options) -> list[str]:
         """Return how long it may take."""
         return [f"training: one rank, one node, then more of them at once, at most {options['test_time_limit']} s"]
-
-    def ranks_per_node(self, options: Options, nodes: list[str]) -> int:
-        """Return one rank per GPU, of the node with the fewest; on CPUs as many as asked for."""
-        if options["backend"] == "mpi":
-            return options["mpi_ranks_per_node"]
-        return max(1, min((gpu_count(profile) for profile in _profiles(options, nodes)), default=1))
-
-    def arguments(self, options: Options, ranks: int) -> list[str]:
-        """Return the ranks and GPUs that the job asks for."""
-        gpus = [f"--gpus-per-node={ranks}"] if options["backend"] == "nccl" else []
-        return [f"--ntasks-per-node={ranks}", f"--export=ALL,BUSBAR_RANKS_PER_NODE={ranks}", *gpus]
 
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
         """Return what the output says of each scale."""
@@ -80,7 +67,7 @@ class Training(OneJob[TrainingOptions]):
 
     def _asked(self, options: Options, nodes: list[str], ranks: int) -> Asked:
         """Return what the training is judged by: the operator's floors, else those of the nodes' hardware."""
-        profiles = _profiles(options, nodes)
+        profiles = [profile_of(options, node) for node in nodes]
         own = self.own(options)
         wires = [nic_rate(profile.get("nics") or []) for profile in profiles]
         return Asked(
@@ -92,18 +79,6 @@ class Training(OneJob[TrainingOptions]):
             reference=Reference(own["loss"] or None, own["loss_tolerance"], own["steps"]),
         )
 
-    def read(self, value: object, plain: Callable[[object], str]) -> TrainingFigures | None:
-        """Return the training of a test."""
-        return training_figures(value, plain)
-
-    def section(self, figures: TrainingFigures) -> Section:
-        """Return what the page shows of the training."""
-        return shown_training(figures)
-
-    def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return what Prometheus is told of each scale."""
-        return training_metrics(test["own"]) if test["own"] else []
-
 
 def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
     """Return nodes and ranks per node of each run: one rank, a whole node, 2, 4, 8, … and all nodes."""
@@ -114,7 +89,3 @@ def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
         count *= 2
     found.append((nodes, ranks))
     return list(dict.fromkeys(found))
-
-
-def _profiles(options: Options, nodes: list[str]) -> list[dict[str, Any]]:
-    return [options["catalogue"].get(options["hardware"].get(node) or "") or {} for node in nodes]

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..hardware.gpu_reading import PATHS, read, run_limited
 from .apart import answers
 from .finding import Answer, Finding, Node, weighed
+from .history import NAME, append, entries, keys_of
 from .look import checks_of, timed_out
 from .metrics import metrics
 from .network import HOUR_S
@@ -75,9 +76,16 @@ class Run:
         return {name: each.unknown for name, each in self.answers.items() if each.unknown}
 
     def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:
-        """Keep the state, and write the metrics where a node exporter reads them."""
+        """Keep the state and the history, and write the metrics where a node exporter reads them."""
         events = () if done in {"given_back", "leave"} else self.state.events
-        kept(lambda: write_state(self.folder / "state.json", self.state._replace(events=events, passes=passes)))
+        reason = drain_reason([each.problem for each in self.draining(findings)]) if findings else ""
+        before, booted, whole = self.state.standing, self.state.rebooted, not self.unknown()
+        new = entries(before, findings, done, reason=reason, booted=booted, whole=whole, now=self.began)
+        kept(lambda: append(self.folder / NAME, new))
+        standing = {} if whole else dict(before)
+        standing |= {key: each.problem for key, each in keys_of(findings).items()}
+        state = self.state._replace(events=events, passes=passes, standing=standing, rebooted=False)
+        kept(lambda: write_state(self.folder / "state.json", state))
         place = Path(str(self.declared.get("metrics") or ""))
         if place.is_dir() and place.name:
             ended = time.time()

@@ -26,6 +26,8 @@ class State(NamedTuple):
         events: findings that stand until a reboot or until somebody gives the node back.
         log_since: up to when the kernel's log was read, seconds since 1970.
         passes: how often in a row nothing was found that drains the node.
+        standing: what the last look found, problem by key, for the history.
+        rebooted: whether the node has been rebooted since the last look.
     """
 
     boot: str = ""
@@ -33,6 +35,8 @@ class State(NamedTuple):
     events: Sequence[Finding] = ()
     log_since: float = 0.0
     passes: int = 0
+    standing: Mapping[str, str] = {}
+    rebooted: bool = False
 
 
 def read_state(path: Path, boot: str) -> State:
@@ -43,11 +47,14 @@ def read_state(path: Path, boot: str) -> State:
             str(name): [[float(at), float(value)] for at, value in each] for name, each in found["samples"].items()
         }
         events = [Finding(*map(str, each)) for each in found["events"]]
-        state = State(str(found["boot"]), samples, events, float(found["log_since"]), int(found["passes"]))
+        standing = {str(key): str(problem) for key, problem in found.get("standing", {}).items()}
+        state = State(str(found["boot"]), samples, events, float(found["log_since"]), int(found["passes"]), standing)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State(boot)
     # Counters of the hardware begin anew; how often a link went down does not count over a reboot either.
-    return state if state.boot == boot else State(boot, passes=state.passes)
+    if state.boot == boot:
+        return state
+    return State(boot, passes=state.passes, standing=state.standing, rebooted=bool(state.boot))
 
 
 def with_answers(state: State, answers: Mapping[str, Answer], now: float, window_s: float) -> State:

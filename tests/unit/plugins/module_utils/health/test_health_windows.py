@@ -67,7 +67,7 @@ def test_a_state_outlives_the_run_and_events_end_with_the_boot(tmp_path: Path) -
     again = read_state(path, "one")
     assert (again.samples, again.events, again.log_since) == ({"link_down eth0": [[1000.0, 2.0]]}, [XID], 1000.0)
     assert len(with_answers(again, said, 1001.0, 60.0).events) == 1
-    assert read_state(path, "two") == State("two", passes=1)
+    assert read_state(path, "two") == State("two", passes=1, rebooted=True)
     for damaged in ("", "[]", '{"boot": "one"}', '{"boot": "one", "samples": {"a": [1]}}'):
         path.write_text(damaged)
         assert read_state(path, "one") == State("one")

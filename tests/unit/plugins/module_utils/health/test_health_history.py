@@ -1,0 +1,74 @@
+"""The history of the health check: what is worth a line, and that the file stays small."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import RESET, Finding
+from ansible_collections.busbar.cluster.plugins.module_utils.health.history import (
+    MOST_BYTES,
+    append,
+    entries,
+    keys_of,
+    last_entries,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOST = Finding("gpu", RESET, "GPU 1 (ffff:02:00.0) is lost")
+
+
+def full(mib: int) -> Finding:
+    return Finding("disk", RESET, f"/ is full: {mib} MiB free, 100 are needed")
+
+
+def new(
+    before: list[Finding], found: list[Finding], done: str = "nothing", *, booted: bool = False, whole: bool = True
+) -> list[tuple[str, str]]:
+    """The events of a look after another one, and what they are about."""
+    standing = {key: each.problem for key, each in keys_of(before).items()}
+    written = entries(standing, found, done, reason="busbar health: x", booted=booted, whole=whole, now=5.4)
+    assert all(each["at"] == 5 for each in written)
+    return [(each["event"], each.get("check", "")) for each in written]
+
+
+def test_what_is_new_and_what_is_gone() -> None:
+    assert new([], [LOST, full(9)], "drain") == [("found", "gpu"), ("found", "disk"), ("drain", "")]
+    assert new([LOST, full(9)], [full(8)], "keep") == [("cleared", "gpu")]
+    assert new([LOST], [], "resume", booted=True) == [("boot", ""), ("cleared", "gpu"), ("resume", "")]
+
+
+def test_another_gpu_and_another_xid_are_other_findings() -> None:
+    other = LOST._replace(problem="GPU 2 (ffff:02:00.0) is lost")
+    assert new([LOST], [LOST, other]) == [("found", "gpu")]
+    xids = [Finding("xid", RESET, f"GPU 0000:23:00: Xid {number} (pid=1)") for number in (79, 48)]
+    assert new(xids[:1], xids) == [("found", "xid")]
+
+
+def test_nothing_is_gone_that_could_not_be_asked() -> None:
+    assert new([LOST], [], whole=False) == []
+
+
+def test_a_drain_that_is_withheld_again_and_again_is_told_once() -> None:
+    assert new([], [LOST], "withheld") == [("found", "gpu"), ("withheld", "")]
+    assert new([LOST], [LOST], "withheld") == []
+
+
+def test_the_file_stays_small_and_keeps_the_newest(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "history.jsonl"
+    assert last_entries(path, 5) == ([], 0)
+    for place in range(20):
+        times = range(200 * place, 200 * place + 200)
+        append(path, [{"at": at, "event": "found", "problem": "x" * 300} for at in times])
+        assert path.stat().st_size <= MOST_BYTES
+    found, damaged = last_entries(path, 3)
+    assert ([each["at"] for each in found], damaged) == ([3997, 3998, 3999], 0)
+
+
+def test_damaged_lines_are_counted_and_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    good = json.dumps({"at": 1, "event": "boot"})
+    path.write_bytes(b"\n".join([b"{", good.encode(), b'{"at": "x", "event": "boot"}', b"[]", b"\xff\xfe", b""]))
+    assert last_entries(path, 9) == ([{"at": 1, "event": "boot"}], 4)

@@ -95,9 +95,7 @@ node:
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -111,19 +109,13 @@ from ..module_utils.common.node_info import (
     parse_os_release,
     topology,
 )
+from ..module_utils.common.software_versions import versions
 
 CPUS = Path("/sys/devices/system/cpu")
 # Of containers; preflight asks whether what is to run in them can.
 PROGRAMS = ("enroot", "nvidia-container-cli")
 WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEBIBYTE = 1 << 20
-PACKAGES = {
-    "container_toolkit": ["nvidia-container-toolkit"],
-    "dcgm": ["datacenter-gpu-manager-4-core", "datacenter-gpu-manager"],
-    "dcgm_exporter": ["datacenter-gpu-manager-exporter", "dcgm-exporter"],
-}
-PACKAGES_TIMEOUT_S = 20
-WORDS = 3
 
 
 def read(path: Path) -> str:
@@ -162,30 +154,6 @@ def kernels() -> list[str]:
     images = [path.name.partition("-")[2] for path in Path("/boot").glob("vmlinu[xz]-*")]
     found = {*images, *(path.parent.name for path in Path("/usr/lib/modules").glob("*/vmlinuz"))}
     return sorted(release for release in found if "rescue" not in release)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what drives GPUs, as far as it is installed."""
-    names = [name for each in PACKAGES.values() for name in each]
-    debian = Path("/var/lib/dpkg/status").exists()
-    query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
-    command = query if debian else ["rpm", "-q", "--qf", "installed %{NAME} %{VERSION}-%{RELEASE}\\n"]
-    try:
-        said = subprocess.run(  # noqa: S603 - a query of fixed words
-            [*command, *names], check=False, capture_output=True, text=True, timeout=PACKAGES_TIMEOUT_S
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        said = ""
-    lines = [line.split() for line in said.splitlines()]
-    installed = {words[1]: words[2] for words in lines if len(words) == WORDS and words[0] == "installed"}
-    toolkits = (re.fullmatch(r"cuda-(\d+)\.(\d+)", path.name) for path in Path("/usr/local").glob("cuda-*"))
-    newest = max(((int(match[1]), int(match[2])) for match in toolkits if match), default=())
-    found = {
-        "driver": read(Path("/sys/module/nvidia/version")).strip(),
-        "cuda": ".".join(map(str, newest)),
-        **{key: next((installed[name] for name in each if name in installed), "") for key, each in PACKAGES.items()},
-    }
-    return {key: version for key, version in found.items() if version}
 
 
 def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[str, object]:

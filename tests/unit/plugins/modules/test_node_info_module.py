@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.software_versions import versions
 from ansible_collections.busbar.cluster.plugins.modules import node_info
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ def test_versions_are_those_of_installed_packages(tmp_path: Path, monkeypatch: p
     (tmp_path / "sys/module/nvidia").mkdir(parents=True)
     (tmp_path / "sys/module/nvidia/version").write_text("580.95.05\n")
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(node_info, "Path", lambda path: tmp_path / str(path).lstrip("/"))
-    assert node_info.versions() == {
+    assert versions(tmp_path) == {
         "driver": "580.95.05",
         "cuda": "13.1",
         "container_toolkit": "1.17.8-1",
@@ -50,6 +50,6 @@ def test_kernels_are_those_with_an_image(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_this_host_is_asked_with_its_own_package_manager() -> None:
-    found = node_info.versions()
+    found = versions()
     assert set(found) <= {"driver", "cuda", "container_toolkit", "dcgm", "dcgm_exporter"}
     assert all(found.values())

@@ -1,0 +1,48 @@
+"""Versions of what drives GPUs, as the host's packages and kernel tell of them. Runs on a node's own python3."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+__all__ = ["versions"]
+
+PACKAGES = {
+    "container_toolkit": ["nvidia-container-toolkit"],
+    "dcgm": ["datacenter-gpu-manager-4-core", "datacenter-gpu-manager"],
+    "dcgm_exporter": ["datacenter-gpu-manager-exporter", "dcgm-exporter"],
+}
+PACKAGES_TIMEOUT_S = 20
+WORDS = 3
+
+
+def versions(root: Path = Path("/")) -> dict[str, str]:
+    """Return the versions of what drives GPUs, as far as it is installed; packages are those of the host itself."""
+    names = [name for each in PACKAGES.values() for name in each]
+    debian = (root / "var/lib/dpkg/status").exists()
+    query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]
+    command = query if debian else ["rpm", "-q", "--qf", "installed %{NAME} %{VERSION}-%{RELEASE}\\n"]
+    try:
+        said = subprocess.run(  # noqa: S603 - a query of fixed words
+            [*command, *names], check=False, capture_output=True, text=True, timeout=PACKAGES_TIMEOUT_S
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        said = ""
+    lines = [line.split() for line in said.splitlines()]
+    installed = {words[1]: words[2] for words in lines if len(words) == WORDS and words[0] == "installed"}
+    toolkits = (re.fullmatch(r"cuda-(\d+)\.(\d+)", path.name) for path in (root / "usr/local").glob("cuda-*"))
+    newest = max(((int(match[1]), int(match[2])) for match in toolkits if match), default=())
+    found = {
+        "driver": _text(root / "sys/module/nvidia/version"),
+        "cuda": ".".join(map(str, newest)),
+        **{key: next((installed[name] for name in each if name in installed), "") for key, each in PACKAGES.items()},
+    }
+    return {key: version for key, version in found.items() if version}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

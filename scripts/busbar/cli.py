@@ -10,7 +10,20 @@ from busbar.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = ("init", "sandbox", "vm", "provision", "ssh", "nccl", "fabric", "gpu", "inventory", "health", "report")
+COMMANDS = (
+    "init",
+    "sandbox",
+    "vm",
+    "provision",
+    "ssh",
+    "nccl",
+    "fabric",
+    "gpu",
+    "inventory",
+    "health",
+    "node",
+    "report",
+)
 EXIT_CODES = (
     "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 not all nodes were tested and the "
     "rest passed."

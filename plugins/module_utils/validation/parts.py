@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Part", "parts_of", "read_parts"]
+__all__ = ["Part", "known_number", "parts_of", "read_parts"]
 
 KINDS = ("machine", "gpu", "nic")
 _LINE = re.compile(rf"^# busbar part: (\S{{1,255}}) ({'|'.join(KINDS)}) ([^,]*), ([^,]*), (.*)$", re.MULTILINE)
@@ -44,13 +44,15 @@ def parts_of(text: str | None) -> dict[str, list[Part]]:
     """
     found: dict[str, list[Part]] = {}
     for node, kind, *values in _LINE.findall(text or ""):
-        known = {
-            key: "" if _NONE.fullmatch(value.strip()) else value.strip()
-            for key, value in zip(_FIELDS, values, strict=True)
-        }
+        known = {key: known_number(value) for key, value in zip(_FIELDS, values)}  # noqa: B905 - also for Python 3.9
         if known["id"] or known["serial"]:
             _add(found, node, {"kind": kind, **known})
     return found
+
+
+def known_number(text: str) -> str:
+    """Return a number that a maker gave; empty where what stands there is none."""
+    return "" if _NONE.fullmatch(text.strip()) else text.strip()
 
 
 def read_parts(value: object, plain: Callable[[object], str]) -> dict[str, list[Part]]:

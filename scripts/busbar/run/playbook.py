@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["PROMPTS", "Playbook", "hosts_counter", "open_log", "run_playbook"]
+__all__ = ["PROMPTS", "Playbook", "hosts_counter", "inventory_hosts", "open_log", "run_playbook"]
 
 # What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
 # a password is in no argument, environment or file.
@@ -133,6 +133,21 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
             return 0
 
     return count
+
+
+def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
+    """Return the names of the hosts of a pattern, in the inventory's order; none when there are none.
+
+    Raises:
+        UsageError: the inventory cannot be read.
+    """
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            return [str(host) for host in _inventory(playbook).get_hosts(pattern)]
+    except Exception as exc:
+        message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
+        raise UsageError(message) from exc
 
 
 def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no types

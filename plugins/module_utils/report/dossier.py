@@ -1,0 +1,233 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""All that is known of a node: from reports of validations, Slurm, the node itself, and the site's records.
+
+Pure. What is not known is None, and `not_known` says why. Times are seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ..common.printable import printable
+from .data import culprits, everyone
+from .lemon import LIMIT, SIGNALS, WINDOW_DAYS, Score, lemon_score
+from .parts import numbered_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .model import ReadReport
+
+__all__ = ["REPLACED", "dossier", "node_lines", "read_records", "replaced_at", "seconds", "serial_of", "validations_of"]
+
+REPLACED = "replaced"
+_DAY_S = 86400
+Data = dict[str, Any]
+
+
+def seconds(text: str) -> int:
+    """Return an ISO 8601 time as seconds since 1970, 0 when it is none; UTC where it names no zone."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return 0
+    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+
+
+def read_records(text: str) -> tuple[list[Data], int]:
+    """Return the site's records of nodes, the oldest first, and how many lines are damaged.
+
+    Each line is a JSON object with `at`, `node` and `event`.
+    """
+    found, damaged = [], 0
+    for line in filter(str.strip, text.splitlines()):
+        try:
+            entry = json.loads(line)
+            entry = {**entry, "at": int(entry["at"]), "node": str(entry["node"]), "event": str(entry["event"])}
+        except (ValueError, TypeError, KeyError):
+            damaged += 1
+            continue
+        found.append(entry)
+    return sorted(found, key=lambda each: each["at"]), damaged
+
+
+def serial_of(parts: Iterable[Mapping[str, str]]) -> str:
+    """Return what tells a machine from all others: its serial number, else the numbers of its GPUs or NICs."""
+    known = list(parts)
+    for kind, key in (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "id"), ("nic", "id")):
+        numbers = sorted({part[key] for part in known if part["kind"] == kind and part[key]})
+        if numbers:
+            return numbers[0] if kind == "machine" else f"{kind} {', '.join(numbers)}"
+    return ""
+
+
+def validations_of(node: str, reports: Iterable[tuple[str, ReadReport]]) -> list[Data]:
+    """Return what each report says of a node, the oldest first; those that say nothing of it are left out.
+
+    Args:
+        node: its name.
+        reports: name of the folder and report, the oldest first.
+    """
+    found = []
+    for name, report in reports:
+        tests = [
+            {
+                "name": test["name"],
+                "stage": test["stage"],
+                "verdict": test["verdict"],
+                "nodes": everyone(test),
+                "busbw": test["measured_busbw"],
+                "floor": test["floor"],
+            }
+            for test in report["tests"]
+            if node in everyone(test)
+        ]
+        blamed = "; ".join(item["reason"] for item in culprits(report) if node in item["nodes"])
+        is_blamed = any(node in item["nodes"] for item in culprits(report))
+        left_out = report["left_out"].get(node, "")
+        if tests or is_blamed or left_out:
+            found.append(
+                {
+                    "report": name,
+                    "at": seconds(report["started"]),
+                    "verdict": report["verdict"],
+                    "blamed": is_blamed,
+                    "reason": blamed or left_out,
+                    "tested": bool(tests),
+                    "tests": tests,
+                    "parts": numbered_parts(report).get(node, []),
+                }
+            )
+    return found
+
+
+def _own_verdict(validation: Mapping[str, Any]) -> str:
+    """Return what a validation says of the node itself: it passed when it passed a test and nobody blames it."""
+    if validation["blamed"]:
+        return "FAIL"
+    if not validation["tested"]:
+        return "not tested"
+    return "PASS" if any(test["verdict"] == "PASS" for test in validation["tests"]) else "INCONCLUSIVE"
+
+
+def replaced_at(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Return when the machine behind each name was replaced the last time, seconds since 1970."""
+    return {each["node"]: each["at"] for each in records if each["event"] == REPLACED}
+
+
+def _score(node: str, slurm: Mapping[str, Any], blames: Iterable[int], now: int, replaced: int) -> Score:
+    """Return the score of a node; what was before its machine was replaced does not count."""
+    since = max(now - WINDOW_DAYS * _DAY_S, replaced)
+    return lemon_score(slurm.get("events"), slurm.get("jobs"), blames, node=node, since=since)
+
+
+def score_data(score: Score, limit: int) -> Data:
+    """Return a score as data."""
+    return {
+        "points": score.points,
+        "limit": limit,
+        "lemon": score.points >= limit,
+        "since": score.since,
+        "signals": {
+            name: {"count": count, "points": min(SIGNALS[name].points * (count or 0), SIGNALS[name].most)}
+            for name, count in score.counts.items()
+        },
+        "not_known": score.missing,
+    }
+
+
+def dossier(  # noqa: PLR0913 - one for each source
+    node: str,
+    *,
+    slurm: Mapping[str, Any],
+    machine: Mapping[str, Any] | None,
+    reports: Sequence[tuple[str, ReadReport]],
+    records: Sequence[Mapping[str, Any]],
+    not_known: Mapping[str, str],
+    now: int,
+    limit: int = LIMIT,
+) -> Data:
+    """Return all that is known of a node.
+
+    Args:
+        node: its name.
+        slurm: what the module slurm_node_history returned; empty when the controller did not answer.
+        machine: what the module machine_record returned; None when the node did not answer.
+        reports: name of the folder and report, the oldest first.
+        records: those of the site, as `read_records` gives them.
+        not_known: what could not be asked, and why.
+        now: seconds since 1970.
+        limit: from how many points on a node is a lemon.
+    """
+    validations = validations_of(node, reports)
+    # A report before the machine was replaced is about the former one.
+    begin = replaced_at(records).get(node, 0)
+    with_parts = [each for each in validations if each["parts"] and each["at"] >= begin]
+    source = "the node" if machine else f"report {with_parts[-1]['report']}" if with_parts else ""
+    parts = list((machine or {}).get("parts") or (with_parts[-1]["parts"] if with_parts else []))
+    blames = [each["at"] for each in validations if each["blamed"]]
+    score = _score(node, slurm, blames, now, begin)
+    unknown = {f"Slurm: {key}": why for key, why in (slurm.get("problems") or {}).items()}
+    unknown |= {f"{node}: {key}": why for key, why in ((machine or {}).get("problems") or {}).items()}
+    jobs = slurm.get("jobs")
+    return {
+        "node": node,
+        "at": now,
+        "score": score_data(score, limit),
+        "slurm": (slurm.get("nodes") or {}).get(node),
+        "machine": {"source": source, "serial": serial_of(parts), "parts": parts},
+        "versions": dict((machine or {}).get("versions") or {}),
+        "booted": (machine or {}).get("booted") or ((slurm.get("nodes") or {}).get(node) or {}).get("booted"),
+        "changes": [dict(each) for each in records if each["node"] == node],
+        "validations": [{**each, "of_node": _own_verdict(each)} for each in validations],
+        "health": None if machine is None else list(machine.get("history") or []),
+        "drains": None if slurm.get("events") is None else [each for each in slurm["events"] if each["node"] == node],
+        "jobs": None if jobs is None else [{**each, "by_node": node in each["failed_nodes"]} for each in jobs],
+        "not_known": {key: printable(why) for key, why in {**not_known, **unknown}.items()},
+    }
+
+
+def node_lines(  # noqa: PLR0913 - one for each source
+    nodes: Sequence[str],
+    *,
+    slurm: Mapping[str, Any],
+    reports: Sequence[tuple[str, ReadReport]],
+    records: Sequence[Mapping[str, Any]],
+    now: int,
+    limit: int = LIMIT,
+) -> list[Data]:
+    """Return each node with state, last validation and score, in the order given; each source is read once."""
+    last: dict[str, Data] = {}
+    blames: dict[str, list[int]] = {}
+    for name, report in reports:
+        at = seconds(report["started"])
+        guilty = {node for item in culprits(report) for node in item["nodes"]}
+        passed = {node for test in report["tests"] if test["verdict"] == "PASS" for node in everyone(test)}
+        tested = {node for test in report["tests"] for node in everyone(test)}
+        for node in guilty:
+            blames.setdefault(node, []).append(at)
+        for node in tested | guilty:
+            verdict = "FAIL" if node in guilty else "PASS" if node in passed else "INCONCLUSIVE"
+            last[node] = {"report": name, "at": at, "verdict": verdict}
+    grouped, replaced = _by_node(slurm), replaced_at(records)
+    found = []
+    for node in nodes:
+        own = {key: None if slurm.get(key) is None else grouped[key].get(node, []) for key in ("events", "jobs")}
+        score = _score(node, own, blames.get(node, []), now, replaced.get(node, 0))
+        state = (slurm.get("nodes") or {}).get(node)
+        found.append({"node": node, "slurm": state, "validation": last.get(node), "score": score_data(score, limit)})
+    return found
+
+
+def _by_node(slurm: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
+    """Return events and jobs by the nodes that they are about."""
+    found: dict[str, dict[str, list[Any]]] = {"events": {}, "jobs": {}}
+    for each in slurm.get("events") or ():
+        found["events"].setdefault(each["node"], []).append(each)
+    for each in slurm.get("jobs") or ():
+        for node in each["failed_nodes"]:
+            found["jobs"].setdefault(node, []).append(each)
+    return found

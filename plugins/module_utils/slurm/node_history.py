@@ -1,0 +1,132 @@
+"""What Slurm and its accounting know of nodes over time: states, times out of service, jobs that failed. Pure.
+
+Runs on the controller's own python3; all nodes are asked for at once.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from .hostlist import expand_hosts
+from .jobs import parse_job
+from .states import node_state, split_state
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+__all__ = ["EVENTS", "FAILED_JOBS", "NODES", "NODE_FAILURES", "TIMES", "failed_jobs", "node_events", "nodes_now"]
+
+# Seconds since 1970, whatever the time zone of the controller; all commands of Slurm follow it (SLURM_TIME_FORMAT).
+TIMES = {"SLURM_TIME_FORMAT": "%s"}
+
+NODES = ("scontrol", "--oneliner", "show", "nodes")
+# The reason comes last: it is anybody's text. Events whose node is empty are the cluster's own.
+EVENTS = ("sacctmgr", "--noheader", "--parsable2", "show", "event", "format=nodename,start,end,state,user,reason")
+# FailedNode: the node whose failure ended the job (sacct(1)). Without --duplicates a job that was put back into the
+# queue tells of its last run alone.
+_FIELDS = "--format=JobIDRaw,State,ExitCode,User,NNodes,NodeList,FailedNode,End,JobName"
+FAILED_JOBS = ("sacct", "--allusers", "--allocations", "--duplicates", "--noheader", "--parsable2", _FIELDS)
+# What a node does to a job; the rest may be the job's own fault.
+NODE_FAILURES = ("NODE_FAIL", "BOOT_FAIL")
+_EVENT_FIELDS = 6
+_JOB_FIELDS = 9
+_NOTHING = frozenset({"", "none", "None", "None assigned", "Unknown", "(null)", "N/A", "n/a"})
+_SIGNED = re.compile(r"^(.*?)(?:\s*\[([^\[\]@\s]*)@([^\[\]]*)\])?$", re.DOTALL)
+_USER = re.compile(r"\(\d+\)$")
+
+
+def _plain(text: str) -> str:
+    return "" if text.strip() in _NOTHING else text.strip()
+
+
+def _when(text: str | None) -> int | None:
+    return int(text) if text and text.strip().isdigit() else None
+
+
+def nodes_now(text: str) -> dict[str, dict[str, Any]]:
+    """Return what `NODES` printed by node: `state` in one word, `flags`, `reason`, `by`, `since`, `booted`, `version`.
+
+    Raises:
+        ValueError: it tells of no node.
+    """
+    found = {}
+    for line in text.splitlines():
+        values = parse_job(line)
+        if "NodeName" not in values or "State" not in values:
+            continue
+        words = split_state(values["State"])
+        signed = _SIGNED.match(_plain(values.get("Reason", "")))
+        reason, by, since = signed.groups() if signed else ("", "", "")
+        found[values["NodeName"]] = {
+            "state": node_state(words),
+            "flags": "+".join(words),
+            "reason": reason or "",
+            "by": by or "",
+            "since": _when(since),
+            "booted": _when(values.get("BootTime")),
+            "version": _plain(values.get("Version", "")),
+        }
+    if not found:
+        message = f"scontrol tells of no node: {text.strip()[:200]}"
+        raise ValueError(message)
+    return found
+
+
+def node_events(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """Return what `EVENTS` printed, the oldest first: `node`, `from`, `until` (None: now), `state`, `by`, `reason`.
+
+    Args:
+        text: what was printed.
+        nodes: those that are asked for; None takes all.
+    """
+    found = []
+    for line in text.splitlines():
+        fields = line.split("|", _EVENT_FIELDS - 1)
+        if len(fields) != _EVENT_FIELDS or not fields[0] or (nodes is not None and fields[0] not in nodes):
+            continue
+        node, begin, end, state, user, reason = map(_plain, fields)
+        by = _USER.sub("", user)
+        times = {"from": _when(begin), "until": _when(end)}
+        found.append({"node": node, **times, "state": state, "by": by, "reason": reason})
+    return sorted(found, key=lambda each: (each["from"] or 0, each["node"]))
+
+
+def failed_jobs(text: str, nodes: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """Return what `FAILED_JOBS` printed, the oldest first, with `nodes` folded.
+
+    Args:
+        text: what was printed.
+        nodes: jobs that had none of these are left out; None takes all.
+    """
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        fields = line.split("|", _JOB_FIELDS - 1)
+        if len(fields) != _JOB_FIELDS:
+            continue
+        job, state, code, user, count, folded, failed, end, name = map(_plain, fields)
+        own = _unfolded(folded)
+        if not own or (nodes is not None and not set(own) & set(nodes)):
+            continue
+        found.append(
+            {
+                "job": job,
+                "name": name,
+                "state": state.partition(" ")[0],
+                "exit": code,
+                "user": user,
+                "end": _when(end),
+                "nodes": folded,
+                "count": int(count) if count.isdigit() else len(own),
+                # A job that had one node alone has no other that could have failed.
+                "failed_nodes": _unfolded(failed) or (own if len(own) == 1 else []),
+            }
+        )
+    return sorted(found, key=lambda each: (each["end"] or 0, each["job"]))
+
+
+def _unfolded(folded: str) -> list[str]:
+    try:
+        return expand_hosts(folded) if folded else []
+    except ValueError:
+        return []

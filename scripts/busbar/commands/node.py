@@ -1,0 +1,214 @@
+"""`busbar node`: all that is known of a node, and which nodes fail again and again."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.report.dossier import dossier, node_lines, read_records
+from ansible_collections.busbar.cluster.plugins.module_utils.report.lemon import LIMIT, WINDOW_DAYS
+from ansible_collections.busbar.cluster.plugins.plugin_utils.node_records import NAME, read_node_records
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
+
+from busbar.commands.inventory import INTERRUPTED
+from busbar.commands.node_text import dossier_text, list_text
+from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.display import PlainDisplay
+from busbar.run.events import Run
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.playbook import Playbook, hosts_counter, inventory_hosts, open_log, run_playbook
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+
+__all__ = ["register"]
+
+DONE, UNKNOWN = 0, 3
+LEMONS = 1
+GROUP = "slurm_compute"
+# Beside each other they are two years of a validation a week.
+MOST_REPORTS = 200
+DAYS, MOST_DAYS = 90, 3660
+SHOW = """\
+Prints what is known of a node: its machine with serial numbers, versions, validations, what the health check found and
+did, times out of service with reason and who said so, jobs that failed there, and its lemon score. The node and the
+controller are asked once each, and nothing is changed. What cannot be asked is named, and the rest is shown. Exit
+codes: 0 shown, 2 bad usage, 3 the node or the controller did not answer.
+"""
+LIST = """\
+Prints each compute node with its state, its last validation and its lemon score. The controller is asked once for all,
+and no node. The score is the sum of signals of the last 28 days; docs/health.md has the formula. With --lemons only the
+nodes whose score has reached the limit are printed, with why. Exit codes: 0 done, with --lemons 1 when there is one, 2
+bad usage, 3 the controller did not answer.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("node", help="all that is known of a node, and which nodes fail again and again")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    show = actions.add_parser("show", help="all that is known of a node", description=SHOW)
+    show.add_argument("node", metavar="NAME", help="a compute node of the inventory")
+    show.add_argument("--days", type=int, default=DAYS, metavar="N", help=f"how far to look back in Slurm ({DAYS})")
+    show.set_defaults(run=_show)
+    listed = actions.add_parser("list", help="all nodes with state, last validation and lemon score", description=LIST)
+    listed.add_argument("--lemons", action="store_true", help="only nodes whose score has reached the limit, with why")
+    listed.set_defaults(run=_list)
+    for action in (show, listed):
+        action.add_argument("--lemon-limit", type=int, default=LIMIT, metavar="N", help=f"points of a lemon ({LIMIT})")
+        action.add_argument("--format", choices=("text", "json"), default="text")
+        action.add_argument("--reports", type=Path, metavar="DIR", help="folder that holds the reports")
+        add_run_options(action)
+
+
+def _show(args: argparse.Namespace) -> int:
+    """Print the dossier; returns the exit code."""
+    if not 0 < args.days <= MOST_DAYS:
+        message = f"--days {args.days}: give 1 to {MOST_DAYS}"
+        raise UsageError(message)
+    site = _Site(args)
+    if args.node not in site.nodes:
+        near = difflib.get_close_matches(args.node, site.nodes, 1)
+        message = f"{args.node}: no compute node of the inventory {', '.join(site.inventory)} (group {GROUP})"
+        raise UsageError(message + (f"; did you mean {near[0]}?" if near else ""))
+    found = site.ask("-e", f"node_history_nodes={args.node}", "-e", f"node_history_days={args.days}")
+    if found is None:
+        return INTERRUPTED
+    machine = (found.get("busbar_node_machine") or {}).get(args.node)
+    if machine is None:
+        site.not_known[args.node] = site.why(args.node)
+    data = dossier(
+        args.node,
+        slurm=site.slurm(found),
+        machine=machine,
+        reports=site.reports(),
+        records=site.records(),
+        not_known=site.not_known,
+        now=int(time.time()),
+        limit=args.lemon_limit,
+    )
+    _print(args, data, dossier_text)
+    return UNKNOWN if machine is None or not found.get("busbar_node_slurm") else DONE
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the nodes; returns the exit code."""
+    site = _Site(args)
+    found = site.ask("-e", f"node_history_days={WINDOW_DAYS}")
+    if found is None:
+        return INTERRUPTED
+    slurm = site.slurm(found)
+    site.not_known |= {f"Slurm: {key}": why for key, why in (slurm.get("problems") or {}).items()}
+    nodes = node_lines(
+        site.nodes,
+        slurm=slurm,
+        reports=site.reports(),
+        records=site.records(),
+        now=int(time.time()),
+        limit=args.lemon_limit,
+    )
+    if args.lemons:
+        nodes = sorted((each for each in nodes if each["score"]["lemon"]), key=lambda each: -each["score"]["points"])
+    data = {"nodes": nodes, "limit": args.lemon_limit, "lemons": args.lemons, "not_known": site.not_known}
+    _print(args, data, list_text)
+    if not found.get("busbar_node_slurm"):
+        return UNKNOWN
+    return LEMONS if args.lemons and nodes else DONE
+
+
+def _print(args: argparse.Namespace, data: dict[str, Any], text: Any) -> None:  # noqa: ANN401 - a function
+    if args.format == "json":
+        json.dump(data, sys.stdout, indent=1, allow_nan=False)
+        print()
+        return
+    for line in text(data):
+        print(printable(line))
+
+
+class _Site:
+    """The inventory that a command is about, and what could not be learned of it."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Read which compute nodes it has.
+
+        Raises:
+            UsageError: there is no inventory, or it has no compute nodes.
+        """
+        self._args = args
+        self.inventory, _ = choose_inventory(args)
+        self._path = collection() / "playbooks" / "node_history.yml"
+        refuse_unreadable(self.inventory, self._path)
+        self._folder = own_folder(self.inventory[0])
+        self.place = args.reports or self._folder / "reports"
+        if args.reports and not args.reports.is_dir():
+            message = f"no folder {args.reports}"
+            raise UsageError(message)
+        self.nodes = inventory_hosts(Playbook(self._path, self.inventory, list(args.options)), GROUP)
+        if not self.nodes:
+            message = f"the inventory {', '.join(self.inventory)} has no compute nodes (group {GROUP})"
+            raise UsageError(message)
+        self.not_known: dict[str, str] = {}
+        self._run: Run | None = None
+
+    def ask(self, *options: str) -> dict[str, Any] | None:
+        """Return what the hosts answered, by name of the statistic; None when it was interrupted."""
+        given = [*options, *self._args.options, *prompting_options(self._args)]
+        playbook = Playbook(self._path, self.inventory, given, ask_passwords(self._args))
+        log = open_log(self._folder / "logs", "node")
+        display = PlainDisplay(sys.stderr)
+        self._run = Run(display, hosts_counter(playbook))
+        with display:
+            _, interrupted = run_playbook(playbook, self._run, log)
+        return None if interrupted else dict(self._run.custom)
+
+    def why(self, host: str) -> str:
+        """Return why a host gave no answer."""
+        failures = self._run.failures if self._run else []
+        said = [failure.message for failure in failures if host in failure.hosts]
+        return " ".join(said[0].split())[:300] if said else "it was not asked"
+
+    def slurm(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return what the controller answered; that it did not is noted."""
+        answer = found.get("busbar_node_slurm")
+        if isinstance(answer, dict):
+            return answer
+        failures = self._run.failures if self._run else []
+        others = [failure for failure in failures if not set(failure.hosts) <= set(self.nodes)]
+        words = " ".join(others[0].message.split())[:300] if others else "no answer"
+        self.not_known["controller"] = words
+        return {}
+
+    def reports(self) -> list[tuple[str, ReadReport]]:
+        """Return the last reports, the oldest first; those that cannot be read are noted."""
+        found = []
+        try:
+            places = folders(self.place)[-MOST_REPORTS:] if self.place.is_dir() else []
+        except OSError as exc:
+            self.not_known["reports"] = f"{self.place}: {exc.strerror or exc}"
+            return []
+        for path in places:
+            try:
+                found.append((path.name, read_report(path)))
+            except (OSError, ValueError) as exc:
+                self.not_known[f"report {path.name}"] = str(exc)[:300]
+        return found
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return what the site noted of nodes; damaged lines are noted."""
+        try:
+            found, damaged = read_records(read_node_records(self.place))
+        except OSError as exc:
+            self.not_known["records of the site"] = str(exc)
+            return []
+        if damaged:
+            self.not_known["records of the site"] = f"{damaged} damaged lines in {self.place / NAME}"
+        return found

@@ -1,0 +1,114 @@
+"""The modules that gather what is known of nodes, on a controller with and without accounting and on a bare machine."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import machine_record, slurm_node_history
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = "NodeName=gpu1 State=IDLE BootTime=1763850000 Version=24.11.5\n"
+# sacct(1) and sacctmgr(1) where AccountingStorageType is accounting_storage/none.
+ABSENT = "Slurm accounting storage is disabled"
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of commands of Slurm, none of which is there yet."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    put(tmp_path / "scontrol", f"printf '%s' '{NODE}'")
+    return tmp_path
+
+
+def put(path: Path, text: str) -> None:
+    path.write_text(f'#!/bin/sh\nenv >"$0.env"; printf "%s\\n" "$@" >"$0.asked"\n{text}\n')
+    path.chmod(0o755)
+
+
+def asked(path: Path) -> list[str]:
+    return path.with_name(f"{path.name}.asked").read_text().splitlines()
+
+
+def history(capsys: pytest.CaptureFixture[str], **arguments: object) -> dict[str, Any]:
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        slurm_node_history.main()
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)["history"]
+    return found
+
+
+def test_all_nodes_are_asked_for_at_once(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(slurm / "sacctmgr", "echo 'gpu1|1763850000|Unknown|DOWN|slurm(64030)|Not responding'")
+    put(slurm / "sacct", "echo '11|NODE_FAIL|0:0|alice|2|gpu[1-2]|gpu2|1763850050|train'")
+    found = history(capsys)
+    assert (found["problems"], list(found["nodes"])) == ({}, ["gpu1"])
+    assert (found["events"][0]["reason"], found["jobs"][0]["failed_nodes"]) == ("Not responding", ["gpu2"])
+    assert "--state=NODE_FAIL,BOOT_FAIL" in asked(slurm / "sacct")
+    assert not any(word.startswith("--nodelist") for word in asked(slurm / "sacct"))
+    assert "SLURM_TIME_FORMAT=%s" in (slurm / "sacct.env").read_text()
+
+
+def test_a_named_node_has_the_jobs_that_failed_by_themselves_too(
+    slurm: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(slurm / "sacctmgr", "true")
+    put(slurm / "sacct", 'for at in 1 2 3; do echo "$at|FAILED|1:0|alice|1|gpu1||$at|x"; done')
+    found = history(capsys, nodes=["gpu1"], most=2, days=3)
+    assert [each["job"] for each in found["jobs"]] == ["2", "3"]
+    assert {"--nodelist=gpu1", "--state=NODE_FAIL,BOOT_FAIL,FAILED,OUT_OF_MEMORY"} <= set(asked(slurm / "sacct"))
+    assert "nodes=gpu1" in asked(slurm / "sacctmgr")
+
+
+@pytest.mark.parametrize(("text", "said"), [(f"echo '{ABSENT}' >&2", ABSENT), ("echo no >&2; exit 1", "fails: no")])
+def test_without_accounting_nothing_is_known_of_the_past(
+    slurm: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    put(slurm / "sacct", text)
+    found = history(capsys)
+    assert (found["events"], found["jobs"], list(found["nodes"])) == (None, None, ["gpu1"])
+    assert found["problems"]["events"] == "sacctmgr is not installed"
+    assert said in found["problems"]["jobs"]
+
+
+def test_a_controller_that_does_not_answer(slurm: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(slurm / "scontrol", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    found = history(capsys)
+    assert found["nodes"] == {}
+    assert found["problems"]["nodes"] == "`scontrol` fails: Unable to contact slurm controller"
+
+
+def test_a_machine_with_numbers_and_placeholders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_record, "find_smi", lambda: None)
+    files = {
+        "sys/class/dmi/id/product_serial": "Default string\n",
+        "sys/class/dmi/id/product_uuid": "4c4c-0042\n",
+        "sys/class/dmi/id/sys_vendor": "Maker",
+        "sys/class/dmi/id/product_name": "Box",
+        "sys/class/net/eth0/address": "aa:bb:cc:00:00:01",
+        "sys/class/net/lo/address": "00:00:00:00:00:00",
+        "proc/stat": "cpu 1\nbtime 1763850000\n",
+        "etc/ssh/ssh_host_ed25519_key.pub": "ssh-ed25519 AAAA root@gpu1\n",
+        "var/history.jsonl": '{"at": 1, "event": "boot"}\n{\n',
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "sys/class/net/eth0/device").mkdir()
+    given = {
+        "history": "/var/history.jsonl",
+        "key_file": "/etc/ssh/ssh_host_ed25519_key",
+        "most": 5,
+        "timeout_s": 1,
+    }
+    found = machine_record.record(given, tmp_path)
+    assert found["parts"] == [
+        {"kind": "machine", "id": "4c4c-0042", "serial": "", "name": "Maker Box"},
+        {"kind": "nic", "id": "aa:bb:cc:00:00:01", "serial": "", "name": "eth0"},
+    ]
+    assert (found["booted"], found["host_key"]) == (1763850000, "ssh-ed25519 AAAA")
+    assert found["history"] == [{"at": 1, "event": "boot"}]
+    assert found["problems"] == {"history of the health check": "1 damaged lines in /var/history.jsonl"}

@@ -24,6 +24,7 @@ from .package_commands import (
     APT,
     ENVIRONMENT,
     error_text,
+    fetch_problems,
     install_command,
     lists_are_fresh,
     run_manager,
@@ -39,6 +40,8 @@ __all__ = ["Packages", "host_packages"]
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
 # Of all packages; what a script of theirs has failed on is unpacked and no more installed.
 STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
+# Of a host that lost its power in the middle: apt does nothing until what is unpacked is configured.
+INTERRUPTED = "dpkg was interrupted"
 UNFINISHED = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 VERSIONS = "see that the repository has these versions (apt list -a, dnf list --showduplicates), or choose others"
@@ -54,6 +57,8 @@ class Packages:
         plain: list[Wanted] = [{"name": name, "version": "", "hold": None} for name in self.params["name"]]
         self.wanted: list[Wanted] = plain + self.params["packages"]
         self.present = self.read()
+        # What the package manager said when it fetched its lists: the reason why it knows no package.
+        self.fetched = ""
 
     def read(self) -> dict[str, Present]:
         """Return the installed ones of the packages that are asked for."""
@@ -107,7 +112,9 @@ class Packages:
         """Fail the module with what the package manager said, and with what it has left half done."""
         half = self.unfinished()
         remedy = f"\n    remedy: {VERSIONS}" if any("=" in word for word in words) and not half else ""
-        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {error_text(said)}{half}{remedy}", output=said)
+        problem = error_text(said)
+        lists = fetch_problems("" if half else f"{self.fetched}\n{said}", problem)
+        self.module.fail_json(msg=f"cannot install {', '.join(words)}: {problem}{half}{lists or remedy}", output=said)
         raise SystemExit  # fail_json has ended the module
 
 
@@ -142,16 +149,21 @@ class Apt(Packages):
         """Return the packages with versions that apt knows, and whether the lists were fetched for them."""
         fetched = lacking_lists and not lists_are_fresh()
         if fetched:
-            self.run(*APT, "update")
+            self.fetch_lists()
         words, lacking = self.resolve(install)
         if lacking and not fetched:  # it may be newer than the lists
             fetched = True
-            self.run(*APT, "update")
+            self.fetch_lists()
             words, lacking = self.resolve(install)
         if lacking:
             remedy = "choose a version that is there, or see that the repository is known and complete"
-            self.module.fail_json(msg=f"no such version: {'; '.join(lacking)}\n    remedy: {remedy}")
+            lists = fetch_problems(self.fetched) or f"\n    remedy: {remedy}"
+            self.module.fail_json(msg=f"no such version: {'; '.join(lacking)}{lists}")
         return words, fetched
+
+    def fetch_lists(self) -> None:
+        """Fetch the package lists; what fails is told when an install does."""
+        self.fetched = self.run(*APT, "update")[1]
 
     def resolve(self, install: list[str]) -> tuple[list[str], list[str]]:
         """Return what to install with the newest version that fits, and a line for each that has none."""
@@ -171,8 +183,11 @@ class Apt(Packages):
         try:
             with services_held(held=not self.params["start_services"]):
                 status, said = self.run(*command, *words)
+                if status != 0 and INTERRUPTED in said:
+                    self.must("dpkg", "--configure", "-a", "--force-confold")
+                    status, said = self.run(*command, *words)
                 if status != 0 and not fetched:
-                    self.run(*APT, "update")  # a file of the old lists may be gone
+                    self.fetch_lists()  # a file of the old lists may be gone
                     status, said = self.run(*command, *words)
         finally:
             self.present = self.read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ __all__ = [
     "POLICY",
     "clear_policy",
     "error_text",
+    "fetch_problems",
     "install_command",
     "lists_are_fresh",
     "run_manager",
@@ -34,7 +36,13 @@ FRESH_S = 3600
 APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_PATIENCE_S}", "-o", "Dpkg::Options::=--force-confold"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 UNMET = "The following packages have unmet dependencies:"
+SUMMARY = "Errors were encountered while processing:"
 MOST_LINES = 30
+MOST_SCRIPT_LINES = 5
+MOST_FETCHES = 3
+# What dpkg says when it begins with a package, so that what follows is said by a script of it.
+STEPS = ("Setting up ", "Unpacking ", "Preparing to unpack ", "Processing triggers ", "Removing ")
+FETCH = re.compile(r"[EW]: (?:Failed to fetch|Unable to fetch)")
 # In force only while a process has the lock: what a killed install leaves behind holds nothing back.
 POLICY_MARK = "# Written by busbar while it installs packages"
 POLICY_TEXT = """\
@@ -135,19 +143,45 @@ def error_text(said: str) -> str:
     """Return the errors in what a package manager said and its reasons for them, or its last lines.
 
     apt gives its reasons before its errors, as a list of unmet dependencies, and since 3.0 also after them, indented;
-    dnf indents them after the word Error.
+    dnf indents them after the word Error. Of a script of a package that fails dpkg says which, and before that the
+    script what it had to say.
     """
     reasons: list[str] = []
     errors: list[str] = []
+    of_script: list[str] = []
     block = ""
     for line in said.splitlines():
-        if line.startswith(("E:", "Error")):
+        if line.startswith(("E:", "Error")) and not line.startswith(SUMMARY):
             block = "error"
         elif line.startswith(UNMET):
             block = "unmet"
             continue
+        elif line.startswith(STEPS):
+            block, of_script = "", []
+        elif line.startswith("dpkg: error processing "):
+            block = "dpkg"
+            reasons += of_script[-MOST_SCRIPT_LINES:]
+            of_script = []
         elif not line.startswith(" "):
             block = ""
+            of_script.append(line.rstrip())
         if block:
             (errors if block == "error" else reasons).append(line.rstrip())
     return "\n".join((errors + reasons)[:MOST_LINES]) or " ".join(said.splitlines()[-5:])
+
+
+def fetch_problems(said: str, shown: str = "") -> str:
+    """Return which files apt could not fetch and why, to be appended to an error; '' when it got all.
+
+    Args:
+        said: by apt.
+        shown: what the error says already.
+    """
+    lines = (" ".join(line.split()) for line in said.splitlines() if FETCH.match(line))
+    found = list(dict.fromkeys(lines))
+    if not found:
+        return ""
+    told = " ".join(shown.split())
+    more = [line for line in found if line not in told][:MOST_FETCHES]
+    remedy = "see that the host resolves the name and reaches the address (getent hosts NAME, curl -I URL), run again"
+    return "".join(f"\n    {line}" for line in more) + f"\n    remedy: {remedy}"

@@ -13,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common import packa
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import (
     clear_policy,
     error_text,
+    fetch_problems,
     run_manager,
     services_held,
 )
@@ -46,6 +47,26 @@ Error:
   - nothing provides nosuchthing >= 2 needed by needsmore-1.0-1.noarch
 (try to add '--skip-broken' to skip uninstallable packages)
 """
+# What Debian 13 said of a package whose script fails because of debconf.
+SCRIPT = """\
+Preparing to unpack .../tzdata_2025b-4_all.deb ...
+Unpacking tzdata (2025b-4) ...
+Setting up tzdata (2025b-4) ...
+debconf: DbDriver "config": /var/cache/debconf/config.dat is locked by another process: Resource temporarily unavailable
+dpkg: error processing package tzdata (--configure):
+ installed tzdata package post-installation script subprocess returned error exit status 1
+Errors were encountered while processing:
+ tzdata
+E: Sub-process /usr/bin/dpkg returned an error code (1)
+"""
+# What `apt-get update` says, with status 0, on a host whose resolver does not answer.
+NO_NAMES = """\
+Ign:1 http://deb.debian.org/debian trixie InRelease
+Err:1 http://deb.debian.org/debian trixie InRelease
+  Temporary failure resolving 'deb.debian.org'
+W: Failed to fetch http://deb.debian.org/debian/dists/trixie/InRelease  Temporary failure resolving 'deb.debian.org'
+W: Some index files failed to download. They have been ignored, or old ones used instead.
+"""
 BUSY = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)"
 
 
@@ -65,6 +86,23 @@ def test_reasons_of_dnf_are_shown() -> None:
         " Problem: conflicting requests",
         "  - nothing provides nosuchthing >= 2 needed by needsmore-1.0-1.noarch",
     ]
+
+
+def test_the_words_of_a_script_that_fails_are_shown() -> None:
+    lines = error_text(SCRIPT).splitlines()
+    assert lines[0] == "E: Sub-process /usr/bin/dpkg returned an error code (1)"
+    assert "config.dat is locked by another process" in lines[1]
+    assert lines[2] == "dpkg: error processing package tzdata (--configure):"
+    assert "post-installation script subprocess returned error exit status 1" in lines[3]
+    assert not any("Unpacking" in line or "Setting up" in line for line in lines)
+
+
+def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
+    assert fetch_problems("Hit:1 http://deb.debian.org/debian trixie InRelease\n") == ""
+    said = fetch_problems(NO_NAMES)
+    assert "/InRelease Temporary failure resolving 'deb.debian.org'" in said
+    assert "remedy: see that the host resolves the name" in said
+    assert fetch_problems(NO_NAMES, NO_NAMES).strip().startswith("remedy: ")
 
 
 def test_without_errors_the_last_words_count() -> None:

@@ -83,6 +83,7 @@ node:
     cpus: {description: Processors on line., type: int}
     memory_mb: {description: Memory in MiB., type: int}
     free_mb: {description: Free disk in MiB for each path., type: dict}
+    read_only: {description: The paths that are on a file system which is mounted read-only., type: list}
     users: {description: Number of each user that was asked for., type: dict}
     groups: {description: Number of each group., type: dict}
     programs: {description: Programs of containers that are there., type: list}
@@ -140,12 +141,17 @@ def processors() -> list[tuple[str, str]]:
     return found or parse_cpuinfo(read(Path("/proc/cpuinfo")))
 
 
-def free_mb(path: str) -> int:
-    """Return the free disk in MiB at a path, or at its nearest parent that exists."""
+def file_system(path: str) -> os.statvfs_result:
+    """Return the figures of the file system at a path, or at its nearest parent that exists."""
     place = Path(path)
     while not place.exists() and place != place.parent:
         place = place.parent
-    status = os.statvfs(place)
+    return os.statvfs(place)
+
+
+def free_mb(path: str) -> int:
+    """Return the free disk in MiB."""
+    status = file_system(path)
     return status.f_bavail * status.f_frsize // MEBIBYTE
 
 
@@ -171,6 +177,7 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
         "euid": os.geteuid(),
         "memory_mb": parse_memory_mb(read(Path("/proc/meminfo"))),
         "free_mb": {path: free_mb(path) for path in paths},
+        "read_only": [path for path in paths if file_system(path).f_flag & os.ST_RDONLY],
         "users": {name: entry.pw_uid for name, entry in known_users(names, numbers).items()},
         "groups": {name: entry.gr_gid for name, entry in known_groups(names, numbers).items()},
         "programs": [program for program in PROGRAMS if shutil.which(program, path=WHERE)],

@@ -70,6 +70,7 @@ def node_problems(
         *_system(host, node, limits),
         *_clock(host, float(answer.get("clock_offset_s", 0)), float(limits["clock_s"])),
         *_disk(host, node["free_mb"], limits["free_mb"]),
+        *_read_only(host, node.get("read_only") or []),
         *(_hardware(host, node, hardware) if hardware else []),
     ]
 
@@ -117,6 +118,12 @@ def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list
         for path, least in needed.items()
         if path in free and free[path] < int(least)
     ]
+
+
+def _read_only(host: str, paths: Sequence[str]) -> list[Problem]:
+    """Return a problem for each path that cannot be written: a kernel mounts a disk so when it finds errors on it."""
+    remedy = "see why (dmesg; findmnt -no OPTIONS), repair the disk, then mount it writable or reboot"
+    return [make_problem([host], f"disk {path}", "is mounted read-only", remedy) for path in paths]
 
 
 def _hardware(host: str, node: Mapping[str, Any], hardware: Mapping[str, Any]) -> list[Problem]:

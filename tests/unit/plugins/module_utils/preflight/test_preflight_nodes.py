@@ -49,6 +49,7 @@ def system(name: str, version: str) -> dict[str, str]:
         (answer(7300.0), [("clock", "clock is 2 hours ahead of this host's")]),
         (answer(-61.0), [("clock", "clock is 61 seconds behind this host's")]),
         (answer(free_mb={"/": 100}), [("disk /", "100 MiB free, 2048 needed")]),
+        (answer(read_only=["/"]), [("disk /", "is mounted read-only")]),
         (answer(cpus=1), [("hardware", "2 CPUs declared, the host has 1 (1 sockets x 2 cores x 1 threads)")]),
         (answer(cpus=64), []),
         (answer(memory_mb=2047), [("hardware", "memory_mb 2048 declared, the host has 2047")]),

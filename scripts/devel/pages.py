@@ -31,7 +31,7 @@ MENU = {
         "docs/scale.md",
         "docs/troubleshooting.md",
     ],
-    "What is proven": ["docs/support.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],
+    "What is proven": ["docs/support.md", "docs/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],
     "Reference": [
         "roles",
         "plugins/module_utils/catalogue/hardware",

@@ -203,6 +203,11 @@ def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 
 
+@pytest.mark.fault(
+    "the port of the journal receiver is taken",
+    says="ctl: journal_remote_port",
+    heals="choose another port",
+)
 def test_a_port_that_is_taken_is_refused_with_its_holder(sandbox: Cluster) -> None:
     arguments = ("--tags", "journal_remote", "--limit", "ctl", "-e", "journal_remote_enabled=true")
     done = sandbox.playbook("monitoring.yml", *arguments, "-e", "journal_remote_port=22")

@@ -86,6 +86,11 @@ def test_four_healthy_nodes_pass_one_stage_after_the_other(four: Cluster) -> Non
 
 
 @pytest.mark.core
+@pytest.mark.fault(
+    "a slow link of one node",
+    says="culprit nodes: gpu3",
+    heals="repair the link, validate again; the node is drained on request",
+)
 def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: Cluster) -> None:
     four.fault("throttle", "gpu3", "10mbit")
     try:
@@ -187,6 +192,11 @@ def test_a_slow_rail_that_the_whole_does_not_show_is_named_with_its_node(four: C
     assert report["unresolved"] == []
 
 
+@pytest.mark.fault(
+    "a node reboots during a validation",
+    says="node-gpu4…INCONCLUSIVE",
+    heals="validate again when it is back; the others are judged",
+)
 def test_a_node_pulled_in_mid_run_is_inconclusive_and_the_others_are_judged(four: Cluster) -> None:
     slow = ("-e", "validation_seconds_per_size=2", "-e", "validation_iterations=100000")
     limits = ("-e", "validation_test_time_limit=30", "-e", "validation_wait=15", "-e", "ansible_ssh_timeout=5")

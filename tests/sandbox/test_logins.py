@@ -201,6 +201,11 @@ def test_a_declared_user_with_a_hand_written_sudo_rule_needs_a_key(sandbox: Clus
     assert sandbox.exec(NODE, f"{SSH} login whoami", user="bob").stdout.strip() == "bob"
 
 
+@pytest.mark.fault(
+    "an sshd setting that locks the admin out",
+    says="puts back the settings that it had before",
+    heals="the host itself puts the former settings back",
+)
 def test_a_setting_that_locks_out_the_admin_is_undone_by_the_host(sandbox: Cluster) -> None:
     sshd = "md5sum /etc/ssh/sshd_config.d/01-busbar.conf"
     before = sandbox.exec("login", sshd).stdout

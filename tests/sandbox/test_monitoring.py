@@ -94,6 +94,11 @@ def squatter(sandbox: Cluster) -> Iterator[tuple[int, int]]:
     sandbox.exec("ctl", f"kill {pid}")
 
 
+@pytest.mark.fault(
+    "Prometheus' port is taken",
+    says="is held by python3 -m http.server",
+    heals="end the program, or choose another port",
+)
 def test_a_port_that_is_taken_is_named_with_its_process(sandbox: Cluster, squatter: tuple[int, int]) -> None:
     port, pid = squatter
     said = refused(sandbox, "-e", f"{{prometheus_port: {port}}}")

@@ -203,6 +203,11 @@ def test_a_second_run_changes_nothing_and_starts_what_waits(sandbox: Cluster, re
     assert "reboot needed" not in output
 
 
+@pytest.mark.fault(
+    "GPUs that do not join their fabric",
+    says="the state of its fabric is In Progress, not Completed",
+    heals="run again when the fabric manager is up",
+)
 def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: dict[str, Any]) -> None:
     fabric(sandbox, "<state>In Progress</state><status>N/A</status>")
     code, output, _ = run(sandbox, repository, version=OLD, fabric_timeout=5)
@@ -211,6 +216,11 @@ def test_gpus_outside_of_their_fabric_end_the_run(sandbox: Cluster, repository: 
     assert f"{NODE}: GPU 0: the state of its fabric is In Progress, not Completed; GPU 1: the state" in output
 
 
+@pytest.mark.fault(
+    "a kernel without its NVIDIA module",
+    says="DKMS: there is no kernel module",
+    heals="build the module as its log says, run again",
+)
 def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
     module, log = "/lib/modules/$(uname -r)/updates/dkms/nvidia.ko", f"/var/lib/dkms/nvidia/{OLD}/build"
     sandbox.exec(NODE, f"mv {module} {module}.gone; mkdir -p {log}; echo 'make: *** Error 2' >{log}/make.log")
@@ -223,6 +233,11 @@ def test_a_kernel_without_its_module_ends_the_run_with_the_log(sandbox: Cluster,
     assert f"{log}/make.log: make: *** Error 2" in output
 
 
+@pytest.mark.fault(
+    "a driver whose build fails",
+    says="its build failed; the end of ",
+    heals="put right what the log says, run again",
+)
 def test_a_build_that_fails_in_the_package_is_told_with_its_log(sandbox: Cluster, repository: dict[str, Any]) -> None:
     code, output, _ = run(sandbox, repository, version=BROKEN)
     assert code == 2, output
@@ -333,6 +348,11 @@ def running(sandbox: Cluster) -> list[str]:
     return sandbox.exec("ctl", "squeue -h -t R -o %i").stdout.split()
 
 
+@pytest.mark.fault(
+    "a driver that is not loaded after the reboot",
+    says="failed: after the reboot the driver ",
+    heals="run again; the node stays drained until it is right",
+)
 def test_a_node_that_fails_its_check_stays_drained(sandbox: Cluster, repository: dict[str, Any]) -> None:
     # Says that it has booted, and comes back with the driver of before.
     simulate_reboot(sandbox, "true")

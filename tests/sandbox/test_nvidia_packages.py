@@ -164,6 +164,11 @@ def test_a_key_with_another_fingerprint_is_refused(sandbox: Cluster, repository:
     assert state(sandbox) == before
 
 
+@pytest.mark.fault(
+    "a repository that is signed by another key",
+    says="signed by the declared key",
+    heals="ask the vendor; nothing was installed",
+)
 def test_a_repository_signed_by_another_key_is_refused(
     sandbox: Cluster,
     repository: Repository,

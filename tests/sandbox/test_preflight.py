@@ -100,6 +100,11 @@ def test_compute_node_without_hardware(site: Site) -> None:
     assert "hardware: is a compute node without hardware" in site.refusal()
 
 
+@pytest.mark.fault(
+    "a host is twice in the inventory",
+    says="gpu[1-2]: ansible_host: have one address, ",
+    heals="correct the inventory",
+)
 def test_two_hosts_with_one_address(site: Site) -> None:
     def change(groups: dict[str, Any]) -> None:
         hosts = groups["sandbox_gpu"]["hosts"]
@@ -227,6 +232,11 @@ def test_all_that_is_wrong_is_told_at_once(site: Site) -> None:
         (secrets.token_hex(512), 0o644, "can be used by others (mode 0644)"),
     ],
 )
+@pytest.mark.fault(
+    "a secret that others can read",
+    says="can be used by others (mode 0644)",
+    heals="chmod, and renew it",
+)
 def test_secret_that_cannot_be_used(site: Site, content: str | None, mode: int, problem: str) -> None:
     path = site.secret("munge.key", content, mode)
     text = site.refusal()
@@ -240,11 +250,21 @@ def _add_ghost(groups: dict[str, Any]) -> None:
     groups["sandbox_gpu"]["hosts"]["ghost"] = {"ansible_host": address}
 
 
+@pytest.mark.fault(
+    "a node is gone before a run",
+    says="ghost: ansible_host: cannot be reached: ",
+    heals="power it on, or go on without it by `-e preflight_allow_unreachable=true`",
+)
 def test_unreachable_host(site: Site) -> None:
     site.change(_add_ghost)
     assert "ghost: ansible_host: cannot be reached: " in site.refusal(ansible_ssh_timeout=3)
 
 
+@pytest.mark.fault(
+    "a host shows another key",
+    says="gpu2: ansible_host: cannot be reached: ",
+    heals="check the key, `busbar ssh bootstrap`",
+)
 def test_a_changed_host_key_is_seen_although_a_connection_was_open(site: Site) -> None:
     key = "/etc/ssh/ssh_host_ed25519_key"
     files = f"{key} {key}.pub {key}-cert.pub"
@@ -305,6 +325,11 @@ def ask(site: Site, word: str, playbook: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("given", ["right", "wrong"])
+@pytest.mark.fault(
+    "a wrong sudo password",
+    says="gpu2: become: sudo fails: …password",
+    heals="give the right password",
+)
 def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
     word = sudo_password if given == "right" else "not-the-password"
     code, output = ask(site, word, "preflight" if given == "right" else "site")
@@ -319,6 +344,11 @@ def test_sudo_password(site: Site, sudo_password: str, given: str) -> None:
     assert word not in output + log.read_text()
 
 
+@pytest.mark.fault(
+    "sudo asks for a password",
+    says="gpu2: become: sudo fails: Missing sudo password",
+    heals="`-K`, or `busbar ssh bootstrap --sudo`",
+)
 def test_missing_sudo_password(site: Site, sudo_password: str) -> None:
     assert sudo_password
     assert "gpu2: become: sudo fails: Missing sudo password" in site.refusal()
@@ -331,12 +361,22 @@ def test_a_profile_of_the_site_with_a_misspelt_key(site: Site) -> None:
     )
 
 
+@pytest.mark.fault(
+    "less memory and fewer CPUs than declared",
+    says="declared, the host has ",
+    heals="repair the node or correct its profile",
+)
 def test_declared_processors_and_memory_exceed_the_real_ones(site: Site) -> None:
     text = site.refusal(hardware_profiles_extra={"sandbox_gpu": {"cores_per_socket": 4096, "memory_mb": 999999999}})
     assert re.search(r"gpu\[1-\d\]: hardware: 4096 CPUs declared, the host has \d+", text)
     assert re.search(r"gpu\[1-\d\]: hardware: memory_mb 999999999 declared, the host has \d+", text)
 
 
+@pytest.mark.fault(
+    "a uid that somebody else has",
+    says="gpu1: users_accounts: uid 2002 of user bob is taken by mallory",
+    heals="another uid, or renumber",
+)
 def test_number_that_another_name_has(site: Site) -> None:
     site.cluster.exec("gpu1", "useradd -o -u 2002 mallory")
     try:

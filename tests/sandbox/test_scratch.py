@@ -174,6 +174,11 @@ def test_what_is_left_of_another_job_of_the_number_is_not_shown(sandbox: Cluster
     assert sandbox.exec("gpu1", "ls -A /scratch").stdout == ""
 
 
+@pytest.mark.fault(
+    "local scratch that is gone",
+    says="has no directory: /scratch is missing, not mounted",
+    heals="repair the disk, resume the node",
+)
 def test_a_node_whose_scratch_is_gone_is_drained_unless_jobs_may_do_without(sandbox: Cluster) -> None:
     config = f"{SCRIPTS}/scratch_jobs.conf"
     sandbox.exec("gpu1", f"sed -i s/^mounted=no/mounted=yes/ {config}")

@@ -56,6 +56,11 @@ def lacking(sandbox: Cluster, other: Path) -> Path:
 
 
 @pytest.mark.core
+@pytest.mark.fault(
+    "a secret is missing on the provisioning host",
+    says="munge.key: the cluster has a munge key that … lacks",
+    heals="restore the file that the message names",
+)
 def test_a_second_provisioning_host_cannot_cut_a_node_off(sandbox: Cluster, lacking: Path) -> None:
     before = keys(sandbox)
     text = refusal(provision(sandbox, lacking, "slurm", "--limit", "gpu1", "-t", "munge"))

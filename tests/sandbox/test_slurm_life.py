@@ -138,6 +138,11 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
         ('{"slurm_users": [{"name": "alice", "accounts": ["nope"]}]}', "account nope, which is not declared"),
     ],
 )
+@pytest.mark.fault(
+    "a configuration that Slurm refuses",
+    says="the old one is in force again",
+    heals="the former configuration is put back at once; correct the option",
+)
 def test_bad_configuration_is_refused_and_the_good_one_stays(
     sandbox: Cluster, running_job: str, config: str, says: str
 ) -> None:
@@ -161,6 +166,11 @@ def test_dead_slurmd_comes_back_by_itself(sandbox: Cluster) -> None:
     )
 
 
+@pytest.mark.fault(
+    "a slurmd that does not register",
+    says="compute nodes are not ready: gpu2: down",
+    heals="start slurmd, or the next run",
+)
 def test_a_node_that_does_not_answer_is_named(sandbox: Cluster) -> None:
     sandbox.exec("gpu2", "systemctl stop slurmd")
     try:

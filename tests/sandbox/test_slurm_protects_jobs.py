@@ -87,6 +87,11 @@ def bring_gpu2_back(sandbox: Cluster) -> None:
     sandbox.wait_until(is_idle, "gpu2 does not come back", 120)
 
 
+@pytest.mark.fault(
+    "a job on a node that leaves the inventory",
+    says="(runs on gpu2): node gpu2 is no longer configured",
+    heals="drain the node, wait for the job, run again",
+)
 def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str], without_gpu2: Changed) -> None:
     running, waiting = jobs
     # The second is what a run does that passes over preflight.
@@ -98,6 +103,11 @@ def test_a_node_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]
         assert (state(sandbox, running), state(sandbox, waiting)) == ("RUNNING", "PENDING")
 
 
+@pytest.mark.fault(
+    "a job in a partition that leaves the inventory",
+    says="of alice (waits): partition extra is no longer configured",
+    heals="wait for the job, run again",
+)
 def test_a_partition_with_jobs_is_not_removed(sandbox: Cluster) -> None:
     both = [{"name": "batch", "default": True}, {"name": "extra", "params": {"Hidden": True}}]
     job = ""
@@ -139,6 +149,11 @@ def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: 
         bring_gpu2_back(sandbox)
 
 
+@pytest.mark.fault(
+    "a job on a node that is to be removed",
+    says="of alice on gpu2, after 0 s. No job was ended, and the nodes stay drained",
+    heals="run `remove_nodes` again when the job has ended",
+)
 def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster) -> None:
     """The job goes on, and the other node takes new ones all the while."""
     job = submit(sandbox, ON_GPU2, "sleep 900")
@@ -180,6 +195,11 @@ def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: t
     assert sandbox.exec("ctl", "sacctmgr -nP show user alice format=User").stdout.strip() == "alice"
 
 
+@pytest.mark.fault(
+    "slurmctld is down while a node is removed",
+    says="removes node gpu2, and slurmctld does not run",
+    heals="the next run without the removal starts slurmctld",
+)
 def test_a_slurmctld_that_does_not_answer_stops_a_change_and_a_dead_one_does_not(
     sandbox: Cluster, without_gpu2: Changed
 ) -> None:
@@ -204,6 +224,11 @@ def without_alice(sandbox: Cluster) -> str:
     return json.dumps({"users_accounts": [*kept, {"name": "alice", "state": "absent"}]})
 
 
+@pytest.mark.fault(
+    "a user is removed while a job of hers runs",
+    says="ctl: users_accounts: user alice cannot be removed yet",
+    heals="wait for the job, run again",
+)
 def test_a_user_with_jobs_is_removed_nowhere(sandbox: Cluster, jobs: tuple[str, str]) -> None:
     said = refused(sandbox, "base.yml", "--tags", "users", "-e", without_alice(sandbox))
     assert "ctl: users_accounts: user alice cannot be removed yet" in said

@@ -128,6 +128,11 @@ def test_the_server_is_hardened(sandbox: Cluster) -> None:
     assert "hostbasedauthentication no" in sandbox.exec("login", "sshd -T -C user=root,host=x,addr=192.0.2.1").stdout
 
 
+@pytest.mark.fault(
+    "an sshd setting that does not exist",
+    says="NoSuchSetting",
+    heals="correct the option; the former settings stay",
+)
 def test_a_broken_setting_is_never_installed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     before = sandbox.exec(node, "md5sum /etc/ssh/sshd_config.d/01-busbar.conf").stdout
@@ -167,6 +172,11 @@ def test_certificates_last_three_months_and_their_end_is_watched(sandbox: Cluste
         assert metric.split()[-1] == sandbox.exec(node, f"date -d '{end[1]}' +%s").stdout.strip()
 
 
+@pytest.mark.fault(
+    "a host certificate has expired",
+    says="Host key verification failed",
+    heals="the next run renews it",
+)
 def test_a_certificate_that_has_ended_does_not_shut_out_who_renews_it(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     secrets = sandbox.state / "secrets"
@@ -239,6 +249,11 @@ def test_rotation(sandbox: Cluster) -> None:
     assert all(counts["changed"] == 0 for counts in recap(again.stdout).values()), again.stdout
 
 
+@pytest.mark.fault(
+    "a host is missing while the SSH authority is rotated",
+    says="hosts do not trust the next authority yet: ",
+    heals="run the rotation again with all hosts",
+)
 def test_a_rotation_that_misses_a_host_replaces_nothing(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     authority = (sandbox.state / "secrets" / "ssh_ca").read_text()

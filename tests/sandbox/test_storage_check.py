@@ -91,6 +91,11 @@ def test_a_second_run_installs_nothing(sandbox: Cluster) -> None:
 
 # Of two that differ nobody can say which one is wrong.
 @pytest.mark.grows
+@pytest.mark.fault(
+    "a node that sees another shared tree",
+    says="sees another tree at /shared than the others",
+    heals="mount the right tree, validate again",
+)
 def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
     with mounted(sandbox, node, "mount -t tmpfs -o size=512m,mode=1777 tmpfs /shared"):
@@ -103,6 +108,11 @@ def test_a_private_tree_names_its_node(sandbox: Cluster) -> None:
     assert left == ""
 
 
+@pytest.mark.fault(
+    "a shared tree that is read-only on one node",
+    says=": cannot write: …Read-only file system",
+    heals="mount it writable, validate again",
+)
 def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with mounted(sandbox, node, "mount --bind /shared /shared && mount -o remount,bind,ro /shared"):
@@ -114,6 +124,11 @@ def test_a_read_only_tree_names_its_node(sandbox: Cluster) -> None:
     assert leftovers(sandbox) == ""
 
 
+@pytest.mark.fault(
+    "a shared tree that is full",
+    says=": no room: ",
+    heals="make room, validate again",
+)
 def test_a_full_tree_is_named_and_judges_nobody(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     with mounted(sandbox, node, "mount -t tmpfs -o size=1m tmpfs /shared"):

@@ -74,6 +74,11 @@ def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str)
     assert recap(again.stdout)[carol]["changed"] == 0
 
 
+@pytest.mark.fault(
+    "a sudo rule that does not parse",
+    says="/etc/sudoers.d/busbar was not written",
+    heals="correct the rule; the former rules stay",
+)
 def test_a_broken_sudo_rule_is_never_installed(sandbox: Cluster, carol: str) -> None:
     done = _run(sandbox, carol, [*_declared(sandbox), {**TEMPORARY, "sudo": ["this is no rule"]}])
     assert done.returncode != 0

@@ -58,6 +58,11 @@ def gathered(sandbox: Cluster, report: dict[str, Any], folder: Path) -> None:
         assert "# Out of bounds values : 0 OK" in (folder / f"node-{node}.out").read_text(encoding="utf-8")
 
 
+@pytest.mark.fault(
+    "a validation is interrupted",
+    says="interrupted by SIGINT",
+    heals="validate again; no job is left",
+)
 def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
     before = (sandbox.state / "reports" / "latest").resolve()
     with during_the_last_test(sandbox) as run:
@@ -75,6 +80,11 @@ def test_an_interruption_leaves_a_report_and_no_job(sandbox: Cluster) -> None:
     assert said.index("VALIDATION PASS node-") < said.index("VALIDATION stage cluster: 1 test(s) on gpu[1-")
 
 
+@pytest.mark.fault(
+    "slurmctld ends during a validation",
+    says="no word from ctl for ",
+    heals="start slurmctld, cancel the job that the message names",
+)
 def test_a_slurmctld_that_stops_in_the_middle_leaves_a_report(sandbox: Cluster, faults: Callable[..., None]) -> None:
     before = (sandbox.state / "reports" / "latest").resolve()
     with during_the_last_test(sandbox, "-e", "validation_seconds_per_size=60") as run:

@@ -167,6 +167,11 @@ def test_somebody_else_s_reservation_of_that_name_is_refused(sandbox: Cluster) -
         sandbox.wait_idle()
 
 
+@pytest.mark.fault(
+    "a validation is killed with -9",
+    says="another validation uses the reservation",
+    heals="end its job, validate again: the node gets its former state",
+)
 def test_a_killed_validation_leaves_its_node_drained_and_a_reservation_that_ends(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     alone = ("-e", f"validation_nodes={node}", "-e", "validation_partners=0")

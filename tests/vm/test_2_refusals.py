@@ -52,6 +52,11 @@ def test_mount_of_what_nothing_exports(machines: Machines) -> None:
         assert part in text
 
 
+@pytest.mark.fault(
+    "a mount point that a process uses",
+    says="/busy…sleep…remedy: ",
+    heals="end the process, run again",
+)
 def test_mount_point_in_use_names_who_holds_it(machines: Machines) -> None:
     start = "mkdir /busy && systemd-run --quiet --unit=holder --working-directory=/busy sleep 600"
     pid = machines.output(CLIENT, f"{start}; systemctl show -P MainPID holder")
@@ -84,6 +89,11 @@ def test_devices_that_cannot_be_used(machines: Machines, devices: list[str], sai
         assert part in text
 
 
+@pytest.mark.fault(
+    "a disk for scratch that holds data",
+    says="thesis…scratch_wipe_devices…remedy: ",
+    heals="name the disk in the option if it may be wiped",
+)
 def test_a_disk_with_data_is_refused_and_every_byte_of_it_stays(machines: Machines) -> None:
     before = machines.disk_digest(CLIENT, "data0")
     device = "/dev/disk/by-id/virtio-data0"

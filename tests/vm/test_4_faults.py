@@ -60,6 +60,11 @@ def test_a_long_write_outlasts_a_reboot_of_the_server(machines: Machines) -> Non
 
 @pytest.mark.rate
 @pytest.mark.usefixtures("_gone")
+@pytest.mark.fault(
+    "an NFS server that is gone and hangs its clients",
+    says="/shared…remedy: ",
+    heals="the next run, when the server is back; named within a minute",
+)
 def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machines) -> None:
     began = time.monotonic()
     text = machines.refusal(CLIENT)
@@ -71,6 +76,11 @@ def test_a_run_ends_with_a_clear_error_when_the_server_is_gone(machines: Machine
 
 @pytest.mark.rate
 @pytest.mark.usefixtures("_gone")
+@pytest.mark.fault(
+    "a new mount from an NFS server that is gone",
+    says="/again…10.77.0.10…2049…remedy: ",
+    heals="the next run; nothing is left in fstab",
+)
 def test_a_new_mount_from_a_server_that_is_gone_is_an_error_and_leaves_no_line(machines: Machines) -> None:
     fstab = machines.output(CLIENT, "cat /etc/fstab")
     began = time.monotonic()

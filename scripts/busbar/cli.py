@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 
+from busbar.commands import completion
 from busbar.errors import UsageError
 
 __all__ = ["main"]
@@ -22,7 +24,9 @@ COMMANDS = (
     "inventory",
     "health",
     "node",
+    "doctor",
     "report",
+    "completion",
 )
 EXIT_CODES = (
     "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 not all nodes were tested and the "
@@ -47,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    # A shell asks by this variable for the words that may follow; nothing else needs the library then.
+    if "_ARGCOMPLETE" in os.environ:
+        completion.answer(parser())
     args = parser().parse_args(argv)
     try:
         return int(args.run(args))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["PROMPTS", "Playbook", "hosts_counter", "inventory_hosts", "open_log", "run_playbook"]
+__all__ = ["PROMPTS", "Playbook", "host_variables", "hosts_counter", "inventory_hosts", "open_log", "run_playbook"]
 
 # What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
 # a password is in no argument, environment or file.
@@ -148,6 +148,25 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
     except Exception as exc:
         message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
         raise UsageError(message) from exc
+
+
+def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
+    """Return what the inventory itself says of each host, with its groups' variables, as it stands there.
+
+    What cannot be read is left out: the playbook tells why.
+    """
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            inventory = _inventory(playbook)
+            from ansible.vars.manager import VariableManager  # noqa: PLC0415
+
+            known = VariableManager(loader=inventory._loader, inventory=inventory)  # noqa: SLF001 - as in _inventory
+            return {
+                str(host): dict(known.get_vars(host=host, include_hostvars=False, include_delegate_to=False))
+                for host in inventory.get_hosts("all")
+            }
+    except Exception:  # noqa: BLE001 - whatever Ansible raises, its own run says so in its own words
+        return {}
 
 
 def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no types

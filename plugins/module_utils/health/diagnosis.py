@@ -1,0 +1,197 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with a provisioned host, from what its commands print, as problems with remedies. Pure."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from ..common.problems import Problem, make_problem
+from ..slurm.reservation import OWN_NAME
+from .system import Disk, disk_findings, service_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ..slurm.nodes import Node
+
+__all__ = [
+    "SERVICES",
+    "certificate_end",
+    "certificate_problems",
+    "disk_problems",
+    "drain_problems",
+    "firing_problems",
+    "network_mounts",
+    "ping_problems",
+    "reservation_problems",
+    "service_problems",
+]
+
+# All that the roles enable; of these a host has some, and those that are not enabled are let be.
+SERVICES = (
+    *("chrony", "chronyd", "munge", "slurmctld", "slurmdbd", "slurmd", "sackd", "mariadb", "nfs-server", "autofs"),
+    *("prometheus", "prometheus-alertmanager", "alertmanager", "grafana-server"),
+    *("prometheus-node-exporter", "node_exporter", "dcgm-exporter", "nvidia-dcgm", "nvidia-persistenced"),
+    *("nvidia-fabricmanager", "nvidia-imex", "busbar-slurm-metrics", "systemd-journal-upload"),
+    *("systemd-journal-remote", "busbar-journal-receiver"),
+)
+_SPACES = re.compile(r"\s+")
+_PING = re.compile(r"^Slurmctld\((\w+)\) at (\S+) is (\w+)", re.MULTILINE)
+_DAY_S = 86400
+_NETWORK = re.compile(r"^(nfs4?|lustre|ceph|beegfs|gpfs|weka\w*|cifs)$")
+_VALID_TO = re.compile(r"^\s*Valid: (?:from \S+ to (\S+)|(forever))", re.MULTILINE)
+_NOT_AFTER = re.compile(r"^notAfter=(.+)$", re.MULTILINE)
+
+
+def service_problems(host: str, text: str) -> list[Problem]:
+    """Return the services that are enabled and do not run, from the output of `systemctl show`."""
+    answer = service_answer(text)
+    if answer.unknown:
+        remedy = "look at the host: systemctl status"
+        return [make_problem([host], "services", answer.unknown, remedy)]
+    return [make_problem([host], "services", each.problem, each.remedy) for each in answer.findings]
+
+
+def network_mounts(fstab: str, mountinfo: str) -> dict[str, bool]:
+    """Return the mount points of network file systems, and whether something is mounted there.
+
+    Args:
+        fstab: text of /etc/fstab; what is there with `noauto` or mounted when it is used is nobody's loss.
+        mountinfo: text of /proc/self/mountinfo, read without asking any server.
+    """
+    found: dict[str, bool] = {}
+    for line in fstab.splitlines():
+        words = line.split("#", 1)[0].split()
+        if len(words) > 3 and _NETWORK.match(words[2]):  # noqa: PLR2004 - device, path, type, options
+            lazy = {"noauto", "x-systemd.automount"} & set(words[3].split(","))
+            if not lazy:
+                found[_unescaped(words[1])] = False
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        if after and _NETWORK.match(after.split()[0]):
+            found[_unescaped(before.split()[4])] = True
+    return found
+
+
+def _unescaped(path: str) -> str:
+    """Return a path of a table of mounts as it is, without octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
+
+
+def disk_problems(host: str, disk: Disk) -> list[Problem]:
+    """Return what is wrong with a mount."""
+    return [make_problem([host], "mounts", each.problem, each.remedy) for each in disk_findings(disk, 0)]
+
+
+def certificate_end(text: str) -> float | None:
+    """Return until when a certificate is valid, seconds since 1970, None when the text does not tell.
+
+    Args:
+        text: output of `ssh-keygen -L` or of `openssl x509 -noout -enddate`; both in UTC.
+    """
+    seen = _VALID_TO.search(text)
+    if seen:
+        return float("inf") if "forever" in (seen[1], seen[2]) else _seconds(seen[1], "%Y-%m-%dT%H:%M:%S")
+    seen = _NOT_AFTER.search(text)
+    return _seconds(_SPACES.sub(" ", seen[1].strip()), "%b %d %H:%M:%S %Y GMT") if seen else None
+
+
+def _seconds(text: str, form: str) -> float | None:
+    try:
+        return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def certificate_problems(host: str, path: str, text: str, now: float, days: int) -> list[Problem]:
+    """Return a problem when a certificate has expired, soon will, or cannot be read.
+
+    Args:
+        host: its name.
+        path: of the certificate.
+        text: what is known of it, as for `certificate_end`.
+        now: seconds since 1970.
+        days: how long it must be valid still.
+    """
+    end = certificate_end(text)
+    role = "ssh" if "/ssh/" in path else "tls"
+    renew = f"busbar provision base --tags {role}" + ("; `busbar ssh timer` does so weekly" if role == "ssh" else "")
+    if end is None:
+        problem = f"{path} cannot be read: {' '.join(text.split())[:120] or 'no answer'}"
+        return [make_problem([host], "certificates", problem, renew)]
+    if end <= now:
+        return [make_problem([host], "certificates", f"{path} has expired", renew)]
+    left = (end - now) / _DAY_S
+    if left < days:
+        problem = f"{path} expires in {left:.0f} days"
+        return [make_problem([host], "certificates", problem, renew)]
+    return []
+
+
+def ping_problems(host: str, text: str) -> list[Problem]:
+    """Return the controllers that do not answer, from the output of `scontrol ping`."""
+    answers = _PING.findall(text)
+    if not answers:
+        problem = f"slurmctld does not answer: {' '.join(text.split())[:120] or 'scontrol ping printed nothing'}"
+        return [
+            make_problem([host], "slurmctld", problem, "journalctl -u slurmctld -n 50; systemctl restart slurmctld")
+        ]
+    return [
+        make_problem(
+            [where],
+            "slurmctld",
+            f"the {role} slurmctld does not answer ({state})",
+            f"on {where}: journalctl -u slurmctld -n 50; systemctl restart slurmctld",
+        )
+        for role, where, state in answers
+        if state != "UP"
+    ]
+
+
+def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
+    """Yield a problem for each node that takes no job."""
+    for node in nodes:
+        if node.state not in {"down", "drained", "draining"}:
+            continue
+        reason = f": {node.reason}" if node.reason else ", without a reason"
+        if node.state == "down":
+            remedy = f"on {node.name}: systemctl status slurmd; then scontrol update NodeName={node.name} State=RESUME"
+        else:
+            remedy = f"when that is mended: scontrol update NodeName={node.name} State=RESUME"
+            if node.reason.startswith("busbar health:"):
+                remedy = f"busbar health {node.name} says what to do; {remedy}"
+        yield make_problem([node.name], "slurm", f"node is {node.state}{reason}", remedy)
+
+
+def reservation_problems(text: str) -> list[Problem]:
+    """Return a problem when busbar's own reservation is there, from the output of `scontrol -o show reservation`."""
+    if not re.search(rf"^ReservationName={OWN_NAME}\s", text, re.MULTILINE):
+        return []
+    problem = f"the reservation {OWN_NAME} of a validation is there, and none runs from here"
+    remedy = f"when none runs elsewhere: scontrol delete ReservationName={OWN_NAME}"
+    return [make_problem([], "slurm", problem, remedy)]
+
+
+def firing_problems(host: str, alerts: Sequence[Mapping[str, object]]) -> list[Problem]:
+    """Return the alerts that fire.
+
+    Args:
+        host: where Prometheus runs.
+        alerts: those of its API, `data.alerts` of /api/v1/alerts.
+    """
+    found = []
+    for alert in alerts:
+        labels, notes = alert.get("labels"), alert.get("annotations")
+        labels, notes = labels if isinstance(labels, dict) else {}, notes if isinstance(notes, dict) else {}
+        # Watchdog, of severity none, fires always; what is only information asks nobody to do anything.
+        if alert.get("state") != "firing" or labels.get("severity") in {"none", "info"} or "alertname" not in labels:
+            continue
+        where = str(labels.get("node") or labels.get("instance") or host)
+        said = " ".join(str(notes.get("summary") or notes.get("description") or "").split())
+        problem = f"{labels['alertname']} fires{': ' + said if said else ''}"
+        remedy = "; ".join(str(notes.get("runbook") or "").strip().splitlines()) or f"see Prometheus on {host}"
+        found.append(make_problem([where], "alerts", problem, remedy))
+    return found

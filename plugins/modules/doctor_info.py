@@ -1,0 +1,205 @@
+#!/usr/bin/python
+"""Module that looks for what is wrong with a provisioned host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: doctor_info
+author: busbar contributors
+short_description: What is wrong with a provisioned host
+description:
+  - Looks at services that are enabled and do not run, network file systems that are not mounted or do not answer, and
+    certificates that expire. On a controller it asks Slurm for daemons that do not answer, for nodes that take no job,
+    and for a reservation that a validation has left.
+  - No look takes longer than a limit, and a server that does not answer holds up no other look.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+options:
+  host:
+    description: Name of the host, for the problems.
+    type: str
+    required: true
+  slurm:
+    description: Whether the host has slurmctld, so that Slurm is asked there.
+    type: bool
+    default: false
+  certificate_days:
+    description: A certificate that expires in fewer days is a problem.
+    type: int
+    default: 30
+  timeout_s:
+    description: How long a command or a file system may take to answer.
+    type: int
+    default: 15
+"""
+
+EXAMPLES = r"""
+- name: Look for what is wrong
+  busbar.cluster.doctor_info:
+    host: "{{ inventory_hostname }}"
+  register: __example_found
+"""
+
+RETURN = r"""
+problems:
+  description: What is wrong, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: always
+  type: list
+  elements: dict
+reservations:
+  description: A reservation of a validation that is there, in the same form; a fault only where no validation runs.
+  returned: always
+  type: list
+  elements: dict
+"""
+
+import os
+import re
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.bounded import bounded
+from ..module_utils.common.problems import Problem, make_problem
+from ..module_utils.health.diagnosis import (
+    SERVICES,
+    certificate_problems,
+    disk_problems,
+    drain_problems,
+    network_mounts,
+    ping_problems,
+    reservation_problems,
+    service_problems,
+)
+from ..module_utils.health.system import Disk
+from ..module_utils.slurm.nodes import read_text_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SSH, _TLS = Path("/etc/ssh"), Path("/etc/busbar/tls")
+_CONFIGURATION = Path("/etc/slurm/slurm.conf")
+_ACCOUNTING = re.compile(r"^\s*AccountingStorageType\s*=\s*accounting_storage/slurmdbd\b", re.MULTILINE | re.IGNORECASE)
+_AT_ONCE = 8
+
+
+class Look:
+    """A look at one host."""
+
+    def __init__(self, host: str, timeout_s: int) -> None:
+        """Take the host's name, and how long a command may take."""
+        self.host = host
+        self.timeout_s = timeout_s
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Return exit code and output of a command; 124 when it does not end, 127 when there is none."""
+        environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed words, and paths of this host
+                words,
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=self.timeout_s,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            return 124, f"{words[0]} did not answer in {self.timeout_s} s"
+        except OSError as exc:
+            return 127, f"{words[0]}: {exc.strerror or exc}"
+        return done.returncode, done.stdout.decode(errors="replace")
+
+    def services(self) -> list[Problem]:
+        """Return the services that do not run."""
+        _, text = self.run("systemctl", "show", "--property=Id,LoadState,UnitFileState,ActiveState", *SERVICES)
+        return service_problems(self.host, text)
+
+    def mounts(self) -> list[Problem]:
+        """Return network file systems that are missing or do not answer, all asked at the same time."""
+        found = network_mounts(_text(Path("/etc/fstab")), _text(Path("/proc/self/mountinfo")))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            disks = pool.map(partial(_disk, timeout_s=self.timeout_s), found, found.values())
+            return [problem for disk in disks for problem in disk_problems(self.host, disk)]
+
+    def certificates(self, days: int) -> list[Problem]:
+        """Return the certificates of the host that expire soon."""
+        known: list[tuple[Path, tuple[str, ...]]] = [
+            (path, ("ssh-keygen", "-L", "-f", str(path))) for path in sorted(_SSH.glob("ssh_host_*-cert.pub"))
+        ]
+        known += [
+            (path, ("openssl", "x509", "-noout", "-enddate", "-in", str(path)))
+            for path in sorted(_TLS.glob("*.crt"))
+            if path.is_file()
+        ]
+        now = time.time()
+        return [
+            problem
+            for path, words in known
+            for problem in certificate_problems(self.host, str(path), self.run(*words)[1], now, days)
+        ]
+
+    def slurm(self) -> Iterator[Problem]:
+        """Yield what Slurm's daemons and nodes lack."""
+        _, text = self.run("scontrol", "ping")
+        yield from ping_problems(self.host, text)
+        if _ACCOUNTING.search(_text(_CONFIGURATION)):
+            code, text = self.run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=Cluster")
+            if code:
+                problem = f"slurmdbd does not answer: {' '.join(text.split())[:160]}"
+                remedy = "on its host: journalctl -u slurmdbd -n 50; systemctl restart slurmdbd; is mariadb up?"
+                yield make_problem([self.host], "slurmdbd", problem, remedy)
+        code, text = self.run("scontrol", "show", "nodes", "--oneliner", "--details")
+        if code == 0:
+            yield from drain_problems(read_text_nodes(text))
+
+    def reservations(self) -> list[Problem]:
+        """Return the reservation of a validation."""
+        return reservation_problems(self.run("scontrol", "-o", "show", "reservation")[1])
+
+
+def _disk(path: str, mounted: bool, timeout_s: float) -> Disk:  # noqa: FBT001 - of a map
+    """Return how a mount is."""
+    if not mounted:
+        return Disk(path, mounted=False)
+    try:
+        state = bounded(partial(os.statvfs, path), timeout_s)
+    except OSError as exc:
+        return Disk(path, error=exc.strerror or str(exc))
+    return Disk(path, read_only=False, free_mb=state.f_bavail * state.f_frsize / 2**20)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "slurm": {"type": "bool", "default": False},
+            "certificate_days": {"type": "int", "default": 30},
+            "timeout_s": {"type": "int", "default": 15},
+        },
+        supports_check_mode=True,
+    )
+    look = Look(module.params["host"], module.params["timeout_s"])
+    problems = [*look.services(), *look.mounts(), *look.certificates(module.params["certificate_days"])]
+    asked = module.params["slurm"]
+    problems += look.slurm() if asked else []
+    module.exit_json(changed=False, problems=problems, reservations=look.reservations() if asked else [])
+
+
+if __name__ == "__main__":
+    main()

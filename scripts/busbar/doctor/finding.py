@@ -1,0 +1,68 @@
+"""A finding of `busbar doctor`, and findings as text and as data."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import group_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import Problem
+
+__all__ = ["ERROR", "SEVERITIES", "WARNING", "Finding", "as_json", "as_text", "findings_of", "here"]
+
+ERROR, WARNING = "ERROR", "WARNING"
+SEVERITIES = (ERROR, WARNING)
+_HERE = "provisioning host"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong.
+
+    Attributes:
+        severity: one of SEVERITIES.
+        hosts: names; empty for the whole site.
+        key: variable, file or thing.
+        problem: what is wrong with it.
+        remedy: what to type.
+    """
+
+    severity: str
+    hosts: tuple[str, ...]
+    key: str
+    problem: str
+    remedy: str
+
+
+def here(severity: str, key: str, problem: str, remedy: str) -> Finding:
+    """Return a finding about the machine that the command runs on."""
+    return Finding(severity, (_HERE,), key, problem, remedy)
+
+
+def findings_of(severity: str, problems: Iterable[Problem]) -> Iterator[Finding]:
+    """Yield problems of the collection as findings, equal ones once with all their hosts."""
+    checked = (make_problem(each["hosts"], each["key"], each["problem"], each["remedy"]) for each in problems)
+    for each in group_problems(checked):
+        yield Finding(severity, tuple(each["hosts"]), each["key"], each["problem"], each["remedy"])
+
+
+def as_text(findings: Iterable[Finding]) -> str:
+    """Return one line per finding, the remedy below; errors first."""
+    lines = []
+    for each in sorted(findings, key=lambda item: SEVERITIES.index(item.severity)):
+        who = each.hosts[0] if each.hosts == (_HERE,) else fold_hosts(each.hosts)
+        place = ": ".join(filter(None, (who, each.key)))
+        lines += [f"{each.severity} {place}: {each.problem}", f"    → {each.remedy}"]
+    return "\n".join(printable(line) for line in lines)
+
+
+def as_json(findings: Iterable[Finding]) -> str:
+    """Return the findings as JSON, errors first."""
+    ordered = sorted(findings, key=lambda item: SEVERITIES.index(item.severity))
+    return json.dumps({"findings": [each._asdict() for each in ordered]}, indent=2)

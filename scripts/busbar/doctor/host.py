@@ -1,0 +1,205 @@
+"""What is wrong with the provisioning host, and with what a site keeps there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
+    Holder,
+    LockedError,
+    lock_paths,
+    refuse_if_locked,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
+from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_authority import CURRENT, trusted_lines
+from packaging.requirements import Requirement
+
+from busbar.doctor.finding import ERROR, WARNING, Finding, here
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.detached import find, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["host_findings", "is_busy", "site_findings"]
+
+_LEAST_MB = 1024
+_OLD_DAYS = 30
+_DAY_S = 86400
+_ASK_S = 10
+_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
+
+
+def host_findings(site: Path, *, sandbox: bool, private_keys: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield what is wrong with this machine.
+
+    Args:
+        site: the site's folder, whose disk must have room.
+        sandbox: whether the cluster is one of podman.
+        private_keys: files that the inventory names for SSH.
+    """
+    yield from _packages()
+    if not (collection() / "playbooks" / "site.yml").is_file():
+        remedy = "install busbar again: scripts/setup in a checkout, or its wheel"
+        yield here(ERROR, "collection", f"busbar.cluster is not in {collection()}", remedy)
+    programs = {"ssh": "install the OpenSSH client: apt install openssh-client, dnf install openssh-clients"}
+    if sandbox:
+        programs["podman"] = "run scripts/setup --sandbox"
+    for name, remedy in programs.items():
+        if shutil.which(name) is None:
+            yield here(ERROR, name, "the program is not installed", remedy)
+    if not sandbox:
+        yield from _keys(private_keys)
+    free = shutil.disk_usage(site).free >> 20
+    if free < _LEAST_MB:
+        yield here(ERROR, f"disk {site}", f"{free} MiB free, {_LEAST_MB} needed", f"du -x -d2 {site} | sort -n | tail")
+
+
+def _packages() -> Iterator[Finding]:
+    """Yield installed packages that are not in the versions that busbar needs."""
+    try:
+        needed = [Requirement(line) for line in metadata.requires("busbar") or []]
+    except metadata.PackageNotFoundError:
+        remedy = "install it: scripts/setup in a checkout, or its wheel"
+        yield here(ERROR, "busbar", "the package is not installed in this Python", remedy)
+        return
+    for each in needed:
+        if each.marker is not None and not each.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(each.name)
+        except metadata.PackageNotFoundError:
+            version = ""
+        if not version or not each.specifier.contains(version, prereleases=True):
+            problem = f"{version or 'nothing'} is installed, {each.specifier} needed"
+            yield here(ERROR, each.name, problem, "run scripts/setup, or pip install --upgrade busbar")
+
+
+def _keys(named: Sequence[str]) -> Iterator[Finding]:
+    """Yield a finding when there is no key to log in with, and one for each named key that is not there."""
+    for path in sorted(set(named)):
+        if not Path(path).expanduser().is_file():
+            remedy = "correct ansible_ssh_private_key_file, or make the key: ssh-keygen -t ed25519"
+            yield here(ERROR, "ansible_ssh_private_key_file", f"there is no key {path}", remedy)
+    if named or any((Path.home() / ".ssh" / name).is_file() for name in _KEYS):
+        return
+    try:
+        agent = subprocess.run(
+            ["ssh-add", "-l"], check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        agent = 1
+    if agent:
+        remedy = "ssh-keygen -t ed25519; busbar ssh bootstrap; or ssh-add, or -k for a password"
+        yield here(WARNING, "ssh key", "no key in ~/.ssh and none in an SSH agent", remedy)
+
+
+def site_findings(site: Path, sources: Sequence[str], secrets: Path) -> Iterator[Finding]:
+    """Yield what is wrong with what a site keeps.
+
+    Args:
+        site: its folder.
+        sources: of its inventory.
+        secrets: its folder of secrets.
+    """
+    yield from _secrets(secrets)
+    yield from _left_over(site, sources)
+    yield from _validation(site)
+
+
+def _secrets(folder: Path) -> Iterator[Finding]:
+    """Yield secrets that others can read, or that this user cannot."""
+    if not folder.is_dir():
+        return
+    modes = [(folder, 0o700)]
+    # Public parts are for everybody.
+    public = (".pub", "known_hosts", "ssh_host_keys.json", ".crt")
+    if os.access(folder, os.R_OK | os.X_OK):
+        modes += [(path, 0o600) for path in sorted(folder.iterdir()) if path.is_file() and path.suffix != ".lock"]
+    for path, mode in modes:
+        found = path.stat()
+        if found.st_uid != os.geteuid() and os.geteuid() != 0:
+            problem = f"belongs to user {found.st_uid}, and this one is {os.geteuid()}"
+            yield here(ERROR, str(path), problem, f"run busbar as that user, or: sudo chown {os.geteuid()} {path}")
+        elif not os.access(path, os.R_OK):
+            yield here(ERROR, str(path), "cannot be read", f"chmod {mode:o} {path}")
+        elif found.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and not path.name.endswith(public):
+            problem = f"others may reach it (mode {stat.S_IMODE(found.st_mode):04o})"
+            yield here(ERROR, str(path), problem, f"chmod {mode:o} {path}")
+    yield from _authority(folder)
+
+
+def _authority(folder: Path) -> Iterator[Finding]:
+    """Yield a finding when this host does not trust the authority that signs the keys of the cluster's hosts."""
+    trusted = folder / "known_hosts"
+    if not (folder / CURRENT).is_file():
+        return
+    renew = "busbar provision base --tags ssh"
+    try:
+        keys = [line.split()[1] for line in trusted_lines(folder, create=False)]
+        known = trusted.read_text(encoding="utf-8", errors="replace") if trusted.is_file() else ""
+    except (SecretError, OSError) as exc:
+        yield here(ERROR, CURRENT, str(exc), renew)
+        return
+    if not all(key in known for key in keys):
+        yield here(ERROR, str(trusted), "the authority of host keys is not trusted in it", renew)
+
+
+def is_busy(sources: Sequence[str]) -> str:
+    """Return who works on the inventory now, '' for nobody."""
+    try:
+        refuse_if_locked(sources)
+    except LockedError as exc:
+        return str(exc)
+    return ""
+
+
+def _left_over(site: Path, sources: Sequence[str]) -> Iterator[Finding]:
+    """Yield runs that did not come to their end."""
+    if not is_busy(sources):
+        for path in lock_paths(sources):
+            left = Holder.read(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
+            if left is not None:
+                yield here(WARNING, "interrupted run", str(left), f"run it again to its end: {left.command}")
+    try:
+        last = find(place_of(site))
+    except UsageError:
+        return
+    if not last.runs and last.exit_code is None:
+        yield here(WARNING, "validation", f"{last.name} was killed", "busbar validate --detach starts it again")
+
+
+def _validation(site: Path) -> Iterator[Finding]:
+    """Yield what the last validation found, and its age."""
+    place = site / "reports"
+    known = folders(place) if place.is_dir() else []
+    if not known:
+        yield here(WARNING, "validation", "the cluster has not been validated", "busbar validate")
+        return
+    last = known[-1]
+    show = f"busbar report show {last.name}"
+    try:
+        report = read_report(last)
+    except (OSError, ValueError) as exc:
+        yield here(WARNING, "validation", f"its report cannot be read: {exc}", "busbar validate")
+        return
+    verdict = str(report["verdict"])
+    if verdict != "PASS":
+        severity = ERROR if verdict == "FAIL" else WARNING
+        yield here(
+            severity, "validation", f"the last one ({last.name}) ended with {verdict}", f"{show}; busbar validate"
+        )
+    age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S
+    if age > _OLD_DAYS:
+        when = datetime.fromtimestamp((last / "report.json").stat().st_mtime, UTC).date()
+        yield here(WARNING, "validation", f"the last one is {age:.0f} days old ({when})", "busbar validate")

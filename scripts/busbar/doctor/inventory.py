@@ -1,0 +1,72 @@
+"""What of an inventory can be found wrong without Ansible's playbooks: names that lead nowhere."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+
+from busbar.doctor.finding import ERROR, Finding, findings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["key_files", "unresolved"]
+
+_RESOLVE_S = 5.0
+_AT_ONCE = 32
+_SSH = frozenset({None, "smart", "ssh", "ansible.builtin.ssh", "paramiko", "ansible.netcommon.libssh"})
+
+
+def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
+    """Yield the hosts whose address is a name that nobody knows.
+
+    Args:
+        hosts: variables of the inventory by host; addresses that are templates are left to Ansible.
+    """
+    names = {
+        host: str(variables.get("ansible_host") or host)
+        for host, variables in hosts.items()
+        if variables.get("ansible_connection") in _SSH and not _jumps(variables)
+    }
+    asked = sorted({name for name in names.values() if "{{" not in name})
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        unknown = {name for name, fault in zip(asked, pool.map(_fault, asked), strict=True) if fault}
+    yield from findings_of(
+        ERROR,
+        (
+            make_problem([host], "ansible_host", f"{name} cannot be resolved", "set ansible_host to the host's address")
+            for host, name in names.items()
+            if name in unknown
+        ),
+    )
+
+
+def _jumps(variables: Mapping[str, Any]) -> bool:
+    """Whether another host, or a configuration of SSH, knows the name."""
+    words = " ".join(str(variables.get(f"ansible_ssh_{part}_args") or "") for part in ("common", "extra"))
+    return any(word in words for word in ("Proxy", "-J", "-F"))
+
+
+def _fault(name: str) -> bool:
+    """Return whether a name leads nowhere, or nobody says so in time."""
+    try:
+        bounded(partial(socket.getaddrinfo, name, 22), _RESOLVE_S)
+    except OSError:
+        return True
+    return False
+
+
+def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the private keys that an inventory names, but for templates."""
+    named = {
+        str(variables.get(key))
+        for variables in hosts.values()
+        for key in ("ansible_ssh_private_key_file", "ansible_private_key_file")
+        if variables.get(key)
+    }
+    return sorted(name for name in named if "{{" not in name)

@@ -1,0 +1,158 @@
+"""What `busbar doctor` finds on the provisioning host, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+from busbar.commands.doctor import cluster_findings
+from busbar.doctor import inventory
+from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of, here
+from busbar.doctor.host import host_findings, site_findings
+from busbar.run.display import PlainDisplay
+from busbar.run.events import Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A site without a fault but that it was never validated."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts.yml").write_text("all: {}\n")
+    (tmp_path / "secrets").mkdir(mode=0o700)
+    (tmp_path / "secrets" / "munge.key").write_text("x" * 200)
+    (tmp_path / "secrets" / "munge.key").chmod(0o600)
+    return tmp_path
+
+
+def found(site: Path) -> list[Finding]:
+    """What is found, but for the validation that is missing."""
+    sources = [str(site / "inventory")]
+    return [each for each in site_findings(site, sources, site / "secrets") if each.key != "validation"]
+
+
+def test_a_site_that_is_well_has_no_finding(site: Path) -> None:
+    assert found(site) == []
+
+
+def test_secrets_that_others_reach(site: Path) -> None:
+    (site / "secrets").chmod(0o750)
+    (site / "secrets" / "munge.key").chmod(0o644)
+    first, second = found(site)
+    assert (first.severity, first.problem) == (ERROR, "others may reach it (mode 0750)")
+    assert first.remedy == f"chmod 700 {site / 'secrets'}"
+    assert second.remedy == f"chmod 600 {site / 'secrets' / 'munge.key'}"
+
+
+def test_an_authority_that_this_host_does_not_trust(site: Path) -> None:
+    (site / "secrets" / "ssh_ca").write_text("nonsense\n")
+    (site / "secrets" / "ssh_ca").chmod(0o600)
+    (broken,) = found(site)
+    assert broken.key == "ssh_ca"
+
+
+def test_a_run_that_was_killed(site: Path) -> None:
+    lock = site / "inventory.lock"
+    left = {"host": socket.gethostname(), "user": "me", "pid": 1, "since": time.time() - 7200, "command": "busbar site"}
+    lock.write_text(json.dumps(left))
+    (killed,) = found(site)
+    assert (killed.severity, killed.key) == (WARNING, "interrupted run")
+    assert killed.remedy == "run it again to its end: busbar site"
+    assert json.loads(lock.read_text()) == left
+    lock.write_text("")
+    assert found(site) == []
+
+
+def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
+    def said() -> list[str]:
+        return [
+            each.problem
+            for each in site_findings(site, [str(site / "inventory")], site / "secrets")
+            if each.key == "validation"
+        ]
+
+    assert said() == ["the cluster has not been validated"]
+    (site / "reports" / "20270101T000000Z").mkdir(parents=True)
+    (site / "reports" / "20270101T000000Z" / "report.json").write_text("{")
+    (only,) = said()
+    assert only.startswith("its report cannot be read: ")
+
+
+def test_programs_and_keys(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(site))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "podman" else f"/usr/bin/{name}")
+    assert [each.key for each in host_findings(site, sandbox=True)] == ["podman"]
+    (named,) = host_findings(site, sandbox=False, private_keys=[str(site / "gone")])
+    assert (named.key, named.problem) == ("ansible_ssh_private_key_file", f"there is no key {site / 'gone'}")
+    (site / ".ssh").mkdir()
+    (site / ".ssh" / "id_ed25519").touch()
+    assert list(host_findings(site, sandbox=False)) == []
+    monkeypatch.setattr(os, "environ", {**os.environ, "SSH_AUTH_SOCK": str(site / "none")})
+    (site / ".ssh" / "id_ed25519").unlink()
+    assert [each.key for each in host_findings(site, sandbox=False)] == ["ssh key"]
+
+
+def test_names_that_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(name: str, _port: int) -> list[object]:
+        if name.startswith("10."):
+            return []
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    hosts = {
+        "gpu1": {"ansible_host": "10.0.0.1"},
+        "gpu2": {},
+        "gpu3": {"ansible_host": "{{ somewhere }}"},
+        "gpu4": {"ansible_connection": "local"},
+        "gpu5": {"ansible_ssh_common_args": "-J bastion"},
+    }
+    (only,) = inventory.unresolved(hosts)
+    assert (only.hosts, only.problem) == (("gpu2",), "gpu2 cannot be resolved")
+    keys = {"a": {"ansible_ssh_private_key_file": "~/k"}, "b": {"ansible_private_key_file": "{{ x }}"}}
+    assert inventory.key_files(keys) == ["~/k"]
+
+
+def test_findings_as_text_and_as_data() -> None:
+    problems = [make_problem([name], "services", "slurmd does not run", "start it") for name in ("gpu2", "gpu1")]
+    findings = [here(WARNING, "disk /", "full\x1b[2J", "make room"), *findings_of(ERROR, problems)]
+    assert as_text(findings).splitlines()[:3] == [
+        "ERROR gpu[1-2]: services: slurmd does not run",
+        "    → start it",
+        "WARNING provisioning host: disk /: full\ufffd[2J",
+    ]
+    first = json.loads(as_json(findings))["findings"][0]
+    assert first == {
+        "severity": "ERROR",
+        "hosts": ["gpu1", "gpu2"],
+        "key": "services",
+        "problem": "slurmd does not run",
+        "remedy": "start it",
+    }
+
+
+def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) -> None:
+    import sys  # noqa: PLC0415 - the stream of this very test
+
+    run = Run(PlainDisplay(sys.stderr), lambda _pattern: 1)
+    firing = {"labels": {"alertname": "NodeDown", "severity": "critical"}, "annotations": {}, "state": "firing"}
+    problem = {"hosts": [], "key": "slurm", "problem": "a reservation", "remedy": "delete it"}
+    run.custom = {
+        "busbar_doctor_reservations": [problem],
+        "busbar_doctor_alerts": {"mon": {"data": {"alerts": [firing]}}, "mon2": {}},
+    }
+    said = [(each.severity, each.hosts, each.problem) for each in cluster_findings(run, busy=False)]
+    assert said == [
+        (WARNING, (), "a reservation"),
+        (WARNING, ("mon",), "NodeDown fires"),
+        (ERROR, ("mon2",), "Prometheus does not tell its alerts"),
+    ]
+    assert [each.problem for each in cluster_findings(run, busy=True)] == [problem for _, _, problem in said[1:]]
+    assert capsys.readouterr().out == ""

@@ -7,7 +7,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ..module_utils.common.problem_report import problem_report
-from ..plugin_utils.refused import REFUSED
+from ..module_utils.common.refusal import REFUSED
 
 SPEC: dict[str, dict[str, Any]] = {
     "problems": {"type": "list", "elements": "dict", "default": []},

@@ -17,6 +17,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.common.printable import printable
+from ..module_utils.common.refusal import REFUSED
 from ..module_utils.report.standing import standing
 from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..module_utils.validation.inputs import all_problems
@@ -29,7 +30,6 @@ from ..module_utils.validation.verdicts import broken_report, report, summary_li
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
-from ..plugin_utils.refused import REFUSED
 from ..plugin_utils.report_folder import point_to, save_report, unwritable
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
-"""How a failed result tells that it is the input that was wrong: the inventory, its variables, or what a host is."""
+"""Which failed results say that it is the input that was wrong."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["REFUSED", "is_refused"]
+from ..module_utils.common.refusal import REFUSED
 
-REFUSED = "busbar_refused"
+__all__ = ["is_refused"]
 
 
 def is_refused(result: dict[str, Any]) -> bool:

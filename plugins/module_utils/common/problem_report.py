@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .hostlist import fold_hosts
-from .problems import Problem, make_problem
+from .problems import Problem, make_problem, problem_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,8 +24,5 @@ def group_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 def problem_report(problems: Iterable[Problem]) -> str:
     """Return the problems as text: hosts, key and problem on one line, the remedy below; '' when there is none."""
-    lines = []
-    for item in group_problems(problems):
-        place = ": ".join(filter(None, (fold_hosts(item["hosts"]), item["key"])))
-        lines += [f"{place}: {item['problem']}", f"    remedy: {item['remedy']}"]
-    return "\n".join(lines)
+    grouped = group_problems(problems)
+    return "\n".join(line for item in grouped for line in problem_lines(item, fold_hosts(item["hosts"])))

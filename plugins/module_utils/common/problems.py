@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Problem", "make_problem", "one_line"]
+__all__ = ["Problem", "make_problem", "one_line", "problem_lines"]
 
 
 class Problem(TypedDict):
@@ -27,3 +27,9 @@ def make_problem(hosts: Iterable[str], key: str, problem: str, remedy: str) -> P
 def one_line(problem: Problem) -> str:
     """Return where a problem is and what it is, for a text that names hosts and remedy itself."""
     return f"{problem['key']}: {problem['problem']}"
+
+
+def problem_lines(problem: Problem, hosts: str) -> list[str]:
+    """Return a problem as text: its hosts, in the form given, its key and what it is on one line, the remedy below."""
+    place = ": ".join(filter(None, (hosts, problem["key"])))
+    return [f"{place}: {problem['problem']}", f"    remedy: {problem['remedy']}"]

@@ -288,6 +288,13 @@ def _of_new(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str
     return {"problems": problems, "steps": steps}
 
 
+def _is_unknown(declared: Declared, device: Device) -> bool:
+    """Return whether a disk may be the role's, and the program that could tell is not installed yet."""
+    own = {"mdadm": "linux_raid_member", "lvm": "LVM2_member"}.get(declared["raid"])
+    unknown = device["group"] and device["group"]["level"] == "unknown"
+    return bool(unknown) and own in {item["type"] for item in device["contents"]}
+
+
 def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the way from what is there to what is declared.
 
@@ -307,7 +314,7 @@ def scratch_plan(host: str, declared: Declared, facts: Mapping[str, Any]) -> dic
     if problems:
         return {**plan, "problems": problems, "recipe": []}
     marks = {mark(declared, item) for item in devices}
-    if any(item["group"] and item["group"]["level"] == "unknown" for item in devices):
+    if any(_is_unknown(declared, item) for item in devices):
         plan["undecided"] = True
     elif len(marks) == 1 and "" not in marks:
         plan.update(_of_existing(host, declared, facts, marks.pop()))

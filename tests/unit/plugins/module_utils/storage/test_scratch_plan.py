@@ -241,6 +241,13 @@ def test_without_mdadm_nobody_decides() -> None:
     assert (found["problems"], found["steps"], found["undecided"]) == ([], [], True)
 
 
+def test_what_only_the_other_program_could_tell_is_no_disk_of_ours() -> None:
+    member = disk(B, {**MEMBER, "type": "LVM2_member"}, group={**GROUP, "level": "unknown"})
+    found = plan(disk(A), member)
+    assert found["undecided"] is False
+    assert f"{B} (/dev/vdb, 4.3 GB) holds LVM2_member" in said(found)
+
+
 def test_single_disk_of_ours_and_of_others() -> None:
     own = disk(A, {**XFS, "label": "scratch"}, mountpoints=["/scratch"], busy=True)
     mount = {"number": own["number"], "source": "/dev/vda", "type": "xfs"}

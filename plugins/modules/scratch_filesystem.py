@@ -1,0 +1,209 @@
+"""Module that makes or starts the scratch file system of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: scratch_filesystem
+author: busbar contributors
+short_description: Make or start the scratch file system of a host
+description:
+  - Reads every signature on the disks and their partitions, who uses them and what is made of them, and what is at the
+    mount point. Then makes what is missing of the array or volume and its XFS, or starts it. Mounting is not its work.
+  - A disk that holds anything is refused, unless O(wipe) names that very disk by its id on that very host. A disk in
+    use is never touched. What was made before is known by its name or UUID, and left as it is.
+  - Reads the disks again right before it changes anything. Where anything differs from what was decided on, nothing is
+    done.
+  - Runs programs with nothing to read from, so that one that asks gets no yes.
+  - Where programs are missing that O(raid) needs, it checks all the same, changes nothing and names them.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  host:
+    description: Name of the host, as O(wipe) and the errors call it.
+    type: str
+    required: true
+  devices:
+    description: Paths of the disks.
+    type: list
+    elements: str
+    required: true
+  raid:
+    description: V(mdadm) or V(lvm) for several disks, V(none) for one.
+    type: str
+    required: true
+  name:
+    description: Name of the array or volume, and label of the file system.
+    type: str
+    required: true
+  path:
+    description: Where the file system is to be mounted.
+    type: str
+    required: true
+  uuid:
+    description: UUID of a file system that is made now, and of its array.
+    type: str
+    required: true
+  wipe:
+    description: By host, the ids of the disks that may be wiped.
+    type: dict
+    default: {}
+  chunk_kb:
+    description: Stripe of one disk, in KiB.
+    type: int
+    required: true
+  minimum_mb:
+    description: Size in MiB below which a disk is refused.
+    type: int
+    required: true
+  mkfs_options:
+    description: Further arguments of mkfs.xfs.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Make or start the scratch file system
+  busbar.cluster.scratch_filesystem:
+    host: "{{ inventory_hostname }}"
+    devices:
+      - /dev/disk/by-id/nvme-SAMSUNG_MZQL23T8_S64HNE0T500001
+      - /dev/disk/by-id/nvme-SAMSUNG_MZQL23T8_S64HNE0T500002
+    raid: mdadm
+    name: scratch
+    path: /scratch
+    uuid: 9b2a7c54-6c0f-5f0e-8d1e-0c3c5f9d2b11
+    chunk_kb: 512
+    minimum_mb: 1000
+"""
+
+RETURN = r"""
+uuid:
+  description: UUID of the file system.
+  returned: success
+  type: str
+array:
+  description: UUID of the array, as mdadm writes it.
+  returned: success
+  type: str
+commands:
+  description: The commands that were (or in check mode would be) run.
+  returned: always
+  type: list
+  elements: str
+recipe:
+  description: The commands, each a list of words, that make this scratch of blank disks.
+  returned: success
+  type: list
+  elements: list
+missing_programs:
+  description: Programs that must be installed before anything can be made. While there is one, nothing is changed.
+  returned: success
+  type: list
+  elements: str
+problems:
+  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+import shlex
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.refusal import refusal
+from ..module_utils.storage.scratch_host import module_run, read_scratch
+from ..module_utils.storage.scratch_plan import declaration_problems, scratch_plan
+
+OPTIONS: dict[str, Any] = {
+    "host": {"type": "str", "required": True},
+    "devices": {"type": "list", "elements": "str", "required": True},
+    "raid": {"type": "str", "required": True},
+    "name": {"type": "str", "required": True},
+    "path": {"type": "str", "required": True},
+    "uuid": {"type": "str", "required": True},
+    "wipe": {"type": "dict", "default": {}},
+    "chunk_kb": {"type": "int", "required": True},
+    "minimum_mb": {"type": "int", "required": True},
+    "mkfs_options": {"type": "list", "elements": "str", "default": []},
+}
+PROGRAMS = {"mdadm": ["mdadm", "mkfs.xfs"], "lvm": ["lvcreate", "mkfs.xfs"], "none": ["mkfs.xfs"]}
+# What is in an array shows only when it runs.
+ROUNDS = 2
+
+
+def refuse(module: AnsibleModule, headline: str, problems: list[Any], commands: list[str]) -> None:
+    """Fail where anything is wrong."""
+    if problems:
+        module.fail_json(commands=commands, **refusal(headline, problems))
+
+
+def run_steps(module: AnsibleModule, seen: dict[str, Any], steps: list[list[str]], commands: list[str]) -> None:
+    """Run the commands that were decided on for what was seen, or fail at the first that does.
+
+    Raises:
+        ValueError: a device cannot be read any more.
+    """
+    run, host = module_run(module), module.params["host"]
+    if read_scratch(run, module.params["devices"], module.params["path"]) != seen:
+        message = "the disks have changed since they were looked at; nothing was done. Run this again"
+        module.fail_json(msg=f"{host}: {message}", commands=commands)
+    for words in steps:
+        commands.append(shlex.join(words))
+        status, out, err = run(words)
+        if status != 0:
+            said = " ".join(f"{err} {out}".split()) or "it is not installed"
+            module.fail_json(msg=f"{host}: `{commands[-1]}` failed: {said}", commands=commands)
+
+
+def keep(module: AnsibleModule, missing: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Bring the disks to what is declared; return the plan and the commands that were (or would be) run.
+
+    Raises:
+        ValueError: a device cannot be read.
+    """
+    host, commands = module.params["host"], list[str]()
+    for at in range(ROUNDS):
+        seen = read_scratch(module_run(module), module.params["devices"], module.params["path"])
+        plan = scratch_plan(host, module.params, seen)
+        headline = "Nothing more was done to the disks:" if at else "Nothing was done to the disks:"
+        refuse(module, headline, plan["problems"], commands)
+        if module.check_mode:
+            return plan, [shlex.join(words) for words in plan["steps"]]
+        if missing or not plan["steps"]:
+            break
+        run_steps(module, seen, plan["steps"], commands)
+    return plan, commands
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    host, raid = module.params["host"], module.params["raid"]
+    refuse(module, "Scratch cannot be made as declared:", declaration_problems(host, module.params), [])
+    missing = [name for name in PROGRAMS[raid] if module.get_bin_path(name) is None]
+    try:
+        plan, commands = keep(module, missing)
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{host}: scratch_devices: {exc}")
+    text = "".join(f"{line}\n" for line in commands)
+    module.exit_json(
+        changed=bool(commands),
+        commands=commands,
+        diff=[{"before": "", "after": text, "after_header": module.params["path"]}] if commands else [],
+        missing_programs=missing,
+        uuid=plan["uuid"],
+        array=plan["array"],
+        recipe=plan["recipe"],
+    )
+
+
+if __name__ == "__main__":
+    main()

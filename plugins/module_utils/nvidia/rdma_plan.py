@@ -42,7 +42,7 @@ def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) 
         host: its name.
         declared: as declaration_problems() takes it, with `memlock` and `kernel_managed` (`always`, `never`, or
             `auto`: not in a container), whether files for the kernel are kept.
-        facts: what the module rdma_info returned.
+        facts: what `rdma_host.read_rdma` returns.
 
     Returns:
         `problems`; `files`, as the module `files` takes them; `load`, modules that are not loaded; `apply`,
@@ -250,7 +250,7 @@ def nic_problems(host: str, nics: Sequence[Mapping[str, Any]], facts: Mapping[st
     Args:
         host: its name.
         nics: those of its profile, each with `count`, `gbps` and `rdma`.
-        facts: what the module rdma_info returned.
+        facts: what `rdma_host.read_rdma` returns.
     """
     free = sorted((port for port in facts["ports"] if port["active"]), key=lambda port: -(port["rate_gbps"] or 0))
     problems = []

@@ -1,65 +1,22 @@
-"""Module that reads the RDMA devices of a host and what runs its network."""
+"""The RDMA devices of a host and what runs its network, from /sys, the package database, ip and sminfo."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: rdma_info
-author: busbar contributors
-short_description: RDMA devices of a host, and what runs its network
-description:
-  - Reads /sys, the package database, and the answers of ip and sminfo. What cannot be seen is empty.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-options:
-  packages:
-    description: Packages whose versions are wanted, beside those that conflict with others.
-    type: list
-    elements: str
-    default: []
-  ask_addresses:
-    description: Addresses that no other host may have. Each that is not one of this host is asked with one packet.
-    type: list
-    elements: str
-    default: []
-  subnet_manager:
-    description: Whether to ask each port of InfiniBand for its subnet manager.
-    type: bool
-    default: false
-"""
-
-EXAMPLES = r"""
-- name: Read the RDMA devices
-  busbar.cluster.rdma_info:
-    ask_addresses: [10.10.0.1]
-  register: __example_rdma
-"""
-
-RETURN = r"""
-rdma:
-  description:
-    - C(container), its kind, empty on a host with a kernel of its own; C(raises_limits), whether root may;
-      C(memlock_hard), the limit of locked memory of the first process.
-    - C(ports), C(pci_nics), C(interfaces), C(default_interfaces) (where the default routes go), C(manager) (who runs
-      the network), C(modules_loaded), C(packages) (name to version), C(files) (those of the role's former runs),
-      C(subnet_managers), C(answering) (addresses that another host has).
-  returned: always
-  type: dict
-"""
 
 import glob
 import ipaddress
 import json
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ..hardware.gpu_reading import listed, read
+from ..hardware.network import parse_addresses, parse_sminfo, pci_nics, rdma_ports
+from .rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT
 
-from ..module_utils.hardware.gpu_reading import listed, read
-from ..module_utils.hardware.network import parse_addresses, parse_sminfo, pci_nics, rdma_ports
-from ..module_utils.nvidia.rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["read_rdma"]
 
 ROOT = Path("/")
 # The capability CAP_SYS_RESOURCE, its number in <linux/capability.h>.
@@ -140,8 +97,24 @@ def modules_loaded() -> list[str]:
     return sorted(loaded | {Path(line).stem.replace("-", "_") for line in read(built_in).splitlines()})
 
 
-def gather(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the module returns."""
+def read_rdma(
+    module: AnsibleModule, packages: list[str], ask_addresses: list[str], *, subnet_manager: bool
+) -> dict[str, Any]:
+    """Return what a host has for RDMA; what cannot be seen is empty.
+
+    Args:
+        module: the module that runs.
+        packages: those whose versions are wanted, beside those that conflict with others.
+        ask_addresses: addresses that no other host may have; each that is not of this host is asked with one packet.
+        subnet_manager: whether to ask each port of InfiniBand for its subnet manager.
+
+    Returns:
+        `container`, its kind, empty on a host with a kernel of its own; `raises_limits`, whether root may;
+        `memlock_hard`, the limit of locked memory of the first process; `ports`, `pci_nics`, `interfaces`,
+        `default_interfaces` (where the default routes go), `manager` (who runs the network), `modules_loaded`,
+        `packages` (name to version), `files` (those of the role's former runs), `subnet_managers`, `answering`
+        (addresses that another host has).
+    """
     ports = rdma_ports(ROOT)
     interfaces = parse_addresses(said(module, "ip", "-j", "address"))
     routes = json.loads(said(module, "ip", "-j", "route", "show", "default") or "[]")
@@ -156,25 +129,8 @@ def gather(module: AnsibleModule) -> dict[str, Any]:
         "default_interfaces": sorted({route["dev"] for route in routes if "dev" in route}),
         "manager": manager(module),
         "modules_loaded": modules_loaded(),
-        "packages": versions(module, sorted({*module.params["packages"], *ASKED})),
+        "packages": versions(module, sorted({*packages, *ASKED})),
         "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - plain names are wanted
-        "subnet_managers": subnet_managers(module, ports) if module.params["subnet_manager"] else [],
-        "answering": answering(module, module.params["ask_addresses"], interfaces),
+        "subnet_managers": subnet_managers(module, ports) if subnet_manager else [],
+        "answering": answering(module, ask_addresses, interfaces),
     }
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "packages": {"type": "list", "elements": "str", "default": []},
-            "ask_addresses": {"type": "list", "elements": "str", "default": []},
-            "subnet_manager": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
-    module.exit_json(changed=False, rdma=gather(module))
-
-
-if __name__ == "__main__":
-    main()

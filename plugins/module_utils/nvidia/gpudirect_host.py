@@ -1,49 +1,20 @@
-"""Module that reads what a host has for RDMA to the memory of GPUs."""
+"""What a host has for RDMA to the memory of GPUs, from the driver, the kernel and the PCI bus."""
 
 from __future__ import annotations
 
-DOCUMENTATION = r"""
-module: gpudirect_info
-author: busbar contributors
-short_description: What a host has for RDMA to the memory of GPUs
-description:
-  - Reads the driver, the kernel and the PCI bus. What cannot be seen is null or empty, never guessed.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-"""
-
-EXAMPLES = r"""
-- name: Read what RDMA has to reach GPUs
-  busbar.cluster.gpudirect_info:
-  register: __example_gpudirect
-"""
-
-RETURN = r"""
-gpudirect:
-  description:
-    - C(container), its kind, empty on a host with a kernel of its own; C(kernel); C(driver) and C(open), of the loaded
-      driver, else of the installed one; C(loaded), whether one is; C(peermem_there), C(peermem_loaded); C(peer_memory),
-      whether ib_core takes it; C(gdrcopy_loaded); C(devices), C(acs), C(iommu).
-  returned: always
-  type: dict
-"""
-
 import platform
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ..hardware.gpu_reading import listed, read
+from ..hardware.network import pci_nics
+from ..hardware.pci_devices import classify
+from .gpudirect import acs_redirects, loaded_driver, needed_bridges
 
-from ..module_utils.hardware.gpu_reading import listed, read
-from ..module_utils.hardware.network import pci_nics
-from ..module_utils.hardware.pci_devices import classify
-from ..module_utils.nvidia.gpudirect import (
-    acs_redirects,
-    loaded_driver,
-    needed_bridges,
-)
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["read_gpudirect"]
 
 ROOT = Path("/")
 KALLSYMS = 1 << 26
@@ -100,8 +71,14 @@ def bus(root: Path) -> dict[str, Any]:
     return {"devices": found, "acs": acs, "iommu": sorted({kind for kind in kinds if kind})}
 
 
-def gather(module: AnsibleModule) -> dict[str, Any]:
-    """Return what the module returns."""
+def read_gpudirect(module: AnsibleModule) -> dict[str, Any]:
+    """Return what a host has for RDMA to the memory of GPUs; what cannot be seen is None or empty, never guessed.
+
+    Returns:
+        `container`, its kind, empty on a host with a kernel of its own; `kernel`; `driver` and `open`, of the loaded
+        driver, else of the installed one; `loaded`, whether one is; `peermem_there`, `peermem_loaded`; `peer_memory`,
+        whether ib_core takes it; `gdrcopy_loaded`; `devices`, `acs`, `iommu`.
+    """
     release = platform.release()
     loaded = loaded_driver(read(ROOT / "proc/driver/nvidia/version"))
     driver = loaded or installed_driver(module)
@@ -117,13 +94,3 @@ def gather(module: AnsibleModule) -> dict[str, Any]:
         "gdrcopy_loaded": (ROOT / "sys/module/gdrdrv").is_dir(),
         **bus(ROOT),
     }
-
-
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    module.exit_json(changed=False, gpudirect=gather(module))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,18 @@
-"""The modules that read a host's RDMA: what programs and files say, and that what is missing is empty."""
+"""What is read of a host's RDMA: what programs and files say, and that what is missing is empty."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import gpudirect_info, rdma_info
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import gpudirect_host, rdma_host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 class Host:
-    """What the modules ask of Ansible: programs with their answers; any other is not installed."""
+    """What is asked of Ansible: programs with their answers; any other is not installed."""
 
     def __init__(self, answers: dict[str, str]) -> None:
         """Begin of a command line to its output."""
@@ -46,15 +46,15 @@ def unit(name: str, state: str) -> str:
 def test_who_runs_the_network(running: tuple[str, ...], expected: str) -> None:
     units = ("systemd-networkd", "NetworkManager", "networking")
     text = "\n".join(unit(name, "active" if name in running else "inactive") for name in units)
-    assert rdma_info.manager(Host({"systemctl show": text})) == expected
-    assert rdma_info.manager(Host({})) == ""
+    assert rdma_host.manager(Host({"systemctl show": text})) == expected
+    assert rdma_host.manager(Host({})) == ""
 
 
 def test_versions_of_packages() -> None:
     text = "rdma-core installed 56.1-1\nopensm config-files 3.3.23-3.1\n"
-    assert rdma_info.versions(Host({"dpkg-query -W": text}), ["rdma-core"]) == {"rdma-core": "56.1-1"}
+    assert rdma_host.versions(Host({"dpkg-query -W": text}), ["rdma-core"]) == {"rdma-core": "56.1-1"}
     text = "rdma-core 51.0-1.el9\npackage opensm is not installed\n"
-    assert rdma_info.versions(Host({"rpm -q": text}), ["rdma-core"]) == {"rdma-core": "51.0-1.el9"}
+    assert rdma_host.versions(Host({"rpm -q": text}), ["rdma-core"]) == {"rdma-core": "51.0-1.el9"}
 
 
 def test_subnet_managers_of_active_ports_of_infiniband() -> None:
@@ -62,40 +62,40 @@ def test_subnet_managers_of_active_ports_of_infiniband() -> None:
     port = {"device": "mlx5_0", "port": "1", "active": True, "link_layer": "InfiniBand"}
     others = [port | {"device": "mlx5_1", "active": False}, port | {"device": "mlx5_2", "link_layer": "Ethernet"}]
     host = Host({"sminfo -C mlx5_0": line, "sminfo -C": "sminfo: sm lid 9 sm guid 0xbb, state 3 SMINFO_MASTER"})
-    assert [each["lid"] for each in rdma_info.subnet_managers(host, [port, *others])] == ["1"]
+    assert [each["lid"] for each in rdma_host.subnet_managers(host, [port, *others])] == ["1"]
 
 
 def test_only_addresses_of_others_are_asked() -> None:
     own = [{"addresses": ["10.10.0.1/16"]}]
     host = Host({"ping -c 1 -W 1 10.10.0.1": "", "ping -c 1 -W 1 10.10.0.2": "1 received"})
-    assert rdma_info.answering(host, ["10.10.0.1", "10.10.0.2", "10.10.0.3"], own) == ["10.10.0.2"]
+    assert rdma_host.answering(host, ["10.10.0.1", "10.10.0.2", "10.10.0.3"], own) == ["10.10.0.2"]
 
 
 @pytest.mark.parametrize(("effective", "expected"), [("000001ffffffffff", True), ("000001fffcfcffff", False)])
 def test_who_may_raise_limits(effective: str, expected: bool) -> None:  # noqa: FBT001
-    assert rdma_info.may_raise_limits(f"Name:\tinit\nCapEff:\t{effective}\n") is expected
-    assert not rdma_info.may_raise_limits("")
+    assert rdma_host.may_raise_limits(f"Name:\tinit\nCapEff:\t{effective}\n") is expected
+    assert not rdma_host.may_raise_limits("")
 
 
 def test_what_the_kernel_has(tmp_path: Path) -> None:
-    assert gpudirect_info.peer_memory(tmp_path) is None
-    assert gpudirect_info.peermem_there(tmp_path, "6.1") is None
+    assert gpudirect_host.peer_memory(tmp_path) is None
+    assert gpudirect_host.peermem_there(tmp_path, "6.1") is None
     (tmp_path / "sys/module/ib_core").mkdir(parents=True)
-    assert gpudirect_info.peer_memory(tmp_path) is None
+    assert gpudirect_host.peer_memory(tmp_path) is None
     (tmp_path / "proc").mkdir()
     symbols = tmp_path / "proc/kallsyms"
     symbols.write_text("0000000000000000 T ib_register_client\t[ib_core]\n")
-    assert gpudirect_info.peer_memory(tmp_path) is False
+    assert gpudirect_host.peer_memory(tmp_path) is False
     symbols.write_text("0000000000000000 T ib_register_peer_memory_client\t[ib_core]\n")
-    assert gpudirect_info.peer_memory(tmp_path) is True
+    assert gpudirect_host.peer_memory(tmp_path) is True
     modules = tmp_path / "lib/modules/6.1"
     modules.mkdir(parents=True)
     (modules / "modules.dep").write_text("extra/nvidia.ko:\n")
-    assert gpudirect_info.peermem_there(tmp_path, "6.1") is False
+    assert gpudirect_host.peermem_there(tmp_path, "6.1") is False
     (modules / "modules.dep").write_text(
         "updates/dkms/nvidia-peermem.ko.xz: kernel/ib_core.ko updates/dkms/nvidia.ko\n"
     )
-    assert gpudirect_info.peermem_there(tmp_path, "6.1") is True
+    assert gpudirect_host.peermem_there(tmp_path, "6.1") is True
 
 
 @pytest.mark.parametrize(
@@ -103,9 +103,9 @@ def test_what_the_kernel_has(tmp_path: Path) -> None:
 )
 def test_the_installed_driver(license_text: str, expected: tuple[str, bool]) -> None:
     host = Host({"modinfo -F version": "580.65.06\n", "modinfo -F license": f"{license_text}\n"})
-    assert gpudirect_info.installed_driver(host) == expected
-    assert gpudirect_info.installed_driver(Host({"modinfo -F license": license_text})) is None
-    assert gpudirect_info.installed_driver(Host({})) is None
+    assert gpudirect_host.installed_driver(host) == expected
+    assert gpudirect_host.installed_driver(Host({"modinfo -F license": license_text})) is None
+    assert gpudirect_host.installed_driver(Host({})) is None
 
 
 def test_the_bus(tmp_path: Path) -> None:
@@ -122,5 +122,5 @@ def test_the_bus(tmp_path: Path) -> None:
         (devices / address).symlink_to(place)
     (tree / "config").write_bytes(bytes(64))
     (devices / "0000:16:01.0").symlink_to(tree)
-    found = gpudirect_info.bus(tmp_path)
+    found = gpudirect_host.bus(tmp_path)
     assert found == {"devices": ["0000:17:00.0", "0000:18:00.0"], "acs": {"0000:16:01.0": None}, "iommu": ["DMA-FQ"]}

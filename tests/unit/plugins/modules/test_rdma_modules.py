@@ -1,0 +1,171 @@
+"""The modules of RDMA and GPUDirect: what they refuse, what they write, and what they leave to the role."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import gpudirect, rdma
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import ModuleType
+
+    Call = Callable[..., dict[str, Any]]
+
+PORT = {"device": "mlx5_0", "port": "1", "active": True, "state": "ACTIVE", "rate_gbps": 400.0, "guid": "00aa"}
+PORT |= {"link_layer": "Ethernet", "address": "0000:1a:00.0", "roce_gids": [3]}
+FOUND: dict[str, Any] = {
+    "container": "",
+    "raises_limits": True,
+    "memlock_hard": "8388608 bytes",
+    "ports": [PORT],
+    "pci_nics": [{"address": "0000:1a:00.0", "vendor": "15b3"}],
+    "interfaces": [{"name": "ib0", "infiniband": True, "up": True, "addresses": []}],
+    "default_interfaces": ["eth0"],
+    "manager": "networkd",
+    "modules_loaded": ["ib_ipoib"],
+    "packages": {"rdma-core": "56.1"},
+    "files": [],
+    "subnet_managers": [],
+    "answering": [],
+}
+DECLARED: dict[str, Any] = {
+    "host": "gpu1",
+    "packages": ["rdma-core"],
+    "source": "distribution",
+    "memlock": "unlimited",
+    "kernel_managed": "auto",
+    "naming": "fallback",
+    "modules": ["ib_umad", "ib_ipoib"],
+}
+GPU: dict[str, Any] = {
+    "container": "",
+    "kernel": "6.1.0",
+    "driver": "580.95.05",
+    "open": False,
+    "loaded": True,
+    "peermem_there": True,
+    "peermem_loaded": False,
+    "peer_memory": True,
+    "gdrcopy_loaded": False,
+    "devices": ["0000:17:00.0"],
+    "acs": {"0000:16:01.0": True},
+    "iommu": [],
+}
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run a module on a host of which this is known, its files in a dictionary; its answer."""
+
+    def run(
+        plugin: ModuleType,
+        found: dict[str, Any],
+        options: dict[str, Any],
+        files: dict[str, str],
+        *,
+        check: bool = False,
+    ) -> dict[str, Any]:
+        def keep(module: Any, wanted: list[dict[str, str]]) -> tuple[list[str], list[dict[str, str]]]:  # noqa: ANN401
+            changed = []
+            for item in wanted:
+                text = "" if item.get("state") == "absent" else item["content"]
+                if files.get(item["path"], "") != text:
+                    changed.append(item["path"])
+                    if not module.check_mode:
+                        files[item["path"]] = text
+            return changed, [{"before_header": path, "before": "", "after": "x"} for path in changed]
+
+        reader = "read_rdma" if plugin is rdma else "read_gpudirect"
+        monkeypatch.setattr(plugin, reader, lambda *_, **__: found)
+        monkeypatch.setattr(plugin, "keep_files", keep)
+        with patch_module_args({**options, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+            plugin.main()
+        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return answer
+
+    return run
+
+
+def test_rdma_is_set_up_once(call: Call) -> None:
+    files: dict[str, str] = {}
+    ipoib = [{"name": "ib0", "address": "10.10.0.1/16"}]
+    options = {**DECLARED, "ipoib": ipoib, "gid_index": "auto", "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
+    planned = call(rdma, FOUND, options, files, check=True)
+    assert (planned["changed"], files) == (True, {})
+    done = call(rdma, FOUND, options, files)
+    assert done["changed_paths"] == planned["changed_paths"] == [item["before_header"] for item in done["diff"]]
+    assert "LimitMEMLOCK=infinity" in files["/etc/systemd/system/slurmd.service.d/busbar-rdma.conf"]
+    assert (done["load"], done["nccl_gid"]) == (["ib_umad"], {"index": "3", "note": ""})
+    assert ["networkctl", "reload"] in done["commands"]
+    assert done["missing_nics"].splitlines()[0].startswith("gpu1: RDMA NICs: 2 x 400 Gb/s of RDMA declared, 1 active")
+    addressed = {**FOUND, "modules_loaded": ["ib_umad", "ib_ipoib"]}
+    addressed["interfaces"] = [{**FOUND["interfaces"][0], "addresses": ["10.10.0.1/16"]}]
+    again = call(rdma, addressed, options, files)
+    assert (again["changed"], again["load"], again["commands"]) == (False, [], [])
+
+
+def test_rdma_is_refused_with_the_key_and_the_remedy(call: Call) -> None:
+    files: dict[str, str] = {}
+    answer = call(rdma, {**FOUND, "packages": {"rdma-core": "2501mlnx56-1"}}, DECLARED, files)
+    assert answer["busbar_refused"] is True
+    assert re.match(
+        r"Nothing was changed:\ngpu1: rdma_source: distribution, but DOCA-OFED .*\n {4}remedy: ", answer["msg"]
+    )
+    assert (files, answer["problems"][0]["key"]) == ({}, "rdma_source")
+
+
+def test_nothing_is_written_before_the_packages_are_there(call: Call) -> None:
+    files: dict[str, str] = {}
+    options = {**DECLARED, "packages": ["rdma-core", "perftest"]}
+    answer = call(rdma, FOUND, options, files)
+    assert (answer["changed"], answer["missing_packages"], files) == (False, ["perftest"], {})
+    planned = call(rdma, FOUND, options, files, check=True)
+    assert (planned["changed"], files) == (True, {})
+
+
+def boot(tmp_path: Path) -> dict[str, Any]:
+    """The options of the module `gpudirect`."""
+    own = {"modules_file": f"{tmp_path}/modules", "order_file": f"{tmp_path}/order"}
+    return {"host": "gpu1", "mode": "auto", "rdma": True, **own}
+
+
+def test_gpudirect_is_chosen_and_written(call: Call, tmp_path: Path) -> None:
+    files: dict[str, str] = {}
+    options = {**boot(tmp_path), "gdrcopy": True}
+    answer = call(gpudirect, GPU, options, files)
+    assert (answer["mode"], answer["load"]) == ("nvidia_peermem", ["nvidia_peermem", "gdrdrv"])
+    assert files[f"{tmp_path}/modules"] == "#\n# Ansible managed\n#\nnvidia_peermem\ngdrdrv\n"
+    assert files[f"{tmp_path}/order"].endswith("softdep nvidia_peermem pre: nvidia ib_uverbs\n")
+    assert answer["notes"][0].startswith("nvidia_peermem: no dma-buf: ")
+    assert (answer["acs_redirects"], "ACS sends" in answer["notes"][1]) == (True, True)
+    again = call(gpudirect, {**GPU, "peermem_loaded": True, "gdrcopy_loaded": True}, options, files)
+    assert (again["changed"], again["load"]) == (False, [])
+    # With open modules it is no longer needed.
+    call(gpudirect, {**GPU, "open": True}, boot(tmp_path), files)
+    assert set(files.values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("found", "mode"),
+    [({"driver": "", "open": None, "loaded": False}, ""), ({"container": "podman"}, "nvidia_peermem")],
+)
+def test_gpudirect_leaves_what_it_cannot_know_or_does_not_own(
+    call: Call, tmp_path: Path, found: dict[str, Any], mode: str
+) -> None:
+    files = {f"{tmp_path}/modules": "as before"}
+    answer = call(gpudirect, {**GPU, **found}, boot(tmp_path), files)
+    assert (answer["mode"], answer["load"], answer["changed"]) == (mode, [], False)
+    assert files == {f"{tmp_path}/modules": "as before"}
+
+
+def test_gpudirect_refuses_a_mode_that_the_host_cannot_have(call: Call, tmp_path: Path) -> None:
+    answer = call(gpudirect, GPU, {**boot(tmp_path), "mode": "dmabuf"}, {})
+    assert answer["busbar_refused"] is True
+    assert answer["msg"].startswith("Nothing was changed.\ngpu1: gpudirect_mode: dmabuf cannot be: ")
+    assert answer["msg"].endswith("\n    remedy: set gpudirect_mode: auto, which takes what there is")

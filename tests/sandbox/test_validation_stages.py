@@ -79,3 +79,39 @@ def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
     assert ", floor 1000" in test["reason"]
     (test,) = validate(sandbox, ["hpl"], **high)["tests"]
     assert (test["verdict"], "floor 1e+09 per rank" in test["reason"]) == ("FAIL", True), test["reason"]
+
+
+# Turns of some seconds each, so that a minute and a half has enough of them to compare on a busy machine.
+SOAK = {
+    "validation_soak_minutes": 1.5,
+    "validation_soak_gemm_seconds": 1,
+    "validation_soak_interval": 3,
+    "validation_soak_bytes": "1M",
+    "validation_soak_iterations": 3,
+}
+
+
+def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -> None:
+    (test,) = validate(sandbox, ["soak"], **SOAK)["tests"]
+    assert test["verdict"] == "PASS", test
+    assert "held out for 1.5 min" in test["reason"]
+    soak = test["soak"]
+    assert soak["turns"] >= 4
+    assert len(soak["busbw"]) == soak["turns"]
+    assert len(soak["watched"]) >= 4
+    assert {row["node"] for row in soak["rows"]} == set(sandbox.compute)
+    page = (sandbox.state / "reports" / "latest" / "report.html").read_text(encoding="utf-8")
+    assert "GB/s at first" in page
+
+
+def test_a_sum_that_is_wrong_ends_the_soak_and_fails(sandbox: Cluster) -> None:
+    (test,) = validate(sandbox, ["soak"], **SOAK, validation_mpi_wrong_rank=0)["tests"]
+    assert (test["verdict"], "the sums are wrong" in test["reason"]) == ("FAIL", True), test["reason"]
+    assert any("it lasted" in words for words in test["findings"]), test["findings"]
+
+
+def test_a_soak_that_does_not_fit_is_refused_before_it_begins(sandbox: Cluster) -> None:
+    asked = {**SOAK, "validation_stages": ["soak"], "validation_time_limit": 600}
+    done = sandbox.playbook("validate.yml", "-e", json.dumps(asked), timeout=SLOW)
+    assert done.returncode != 0
+    assert "validation_time_limit: 600 is less than the 690 s that the stage soak may take" in done.stdout

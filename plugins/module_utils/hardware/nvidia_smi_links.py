@@ -1,15 +1,17 @@
-"""Reads `nvidia-smi nvlink -s`: what joins the GPUs. Never raises."""
+"""Reads `nvidia-smi nvlink -s` and `-e`: what joins the GPUs, and its errors. Never raises."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-__all__ = ["nominal_link_gbs", "parse_nvlink"]
+__all__ = ["nominal_link_gbs", "parse_link_errors", "parse_nvlink"]
 
 _LONGEST_LINE = 2000
 _GPU = re.compile(r"^GPU (\d+): (.*?) \(UUID: ([^)]*)\)\s*$")
 _LINK = re.compile(r"^\s*Link (\d+): (.*\S)\s*$")
+_NUMBERED = re.compile(r"^GPU (\d+):")
+_CRC = re.compile(r"^\s*(?:Link \d+:\s*)?(?:Link \d+: )?CRC[^:]*Errors?:\s*(\d+)\s*$", re.IGNORECASE)
 _RATE = re.compile(r"^(\d+(?:\.\d+)?) GB/s$")
 # Line rates in one direction, GB/s: NVLink 1, NVLink 2 to 4, NVLink 5. The driver shows them with the coding's share.
 _NOMINAL_GBS = (20.0, 25.0, 50.0, 100.0)
@@ -56,3 +58,16 @@ def _add_link(gpu: dict[str, Any], number: int, state: str) -> None:
     else:
         gpu["links_inactive"] += 1
         gpu["inactive"].append(number)
+
+
+def parse_link_errors(text: str) -> dict[int, int]:
+    """Return the CRC errors of all NVLinks by GPU, as `nvidia-smi nvlink -e` prints them."""
+    found: dict[int, int] = {}
+    index = None
+    for line in text.splitlines():
+        gpu, errors = _NUMBERED.match(line.strip()), _CRC.match(line)
+        if gpu:
+            index = int(gpu.group(1))
+        elif errors and index is not None:
+            found[index] = found.get(index, 0) + int(errors.group(1))
+    return found

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..hardware.gpu_claims import link_faults, nvlink_faults
 from ..hardware.gpu_health import gpu_label, lasting_ailments, passing_ailments
 from ..hardware.gpu_presence import presence_faults
-from ..hardware.nvidia_smi_links import parse_nvlink
+from ..hardware.nvidia_smi_links import parse_link_errors, parse_nvlink
 from .finding import ISOLATE, MONITOR, RESET, Answer, Finding
 from .windows import rate
 
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from ..hardware.gpu_health import Ailment
     from .finding import Node
 
-__all__ = ["gpu_answer", "nvlink_answer", "parse_link_errors"]
+__all__ = ["gpu_answer", "nvlink_answer"]
 
 MINUTE_S = 60.0
-_GPU = re.compile(r"^GPU (\d+):")
 _COUNTER = re.compile(r"^\s*Link \d+: .*:\s*\d+\s*$", re.MULTILINE)
 # NVLink 5 corrects errors and counts these; what it cannot correct is an Xid.
 _CORRECTED = "FEC Errors"
-_CRC = re.compile(r"^\s*(?:Link \d+:\s*)?(?:Link \d+: )?CRC[^:]*Errors?:\s*(\d+)\s*$", re.IGNORECASE)
 
 
 def gpu_answer(node: Node, facts: Mapping[str, Any], missing_devices: Sequence[str]) -> Answer:
@@ -93,19 +91,6 @@ def _replays(node: Node, gpu: Mapping[str, Any], earlier: Sequence[Sequence[floa
         problem = f"GPU {gpu['index']} ({gpu_label(gpu)}) {grown:.0f} PCIe replays a minute, more than {most:g}"
         remedy = "reseat the board or its riser; lspci -vv, dmesg | grep AER"
         yield Finding("pcie_replays", RESET, problem, remedy, f"GPU {gpu['index']}")
-
-
-def parse_link_errors(text: str) -> dict[int, int]:
-    """Return the CRC errors of all NVLinks by GPU, as `nvidia-smi nvlink -e` prints them."""
-    found: dict[int, int] = {}
-    index = None
-    for line in text.splitlines():
-        gpu, errors = _GPU.match(line.strip()), _CRC.match(line)
-        if gpu:
-            index = int(gpu.group(1))
-        elif errors and index is not None:
-            found[index] = found.get(index, 0) + int(errors.group(1))
-    return found
 
 
 def nvlink_answer(node: Node, states: str, text: str) -> Answer:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..hardware.xid import SXID, XID
 from .finding import ISOLATE, MONITOR, RESET, Finding
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _ISOLATE_XIDS = frozenset({54})
 # Those of the application that ends, and those that need nobody.
 _SILENT_XIDS = frozenset({14, 37, 38, 43, 44, 63, 66, 67, 93, 106, 107, 137, 141, 152, 153, 160, 161})
 _RECOVERY_CHANGED = 154
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, (.*))?")
-_SXID = re.compile(r"nvidia-nvswitch\d+: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal)\b(.*)")
 _RECOVERY = re.compile(r"to 0x[0-9a-f]+ \(([^)]+)\)")
 _UNCORRECTED = re.compile(r"EDAC (\S+): (\d+) UE\b(.*)|(\[Hardware Error\]: .*[Uu]ncorrect(?:ed|able).*)")
 _REMOUNTED = re.compile(r"(?:EXT4-fs \(([^)]+)\): Remounting filesystem read-only|XFS \(([^)]+)\):.*[Ss]hutting down)")
@@ -57,7 +56,7 @@ def kernel_findings(lines: Iterable[str]) -> list[Finding]:
 
 
 def _line(line: str) -> Iterator[Finding]:
-    xid, sxid = _XID.search(line), _SXID.search(line)
+    xid, sxid = XID.search(line), SXID.search(line)
     if xid:
         yield from _xid(xid.group(1), int(xid.group(2)), xid.group(3) or "")
     elif sxid and sxid.group(3) == "Fatal":

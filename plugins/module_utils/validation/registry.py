@@ -13,6 +13,7 @@ from .nic.stage import Nic
 from .node.stage import Node
 from .pair.stage import Pair
 from .rdma_pairs.stage import RdmaPairs
+from .soak.stage import Soak
 from .storage.stage import Storage
 from .training.stage import Training
 
@@ -35,6 +36,7 @@ STAGES: tuple[Stage[Any], ...] = (
     RdmaPairs(),
     Hpl(),
     Training(),
+    Soak(),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_wor
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROLE = Path(__file__).resolve().parents[3] / "roles" / "validation"
-JOBS = ("job", "job_training", "job_gemm", "job_hpl", "check_p2p", "check_nvbandwidth")
+JOBS = ("job", "job_training", "job_gemm", "job_soak", "job_hpl", "check_p2p", "check_nvbandwidth")
 IMAGE = "nvcr.io#nvidia/pytorch:25.10-py3"
 OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
@@ -37,6 +38,7 @@ OPTIONS: dict[str, Any] = {
     "validation_training_image": IMAGE,
     "validation_training_python": "python3",
     "validation_gemm_image": IMAGE,
+    "validation_soak_bytes": "1G",
     "validation_hpl_image": IMAGE,
     "validation_hpl_program": "xhpl",
     "validation_hpl_arguments": ["--dat", "HPL.dat"],
@@ -167,7 +169,7 @@ class Job:
         """Its exit code and its output."""
         given = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "STAND_IN": str(self.folder)}
         given |= {"SLURM_JOB_ID": "30007", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[1-2]"}
-        given |= {"BUSBAR_COLLECTIVES": "all_reduce:alltoall", "BUSBAR_RANKS_PER_NODE": "2"}
+        given |= {"BUSBAR_COLLECTIVES": "all_reduce:alltoall", "BUSBAR_RANKS_PER_NODE": "2", "BUSBAR_SOAK_SECONDS": "1"}
         done = subprocess.run(
             ["bash", str(self.script)],
             check=False,
@@ -210,6 +212,8 @@ EXPORTED = {
     "job_training": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"}
     | {"RENDEZVOUS_SECRET"},
     "job_gemm": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
+    | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
+    "job_soak": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
     | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
     "job_hpl": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "OMP_NUM_THREADS", "BUSBAR_HPL_INPUT"},
     "check_p2p": {"CUDA_DEVICE_ORDER"},
@@ -434,3 +438,32 @@ GPU-2, [N/A], NVIDIA, Inc. L4"
         {"kind": "gpu", "id": "GPU-1", "serial": "165", "name": "NVIDIA H100"},
         {"kind": "gpu", "id": "GPU-2", "serial": "", "name": "NVIDIA, Inc. L4"},
     ]
+
+
+def test_a_soak_takes_products_and_all_reduces_in_turn_from_two_images(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job_soak", validation_gemm_image="/images/torch.sqsh")
+    job.image()
+    (tmp_path / "images" / "_images_torch.sqsh").write_text("{}")
+    program = tmp_path / "bin" / "python3"
+    # The watch ends when its input does.
+    program.write_text('#!/bin/sh\ncase "$*" in *soak_watch*) cat; echo "busbar-soak $SLURMD_NODENAME" ;; esac\n')
+    code, output = job.run(TMPDIR=str(tmp_path))
+    assert code == 0, output
+    named = {options["--container-name"] for options, _words in job.steps()}
+    assert named == {"busbar-30007:no_exec", "busbar-collective-30007:no_exec"}
+    kinds = [line.split()[3] for line in output.splitlines() if re.match(r"# busbar soak: (gemm|all_reduce) ", line)]
+    assert kinds[:2] == ["gemm", "all_reduce"]
+    last = [line for line in output.splitlines() if line][-3:]
+    assert last[:2] == ["busbar-soak gpu1", "busbar-soak gpu2"]
+    assert last[2].startswith(f"# busbar soak: done {len(kinds) // 2} ")
+    assert not list(tmp_path.glob("busbar-soak.*"))
+    assert not list((tmp_path / "data").glob("*/pyxis_busbar*"))
+
+
+def test_a_soak_ends_with_the_first_program_that_fails(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job_soak", validation_gemm_image="", validation_image="")
+    (tmp_path / "bin" / "all_reduce_perf").write_text("#!/bin/sh\nexit 3\n")
+    code, output = job.run(BUSBAR_SOAK_SECONDS="60", TMPDIR=str(tmp_path))
+    assert code == 1
+    (end,) = [line for line in output.splitlines() if line.startswith("# busbar soak: end all_reduce")]
+    assert end.endswith(" 3")

@@ -19,7 +19,7 @@ from ..common.hostlist import fold_for_slurm, fold_hosts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["fabric_topology"]
+__all__ = ["fabric_topology", "lowest_entries", "switch_name", "units_of"]
 
 _HEAD = re.compile(r'^Switch\s+\d+\s+"S-([0-9a-fA-F]+)"\s+#\s+"([^"]*)"')
 _CABLE = re.compile(r'^\[\d+\](?:\[ext \d+\])?\s+"([SH])-([0-9a-fA-F]+)"\[\d+\][^#]*#\s+"([^"]*)"')
@@ -51,8 +51,8 @@ def fabric_topology(text: str, nodes: Iterable[str] = ()) -> dict[str, Any]:
     if missing:
         message = f"no switch of the fabric has a cable to {fold_hosts(missing)}"
         raise ValueError(message)
-    units, notes = _units(placed)
-    switches, level = _lowest(units, names)
+    units, notes = units_of(placed)
+    switches, level = lowest_entries(units, names)
     return {"switches": [*switches, *_levels(level, cables)], "notes": notes}
 
 
@@ -66,7 +66,7 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set
         head, cable = _HEAD.match(line), _CABLE.match(line)
         if head:
             here = head.group(1)
-            names[here] = _switch_name(head.group(2))
+            names[here] = switch_name(head.group(2))
         elif not line.strip() or line.startswith("Ca"):
             here = ""
         elif here and cable:
@@ -79,13 +79,13 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, set[str]], dict[str, set
     return names, cables, hosts
 
 
-def _switch_name(described: str) -> str:
+def switch_name(described: str) -> str:
     """Return the name in 'MF0;leaf1:MQM9700/U1' or 'leaf1'; '' where it is none that Slurm takes."""
     name = described.partition(";")[2].partition(":")[0] or described
     return name if _NAME.fullmatch(name) else ""
 
 
-def _units(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[str]], list[str]]:
+def units_of(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[str]], list[str]]:
     """Return the nodes by the switches that they hang on; one that lacks a cable belongs to those that have it."""
     units: dict[frozenset[str], list[str]] = defaultdict(list)
     notes = []
@@ -103,7 +103,7 @@ def _units(placed: Mapping[str, set[str]]) -> tuple[dict[frozenset[str], list[st
     return dict(units), notes
 
 
-def _lowest(
+def lowest_entries(
     units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]
 ) -> tuple[list[dict[str, str]], dict[str, frozenset[str]]]:
     """Return the entries that hold nodes, and the switches of the fabric that each stands for."""

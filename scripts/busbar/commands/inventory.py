@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,9 +39,11 @@ is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
 INTERRUPTED = 130
 MOST_BYTES = 1 << 28
 TOPOLOGY = """\
-Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric and prints slurm_topology for the inventory:
-nodes on the same leaf switches are together, and above them whatever joins these. Look at it before it is used.
+Prints slurm_topology for the inventory: nodes on the same leaf switches, or in the same NVLink domain, are together.
+Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric; with --from it asks the hosts named, which
+switches they hear by LLDP or what their GPUs say of NVLink. Nothing is changed. Look at it before it is used.
 """
+_FABRIC = "ibnetdiscover"
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,20 +54,32 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     describe.add_argument("hosts", nargs="+", metavar="HOST", help="names of the inventory, also folded: gpu[1-4]")
     add_run_options(describe)
     describe.set_defaults(run=_describe)
-    topology = actions.add_parser("topology", help="Slurm's topology of an InfiniBand fabric", description=TOPOLOGY)
-    topology.add_argument("file", metavar="FILE", help="output of ibnetdiscover; - for standard input")
+    topology = actions.add_parser("topology", help="Slurm's topology of a fabric", description=TOPOLOGY)
+    what = "output of ibnetdiscover, - for standard input; with --from the hosts to ask, also folded"
+    topology.add_argument("hosts", nargs="+", metavar="FILE|HOST", help=what)
+    sources = (_FABRIC, "lldp", "nvlink")
+    topology.add_argument("--from", dest="source", choices=sources, default=_FABRIC, help=f"default: {_FABRIC}")
     topology.add_argument("--nodes", default="", metavar="NODES", help="the compute nodes, folded; default: all hosts")
+    network = "with --from lldp: the network interfaces that count, such as 'eth_r*'; default: all"
+    topology.add_argument("--interfaces", default="*", metavar="PATTERN", help=network)
+    add_run_options(topology)
     topology.set_defaults(run=_topology)
 
 
 def _topology(args: argparse.Namespace) -> int:
-    """Print the topology; returns 0."""
-    where = "standard input" if args.file == "-" else args.file
+    """Print the topology; returns 0, or 1 when a host did not answer."""
+    if args.source != _FABRIC:
+        return _topology_of_hosts(args)
+    if len(args.hosts) > 1:
+        message = f"one FILE, not {len(args.hosts)}: to ask hosts, say --from lldp or --from nvlink"
+        raise UsageError(message)
+    (file_name,) = args.hosts
+    where = "standard input" if file_name == "-" else file_name
     try:
-        if args.file == "-":
+        if file_name == "-":
             content = sys.stdin.buffer.read(MOST_BYTES)
         else:
-            with Path(args.file).open("rb") as file:
+            with Path(file_name).open("rb") as file:
                 content = file.read(MOST_BYTES)
         found = fabric_topology(content.decode(errors="replace"), unfold_hosts(args.nodes) if args.nodes else ())
     except OSError as exc:
@@ -77,6 +92,38 @@ def _topology(args: argparse.Namespace) -> int:
         print(printable(f"# {note}"))
     print(yaml.safe_dump({"slurm_topology": {"switches": found["switches"]}}, sort_keys=False), end="")
     return 0
+
+
+def _topology_of_hosts(args: argparse.Namespace) -> int:
+    """Print the topology that hosts report; returns 0, or 1 when there is none."""
+    if args.nodes:
+        message = f"--nodes is for {_FABRIC}: with --from {args.source} the hosts are named"
+        raise UsageError(message)
+    variables = {
+        "topology_source": args.source,
+        "topology_interfaces": args.interfaces,
+        "topology_hosts": [host for folded in args.hosts for host in _unfolded(folded)],
+    }
+    words = ("--skip-tags", "topology_show", "-e", json.dumps(variables))
+    run, returned, interrupted, log = ask_hosts(args, "topology", *words)
+    if interrupted:
+        return INTERRUPTED
+    found = run.custom.get("busbar_topology") or {}
+    if found.get("problem"):
+        raise UsageError(printable(found["problem"]))
+    text = printable(found.get("text") or "").strip("\n")
+    if text:
+        print(text)
+    if returned:
+        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+    return 0 if returned == 0 and text else 1
+
+
+def _unfolded(folded: str) -> list[str]:
+    try:
+        return list(unfold_hosts(folded))
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
 
 
 def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> tuple[Run, int, bool, Path]:
@@ -93,10 +140,7 @@ def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> tuple[Run, 
     Raises:
         UsageError: a name is no host of the inventory.
     """
-    try:
-        hosts = [host for folded in args.hosts for host in unfold_hosts(folded)]
-    except ValueError as exc:
-        raise UsageError(str(exc)) from exc
+    hosts = [host for folded in args.hosts for host in _unfolded(folded)]
     inventory, _ = choose_inventory(args)
     given = ["--limit", ",".join(hosts), *options, *args.options, *prompting_options(args)]
     path = collection() / "playbooks" / f"{name}.yml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -113,4 +114,58 @@ def test_a_file_that_tells_of_no_topology(
     (tmp_path / "fabric").write_text(FABRIC)
     (tmp_path / "empty").touch()
     assert main(["inventory", "topology", str(tmp_path / name), *(["--nodes", nodes] if nodes else [])]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stats", "returned", "code", "out", "err"),
+    [
+        ({"text": "slurm_topology: {}\n", "problem": ""}, 0, 0, "slurm_topology: {}\n", ""),
+        ({"text": "", "problem": "gpu2 hears of no switch"}, 0, 2, "", "busbar: gpu2 hears of no switch"),
+        ({}, 2, 1, "", "log: "),
+    ],
+)
+def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hosts: str,
+    stats: dict[str, str],
+    returned: int,
+    code: int,
+    out: str,
+    err: str,
+) -> None:
+    asked: list[str] = []
+
+    def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+        assert (playbook.path.name, log.parent.name) == ("topology.yml", "logs")
+        asked.extend(playbook.options)
+        run.tasks, run.custom = 5, {"busbar_topology": stats}
+        return returned, False
+
+    monkeypatch.setattr(inventory, "run_playbook", fake)
+    assert main(["inventory", "topology", "--from", "lldp", "gpu[1-2]", "--interfaces", "eth_r*", "-i", hosts]) == code
+    shown = capsys.readouterr()
+    assert shown.out == out
+    assert err in shown.err
+    assert asked[:4] == ["--limit", "gpu1,gpu2", "--skip-tags", "topology_show"]
+    assert json.loads(asked[5]) == {
+        "topology_source": "lldp",
+        "topology_interfaces": "eth_r*",
+        "topology_hosts": ["gpu1", "gpu2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["a", "b"], "one FILE, not 2: to ask hosts, say --from lldp"),
+        (["--from", "nvlink", "gpu1", "--nodes", "gpu1"], "--nodes is for ibnetdiscover"),
+        (["--from", "lldp", "gpu[1-"], "gpu[1-"),
+    ],
+)
+def test_a_topology_that_is_asked_for_in_a_wrong_way(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inventory", "topology", *arguments]) == 2
     assert words in capsys.readouterr().err

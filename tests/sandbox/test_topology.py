@@ -1,0 +1,81 @@
+"""Slurm's topology from what nodes report: real lldpd on both ends of a cable, and GPUs of no NVLink domain."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("slurm")
+
+SWITCH = "login"
+QUIETLY = "DEBIAN_FRONTEND=noninteractive apt-get -q -y"
+
+
+def topology(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return cluster.busbar("inventory", "topology", *arguments, "--name", cluster.name, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def cabled(sandbox: Cluster) -> Iterator[Cluster]:
+    """Two nodes whose rail0 is joined to a machine that calls itself leaf1 and names its ports, as a switch does."""
+    nodes = sandbox.compute[:2]
+    links: list[tuple[str, str]] = []
+
+    def pid(node: str) -> str:
+        inside = ["podman", "inspect", "--format", "{{.State.Pid}}", sandbox.container(node)]
+        return subprocess.run(inside, check=True, capture_output=True, text=True).stdout.strip()
+
+    def inside(node: str, words: str) -> None:
+        subprocess.run(["nsenter", f"--target={pid(node)}", "--net", "ip", *words.split()], check=True)
+
+    try:
+        for node in (SWITCH, *nodes):
+            sandbox.exec(node, f"{QUIETLY} install --no-install-recommends lldpd", timeout=300)
+        for port, node in enumerate(nodes, 1):
+            inside(node, f"link add rail0 type veth peer name swp{port} netns {pid(SWITCH)}")
+            links.append((node, "rail0"))
+            inside(node, "link set rail0 up")
+            inside(SWITCH, f"link set swp{port} up")
+        for words in ("configure lldp portidsubtype ifname", "configure system hostname leaf1.site", "update"):
+            sandbox.exec(SWITCH, f"lldpcli {words}")
+        for node in nodes:
+            sandbox.wait_until(
+                lambda node=node: "leaf1.site" in sandbox.exec(node, "lldpctl -f json rail0").stdout,  # type: ignore[misc]
+                f"{node} does not hear leaf1",
+            )
+        yield sandbox
+    finally:
+        for node, link in links:
+            inside(node, f"link del {link}")
+        for node in (SWITCH, *nodes):
+            sandbox.exec(node, f"{QUIETLY} purge lldpd && {QUIETLY} autoremove --purge", check=False, timeout=300)
+
+
+def test_nodes_on_one_switch_are_together(cabled: Cluster) -> None:
+    folded = f"gpu[1-{len(cabled.compute[:2])}]"
+    done = topology(cabled, "--from", "lldp", folded)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"slurm_topology:\n  switches:\n  - name: leaf1\n    nodes: {folded}\n"
+    done = cabled.playbook("topology.yml", "--limit", "gpu1", "--check")
+    assert done.returncode == 0, done.stdout
+    assert "nodes: gpu1" in done.stdout
+    assert "changed=0" in done.stdout
+
+
+def test_who_cannot_be_placed_is_named_and_nothing_is_printed(cabled: Cluster) -> None:
+    for arguments, words in (
+        (["--from", "lldp", "gpu1", "gpu99"], "gpu99 is not in the inventory"),
+        (["--from", "lldp", "gpu1", "ctl"], "ctl: `lldpctl -f json0` printed no JSON: is lldpd installed and running"),
+        (["--from", "lldp", "gpu1", "--interfaces", "ib*"], "gpu1 hears of no switch at ib*: start lldpd there"),
+        (["--from", "nvlink", "gpu[1-2]"], "the GPUs of gpu[1-2] report no ClusterUUID"),
+    ):
+        done = topology(cabled, *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
+        assert f"busbar: {words}" in done.stderr

@@ -1,0 +1,44 @@
+"""The filter node_topology: which nodes it names before it works anything out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.filter.node_topology import node_topology
+
+RECORDED = Path(__file__).parents[3] / "fixtures" / "lldp" / "rails.json"
+FABRIC = {"cluster_uuid": "11111111-0000-0000-0000-000000000001", "clique_id": 7}
+
+
+def hostvars(**answers: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401 - what a module returns
+    return {node: {"nvlink_domain": "rack1", "found": answer} for node, answer in answers.items()}
+
+
+def test_lldp() -> None:
+    answer = {"rc": 0, "stdout": RECORDED.read_text()}
+    found = node_topology(["gpu1", "gpu2"], hostvars(gpu1=answer, gpu2=answer), "found", "lldp", "eth_r*")
+    assert found["problem"] == ""
+    assert yaml.safe_load(found["text"]) == {"slurm_topology": {"switches": [{"name": "unit1", "nodes": "gpu[1-2]"}]}}
+
+
+def test_nvlink() -> None:
+    answer = {"gpus": [{"fabric": FABRIC}]}
+    found = node_topology(["t1", "t2"], hostvars(t1=answer, t2=answer), "found", "nvlink")
+    assert found["text"].startswith(f"# rack1: ClusterUUID {FABRIC['cluster_uuid']}, CliqueId 7\nslurm_topology:\n")
+    assert yaml.safe_load(found["text"]) == {"slurm_topology": {"blocks": [{"name": "rack1", "nodes": "t[1-2]"}]}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["gpu1", "gpu8", "gpu9"], "gpu[8-9] is not in the inventory"),
+        (["gpu1", "gpu2", "gpu3"], "gpu[2-3] did not answer"),
+        (["gpu1"], "gpu1: `lldpctl -f json0` printed no JSON: is lldpd installed and running there?"),
+    ],
+)
+def test_who_says_nothing_is_named(asked: list[str], words: str) -> None:
+    silent = hostvars(gpu1={"rc": 2, "msg": "No such file"}, gpu2=None, gpu3={"unreachable": True})
+    assert node_topology(asked, silent, "found", "lldp") == {"text": "", "problem": words}

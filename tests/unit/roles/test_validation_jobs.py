@@ -15,6 +15,7 @@ import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import program_path
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.counters import port_findings
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.environment import environment_of
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import step_fault
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -420,6 +421,19 @@ def test_each_rank_trains_on_its_share_of_the_smallest_nodes_cpus(tmp_path: Path
     ]
     assert all("--cpu-bind" not in options for options, _words in steps)
     assert {words[words.index("--model") + 1] for _options, words in steps} == {"gpt"}
+
+
+def test_a_job_tells_of_cuda_and_of_the_interfaces_that_have_a_link(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job")
+    banner = "| NVIDIA-SMI 535.129.03             Driver Version: 535.129.03   CUDA Version: 12.2     |"
+    (tmp_path / "bin" / "nvidia-smi").write_text(f"#!/bin/sh\n[ $# -gt 0 ] || echo '{banner}'\n")
+    for nic, speed in (("eth0", "25000"), ("eth1", "-1"), ("lo", "")):
+        place = tmp_path / "sys" / "class" / "net" / nic
+        (place / ("device" if speed else "statistics")).mkdir(parents=True)
+        (place / "speed").write_text(f"{speed}\n")
+    _code, output = job.run(BUSBAR_SYS=str(tmp_path / "sys"))
+    told = environment_of(output)
+    assert (told["CUDA of the driver"], told["Network interfaces"]) == ("12.2", "eth0 25000 Mb/s")
 
 
 @pytest.mark.parametrize("name", [*JOBS, "job_storage", "check_dcgm_diag"])

@@ -24,7 +24,7 @@ from ..module_utils.validation.inputs import all_problems
 from ..module_utils.validation.judge import INCONCLUSIVE, PASS
 from ..module_utils.validation.loop import Loop
 from ..module_utils.validation.options import bytes_of
-from ..module_utils.validation.release import passed_nodes, released_nodes
+from ..module_utils.validation.release import not_admitted, passed_nodes, released_nodes
 from ..module_utils.validation.saved_output import saved_text
 from ..module_utils.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
@@ -170,11 +170,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Write the report of what is known, and return what a caller wants to know of it."""
         why = hands.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
         data = _against_history(_report(loop, why), loop, folder)
+        blamed = data.get("culprits", [])
+        opened = [] if why else released_nodes(loop.options, loop.state, passed_nodes(loop.state, data, blamed))
         if why and data["drain"]["nodes"]:
             data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
+        elif not why:
+            data["drain"]["nodes"] += not_admitted(loop.state, data, blamed, opened)
         done = [{"node": item["node"], "problem": _drained(hands, item)} for item in data["drain"]["nodes"]]
         data["drain"]["done"] = done
-        _released(loop, hands, data, why)
+        _released(loop, hands, data, opened)
         told = {
             "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
             "verdict": data["verdict"],
@@ -241,18 +245,14 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
         return data
 
 
-def _released(loop: Loop, hands: _Hands, data: Report, why: str) -> None:
+def _released(loop: Loop, hands: _Hands, data: Report, nodes: list[str]) -> None:
     """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
 
     A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
     """
     left = loop.release(_RELEASE_S)
     data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)
-    passed = [] if why else passed_nodes(loop.state, data, data.get("culprits", []))
-    data["resumed"] = [
-        {"node": node, "problem": _updated(hands, node, "state=resume")}
-        for node in released_nodes(loop.options, loop.state, passed)
-    ]
+    data["resumed"] = [{"node": node, "problem": _updated(hands, node, "state=resume")} for node in nodes]
 
 
 def _drained(hands: _Hands, item: Blamed) -> str:

@@ -6,7 +6,7 @@ DOCUMENTATION = r"""
 name: new_nodes
 author: busbar contributors
 short_description: Nodes that are new to a running cluster
-description: Nodes that are new to a running cluster.
+description: Nodes that a running cluster lacks, or that wait behind its gate.
 options:
   _input:
     description: Compute nodes of the inventory.
@@ -14,11 +14,13 @@ options:
     elements: str
     required: true
   shown:
-    description: Output of C(scontrol --oneliner show nodes).
+    description: Output of C(scontrol --oneliner show nodes), and of the same for the reservation busbar-new.
     type: str
     required: true
   asked:
-    description: Nodes that were asked for, as a list or folded; these are taken whether Slurm knows them or not.
+    description:
+      - Nodes that were asked for, as a list or folded; these and no others.
+      - One that is in service is refused.
     type: raw
     default: ""
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,11 @@ pytestmark = [
 
 # With so many nodes the culprit search can be tested on the same cluster.
 ENOUGH = 4
+TICKS = "ticks.out"
+# A controller with nothing else to do needs a second for that.
+RIGHT_AFTER_S = 60
+# Tasks that a join runs on a node that is in service, however many are new: names, keys and SSH trust.
+ON_OLD_NODES = 25
 # What a restart of the service would change; a reconfiguration does not.
 STARTED = "systemctl show -p InvocationID --value slurmd"
 # Pid and time of the start of Prometheus, and when its list of nodes was written, in seconds since 1970.
@@ -33,16 +39,25 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     started = {node: sandbox.exec(node, STARTED).stdout for node in old}
     watcher = sandbox.exec("ctl", WATCHER).stdout
-    job = sandbox.exec("login", f"sbatch --parsable -w {old[0]} -n1 --mem=64 --wrap 'sleep 900'", user="alice").stdout
+    tick = f"-w {old[0]} -n1 --mem=64 -o {TICKS} --wrap 'while date +%s; do sleep 1; done'"
+    job = sandbox.exec("login", f"sbatch --parsable {tick}", user="alice").stdout
+    # One node more than are free: the first new one would do, if it were given to anybody.
+    waits = f"-N{len(old)} --exclusive -o /dev/null --wrap 'srun sleep 5'"
     try:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
-        _add(sandbox, len(old) + len(new))
+        waiting = sandbox.exec("login", f"sbatch --parsable {waits}", user="alice").stdout.strip()
+        assert _state(sandbox, waiting) == "PENDING"
+        done = _add(sandbox, len(old) + len(new))
         assert _state(sandbox, job) == "RUNNING"
         assert {node: sandbox.exec(node, STARTED).stdout for node in old} == started
         assert sandbox.exec("ctl", WATCHER).stdout == watcher
+        _nothing_ran_before_the_gate_was_open(sandbox, new, waiting)
+        _unbroken(sandbox.exec("login", f"cat {TICKS}", user="alice").stdout)
+        counts = recap(done)
+        assert all(counts[node]["ok"] <= ON_OLD_NODES < counts[new[0]]["ok"] for node in old), counts
         _scraped_within_a_minute(sandbox, new)
     finally:
-        sandbox.exec("ctl", f"scancel {job}")
+        sandbox.exec("ctl", "scancel -u alice")
     sandbox.wait_idle()
     assert set(sandbox.node_states()) == {*old, *new}
     for node in new:
@@ -68,13 +83,35 @@ def test_a_stranger_is_refused(sandbox: Cluster) -> None:
     assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
 
 
-def _add(sandbox: Cluster, compute: int) -> None:
-    """Grow the sandbox to so many compute nodes and join the new ones to the cluster."""
+def _nothing_ran_before_the_gate_was_open(sandbox: Cluster, new: list[str], waiting: str) -> None:
+    """See that the job that waited came right after the last test, and that tests alone ran on the new nodes before."""
+    sandbox.wait_until(lambda: _state(sandbox, waiting) == "", "the waiting job does not end", 90)
+    # As numbers: the clock of the login node may be in another zone.
+    shown = f"SLURM_TIME_FORMAT=%s sacct -n -X -P -N {','.join(new)} -S now-1hour -o User,JobIDRaw,Start,End"
+    jobs = [line.split("|") for line in sandbox.exec("ctl", shown).stdout.splitlines()]
+    users = {user for user, *_rest in jobs}
+    assert users == {"alice", "busbar-validation"}, jobs
+    (begin,) = (int(start) for _user, number, start, _end in jobs if number == waiting)
+    last = max(int(end) for user, _number, _start, end in jobs if user == "busbar-validation")
+    assert last <= begin < last + RIGHT_AFTER_S, jobs
+
+
+def _unbroken(ticks: str) -> None:
+    """See that a job wrote every second, as far as a busy machine lets it."""
+    seconds = [int(word) for word in ticks.split()]
+    gaps = [after - before for before, after in itertools.pairwise(seconds)]
+    assert len(seconds) > 30
+    assert max(gaps) < 15, gaps
+
+
+def _add(sandbox: Cluster, compute: int) -> str:
+    """Grow the sandbox to so many compute nodes and admit the new ones to the cluster; returns what was said."""
     done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", str(compute))
     assert done.returncode == 0, done.stdout + done.stderr
     done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Verdict: PASS" in done.stdout
+    return done.stdout
 
 
 def _scraped_within_a_minute(sandbox: Cluster, nodes: list[str]) -> None:

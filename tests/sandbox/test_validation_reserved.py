@@ -103,7 +103,7 @@ def test_a_node_that_a_human_drained_is_tested_and_stays_his(sandbox: Cluster) -
 
 def test_a_node_that_busbar_drained_is_given_back_after_it_passed(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
-    with drained(sandbox, node, "busbar: new") as job:
+    with drained(sandbox, node, "busbar: 1 of 2 NICs idle") as job:
         done, report = validate(sandbox, "-e", f"validation_nodes={node}", "-e", "validation_partners=0")
         assert done.returncode == PASS, done.stdout
         assert report["resumed"] == [{"node": node, "problem": ""}]
@@ -118,7 +118,7 @@ def test_a_node_that_fails_stays_drained_with_the_reason(sandbox: Cluster) -> No
         done, _report = validate(sandbox, *wrong)
         assert done.returncode == FAIL, done.stdout
         state, reason = reason_of(sandbox, node)
-        assert (state, reason.startswith("busbar: node-"), "sums are wrong" in reason) == ("drained", True, True)
+        assert (state, reason.startswith("busbar: new: node-"), "sums are wrong" in reason) == ("drained", True, True)
         sandbox.exec("ctl", f"scontrol update nodename={node} state=drain reason='{FAN}'")
         done, report = validate(sandbox, *wrong)
         assert (done.returncode, reason_of(sandbox, node)) == (FAIL, ("drained", FAN)), done.stdout

@@ -36,10 +36,13 @@ SITE_ONLY = {
 JOIN_ONLY = {
     # Nobody waits for a reboot in the middle of a join.
     "nvidia_driver_reboot": False,
+}
+# How the nodes behind the gate are validated, in a site run too.
+ADMISSION = {
     # The new nodes are measured together with nodes that are known to be good: one could not tell them from a link.
     "validation_nodes": "{{ ansible_play_hosts_all }}",
     "validation_partners": 2,
-    # A run that was cut off is finished with nodes that it may have drained.
+    # The gate is a drain.
     "validation_out_of_service": True,
 }
 SECRETS = "preflight/secrets"
@@ -134,8 +137,14 @@ def test_a_new_node_gets_what_a_site_run_gives_it_in_the_same_order(inventory: P
 
 
 def test_the_options_of_a_join_differ_only_as_intended() -> None:
-    assert options("site") == SITE_ONLY
-    assert options("add_nodes") == JOIN_ONLY
+    assert options("site") == SITE_ONLY | ADMISSION
+    assert options("add_nodes") == JOIN_ONLY | ADMISSION
+
+
+def test_a_site_run_admits_new_nodes_before_it_validates_all() -> None:
+    *_before, admission, cluster = [play for play in plays("site") if "validation/main" in roles(play)]
+    assert "busbar_untested_nodes" in admission.variables["target"]
+    assert cluster.variables == SITE_ONLY
 
 
 @pytest.mark.parametrize(

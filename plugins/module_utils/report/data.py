@@ -233,7 +233,9 @@ def _fates(data: dict[str, Any]) -> list[Fate]:
         [{"node": printable(item.get("node") or ""), "problem": printable(item.get("problem") or "")} for item in items]
         for items in (_dicts(_dict(data.get("drain")).get("done")), _dicts(data.get("resumed")))
     )
-    return node_fates(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")))
+    drained = _dicts(_dict(data.get("drain")).get("nodes"))
+    reasons = {printable(item.get("node") or ""): printable(item.get("reason") or "") for item in drained}
+    return node_fates(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")), reasons)
 
 
 def _culprit(value: object) -> Culprit:

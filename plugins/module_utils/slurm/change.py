@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .new_reason import is_new
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -129,15 +131,15 @@ def unready_nodes(text: str, wanted: Iterable[str]) -> list[str]:
     for name in wanted:
         if name not in said:
             problems.append(f"{name}: not known to Slurm")
-        elif not _is_ready(*said[name][:2]):
+        elif not _is_ready(*said[name]):
             state, _, reason = said[name]
             problems.append(f"{name}: {state}{f' ({reason})' if reason not in {'', 'none'} else ''}")
     return problems
 
 
-def _is_ready(state: str, by: str) -> bool:
-    """Return whether a node in this state answers; a node drained by a person is that person's decision."""
+def _is_ready(state: str, by: str, reason: str) -> bool:
+    """Return whether a node in this state answers; one drained by a person, or for its admission, is so on purpose."""
     base = state.rstrip(_FLAGS).lower()
     if "*" in state:
         return False
-    return base in _READY or (base in _DRAINED and by not in {"slurm", "64030", "Unknown"})
+    return base in _READY or (base in _DRAINED and (by not in {"slurm", "64030", "Unknown"} or is_new(reason)))

@@ -26,6 +26,7 @@ from .jobs import (
     parse_queue,
     sbatch_arguments,
 )
+from .new_reason import NEW_REASON
 from .reservation import NodeReservation
 
 if TYPE_CHECKING:
@@ -156,12 +157,13 @@ class Runner:
         if place is None or not needed or not self.as_user or not members:
             return [self.submit(test, nodes) for test in tests]
         held = drained_nodes(members, nodes)
+        held |= dict.fromkeys((node for node in place.new_nodes(members) if node not in held), NEW_REASON)
         problem = place.open(members, self.params["wait"] + self.params["time_limit"] + _MINUTE_S)
         if problem:
             return [self.submit(test, nodes, problem=problem) for test in tests]
         authors = self.drain_authors(held)
         try:
-            problem = place.resume(held)
+            problem = place.hold(held) or place.resume(held)
             entries = [self.submit(test, nodes, problem=problem, reservation=place.name) for test in tests]
             if held:
                 self.wait_for_start([entry["job_id"] for entry in entries if entry["job_id"]])
@@ -169,6 +171,7 @@ class Runner:
             # Whether slurmctld was silent or not: nobody else would do it.
             self.silent = False
             self.unrestored = place.drain(held)
+            place.let_go(held, self.unrestored)
         for entry in entries:
             entry["held"] = {node: held[node] for node in entry["nodes"] if node in held}
             entry["held_by"] = {node: authors[node] for node in entry["held"] if node in authors}

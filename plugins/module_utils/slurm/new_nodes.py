@@ -1,4 +1,4 @@
-"""Which nodes are new to a running cluster."""
+"""Which nodes are to be admitted to a running cluster, and which of them it has already under another name."""
 
 from __future__ import annotations
 
@@ -6,32 +6,98 @@ import re
 from typing import TYPE_CHECKING
 
 from ..common.hostlist import fold_hosts, unfold_hosts
+from ..common.problems import make_problem
+from .new_reason import NEW_REASON, NEW_RESERVATION, is_new
+from .nodes import read_text_nodes
+from .reservation import parse_reservation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["new_nodes"]
+    from ..common.problems import Problem
 
-_NODE = re.compile(r"^NodeName=(\S+)", re.MULTILINE)
+__all__ = ["forgotten_nodes", "new_node_problems", "new_nodes", "untested_nodes"]
+
+# In these a node takes no job, so that provisioning it disturbs nobody.
+_OUT_OF_SERVICE = frozenset({"drained", "down"})
+_GATE = f"ReservationName={NEW_RESERVATION} "
+_ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
+_KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHostName=(\S+))?", re.MULTILINE)
 
 
 def new_nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = "") -> list[str]:
-    """Return the nodes to be added, in the inventory's order.
+    """Return the nodes to be admitted, in the inventory's order: those that Slurm lacks, or that wait behind the gate.
 
     Args:
         declared: compute nodes of the inventory.
-        shown: output of ``scontrol --oneliner show nodes``.
-        asked: nodes that were asked for, as a list or folded; these and no others, also when Slurm knows them already.
+        shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
+        asked: nodes that were asked for, as a list or folded; these and no others.
 
     Raises:
-        ValueError: a node that was asked for is no compute node of the inventory.
+        ValueError: a node that was asked for is no compute node of the inventory, or is in service.
     """
-    if asked:
-        wanted = set(unfold_hosts(asked))
-        strangers = wanted - set(declared)
-        if strangers:
-            message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"
-            raise ValueError(message)
-        return [name for name in declared if name in wanted]
-    known = set(_NODE.findall(shown))
-    return [name for name in declared if name not in known]
+    known = {node.name: node for node in read_text_nodes(shown)}
+    left = _left_behind(shown)
+    if not asked:
+        return [name for name in declared if name not in known or is_new(known[name].reason) or name in left]
+    wanted = set(unfold_hosts(asked))
+    strangers = wanted - set(declared)
+    if strangers:
+        message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"
+        raise ValueError(message)
+    serving = [name for name in sorted(wanted - left) if name in known and known[name].state not in _OUT_OF_SERVICE]
+    if serving:
+        names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
+        message = (
+            f"new_nodes: {names} is in service ({states}), and jobs may run there: to measure it, "
+            f"busbar validate -e 'validation_nodes={names}'; to admit it anew, drain it first"
+        )
+        raise ValueError(message)
+    return [name for name in declared if name in wanted]
+
+
+def untested_nodes(shown: str) -> list[str]:
+    """Return the nodes behind the gate that no validation has judged yet."""
+    left = _left_behind(shown)
+    return [node.name for node in read_text_nodes(shown) if node.reason == NEW_REASON or node.name in left]
+
+
+def _left_behind(shown: str) -> set[str]:
+    """Return the nodes that a validation which was killed has left in the reservation of the gate, without a drain."""
+    found = parse_reservation("\n".join(line for line in shown.splitlines() if line.startswith(_GATE)))
+    return set(found.nodes) if found else set()
+
+
+def forgotten_nodes(declared: Sequence[str], shown: str) -> list[str]:
+    """Return the nodes of Slurm that the inventory does not have."""
+    return [node.name for node in read_text_nodes(shown) if node.name not in declared]
+
+
+def new_node_problems(
+    new: Sequence[str], shown: str, machines: Mapping[str, str], forgotten: str = ""
+) -> list[Problem]:
+    """Return which new nodes are machines that Slurm has under another name.
+
+    Args:
+        new: the nodes to be admitted.
+        shown: output of ``scontrol --oneliner show nodes``.
+        machines: by node what its machine said: its name, the state of slurmd and its addresses, as ``ip`` shows them.
+        forgotten: how the controller resolves `forgotten_nodes`: lines of ``getent hosts``.
+    """
+    owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}
+    resolved = [line.split() for line in forgotten.splitlines() if line.strip()]
+    by_address = {words[0]: next((owners[word] for word in words[1:] if word in owners), "") for words in resolved}
+    problems = []
+    for node in new:
+        lines = machines.get(node, "").splitlines()
+        addresses = _ADDRESS.findall("\n".join(lines[2:]))
+        called = lines[0].split(".")[0] if lines else ""
+        running = len(lines) > 1 and lines[1].strip() in {"active", "activating"}
+        has = {name for name in (owners.get(word, "") for word in (node, *addresses)) if name}
+        has |= {name for name in map(by_address.get, addresses) if name}
+        has |= {owners[called]} if running and called in owners else set()
+        for name in sorted(has - {node}):
+            said = f"is in the cluster already, as {name}"
+            remedy = f"name it {name}, or take {name} out first: busbar provision remove_nodes -e remove_nodes={name}"
+            problems.append(make_problem([node], "slurm_compute", said, remedy))
+    return problems

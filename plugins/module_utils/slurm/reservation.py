@@ -10,6 +10,9 @@ are those of whoever asks (update_node in node_mgr.c), so who it was before is n
 The flag MAINT lets the reservation overlap with those of others and keeps their jobs from its nodes (job_test_resv in
 Slurm's reservation.c); IGNORE_JOBS lets running jobs be. It has an end, so that a run that is killed leaves nothing for
 good.
+
+Nodes that are new to the cluster are in a second one meanwhile, which has no end: killed at the very moment in which
+they are not drained, a run leaves them there, where nobody's job can start, until they are tested again.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .hostlist import expand_hosts
 from .jobs import parse_job
+from .new_reason import NEW_RESERVATION, is_new
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -90,21 +94,25 @@ class NodeReservation:
         self.name = name or OWN_NAME
         self.opened = False
 
-    def find(self) -> tuple[Reservation | None, str]:
+    def find(self, name: str = "") -> tuple[Reservation | None, str]:
         """Return the reservation as it is now, None when there is none, and why that could not be found out."""
-        code, out, err = self._ask("scontrol", "-o", "show", "reservation", self.name)
+        name = name or self.name
+        code, out, err = self._ask("scontrol", "-o", "show", "reservation", name)
         try:
             found = parse_reservation(out)
         except ValueError as exc:
-            return None, f"the reservation {self.name}: {exc}"
+            return None, f"the reservation {name}: {exc}"
         if found is None and not _ABSENT.search(out + err):
-            return None, f"Slurm does not say whether there is a reservation {self.name}: {err or out or code}"
+            return None, f"Slurm does not say whether there is a reservation {name}: {err or out or code}"
         return found, ""
 
     def problem(self) -> str:
         """Return why the reservation cannot be used, with the remedy; an empty text when it can, or nobody answers."""
         found, unknown = self.find()
-        return "" if unknown else self._refused(found)
+        if not unknown and (refused := self._refused(found)):
+            return refused
+        gate, _unknown = self.find(NEW_RESERVATION)
+        return "" if gate is None or gate.is_of(self._user) else _strange(gate)
 
     def members(self) -> frozenset[str]:
         """Return the nodes that it has now; none when there is none that can be used, or it is a left-over."""
@@ -119,12 +127,7 @@ class NodeReservation:
         if found is None:
             return ""
         if not found.is_of(self._user):
-            whose = ",".join(found.users + found.accounts) or "nobody in particular"
-            return (
-                f"the reservation {self.name} is not one that busbar made (it is for {whose}): delete it with "
-                f"'scontrol delete ReservationName={self.name}' if nobody needs it, or name one that the validation "
-                "may use with validation_reservation"
-            )
+            return f"{_strange(found)}, or name one that the validation may use with validation_reservation"
         return self._in_use() if self._fresh else ""
 
     def _in_use(self) -> str:
@@ -167,6 +170,34 @@ class NodeReservation:
         self._fresh, self.opened = False, True
         return ""
 
+    def new_nodes(self, members: Iterable[str]) -> list[str]:
+        """Return those of some nodes that a run which was killed has left without their drain, behind the gate."""
+        gate, _unknown = self.find(NEW_RESERVATION)
+        return sorted({*members} & {*gate.nodes}) if gate is not None and gate.is_of(self._user) else []
+
+    def hold(self, held: dict[str, str]) -> str:
+        """Keep everybody's jobs from the new ones of drained nodes, for however long; returns why that is not so."""
+        new = sorted(node for node, reason in held.items() if is_new(reason))
+        if not new or not self._own:
+            return ""
+        gate, problem = self.find(NEW_RESERVATION)
+        if problem or (gate is not None and not gate.is_of(self._user)):
+            return problem or (_strange(gate) if gate else "")
+        name = f"ReservationName={NEW_RESERVATION}"
+        nodes = f"Nodes={','.join(sorted({*new, *(gate.nodes if gate else ())}))}"
+        words = [name, nodes, "StartTime=now", "Duration=infinite", f"Users={self._user}", "Flags=maint,ignore_jobs"]
+        command = ["update", name, nodes] if gate else ["create", "reservation", *words]
+        code, out, err = self._ask("scontrol", *command)
+        return f"the reservation {NEW_RESERVATION} could not be made: {err or out or code}" if code != 0 else ""
+
+    def let_go(self, held: dict[str, str], left: Iterable[str]) -> None:
+        """Give up what `hold` keeps, once its nodes are drained again; those that are not stay where they are."""
+        gate, _unknown = self.find(NEW_RESERVATION) if held and not {*left} else (None, "")
+        if gate is None or not gate.is_of(self._user):
+            return
+        name, others = f"ReservationName={NEW_RESERVATION}", sorted({*gate.nodes} - held.keys())
+        self._ask("scontrol", *(["update", name, f"Nodes={','.join(others)}"] if others else ["delete", name]))
+
     def resume(self, held: dict[str, str]) -> str:
         """Let jobs start on drained nodes; returns why that was not possible."""
         if not held:
@@ -201,3 +232,11 @@ class NodeReservation:
             return ""
         said = " ".join((err or out).split()) or str(code)
         return f"the reservation {self.name} could not be deleted ({said}); it ends by itself"
+
+
+def _strange(found: Reservation) -> str:
+    whose = ",".join(found.users + found.accounts) or "nobody in particular"
+    return (
+        f"the reservation {found.name} is not one that busbar made (it is for {whose}): delete it with "
+        f"'scontrol delete ReservationName={found.name}' if nobody needs it"
+    )

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..slurm.new_reason import is_new
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -16,7 +18,7 @@ class Fate(NamedTuple):
     """What became of a node.
 
     Attributes:
-        what: drained, not drained, resumed, not resumed or stays drained.
+        what: drained, behind the gate, not drained, resumed, not resumed or stays drained.
         node: its name.
         why: the reason of the drain, or the problem.
     """
@@ -31,6 +33,7 @@ def node_fates(
     resumed: Iterable[Mapping[str, str]],
     held: Mapping[str, str],
     held_by: Mapping[str, str],
+    reasons: Mapping[str, str],
 ) -> list[Fate]:
     """Return what became of nodes, as a report has it.
 
@@ -39,9 +42,16 @@ def node_fates(
         resumed: nodes that were to be resumed, likewise.
         held: nodes that were drained before, each with the reason.
         held_by: who had drained these, and when; not all need be there.
+        reasons: why nodes were to be drained; those that are new stay behind the gate for that.
     """
     before = {node: f"{why} ({held_by[node]})" if held_by.get(node) else why for node, why in held.items()}
-    fates = [Fate("not drained" if item["problem"] else "drained", item["node"], item["problem"]) for item in drained]
+    new = {node: why for node, why in reasons.items() if is_new(why)}
+    fates = [
+        Fate("behind the gate", item["node"], new[item["node"]])
+        if item["node"] in new and not item["problem"]
+        else Fate("not drained" if item["problem"] else "drained", item["node"], item["problem"])
+        for item in drained
+    ]
     fates += [
         Fate("not resumed", item["node"], item["problem"])
         if item["problem"]

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..common.hostlist import fold_hosts
 from ..slurm.jobs import is_taken
+from ..slurm.new_reason import is_new
 from . import registry
 from .fates import node_fates
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
-from .release import OWN_REASON, keeps_reason
+from .release import OWN_REASON, keeps_reason, slurm_reason
 from .searches import member_nodes
 from .stage import Counts
 from .stages import each_stage, next_step, search_done
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "broken_report", "culprits", "drain_plan", "report", "summary_lines"]
 
 SCHEMA = 1
-_MOST_REASON = 200
 _MOST_EVIDENCE = 6
 _SETTINGS = frozenset(
     {
@@ -89,19 +89,23 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
         options: drain_failed, drain_limit (percent), pool (all compute nodes).
         blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
         state: what is known at the end. In node_reasons those that busbar drained before count. Of those held the ones
-            that busbar drained get the new reason in any case, the others keep theirs.
+            that busbar drained get the new reason in any case, the others keep theirs. New nodes stay behind the gate,
+            whatever happens: `release.not_admitted` has their reasons.
 
     Returns:
         nodes (a list of node and reason) and refused (text).
     """
     guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
-    guilty = {node: why for node, why in guilty.items() if not keeps_reason(state, node)}
-    again = {node: why for node, why in guilty.items() if node in state["held"]}
+    held = state["held"]
+    guilty = {
+        node: why for node, why in guilty.items() if not (keeps_reason(state, node) or is_new(held.get(node, "")))
+    }
+    again = {node: why for node, why in guilty.items() if node in held}
     answer: Drain = {"nodes": _with_reasons(again), "refused": ""}
     if not options["drain_failed"] or not guilty:
         return answer
     lines = [line.partition(" ") for line in state["node_reasons"]]
-    before = {node for node, _space, reason in lines if reason.startswith(OWN_REASON)} | again.keys()
+    before = {node for node, _space, reason in lines if _was_in_service(reason)} | again.keys()
     out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
     if out * 100 > limit * whole:
         answer["refused"] = (
@@ -113,13 +117,13 @@ def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Dra
     return answer
 
 
+def _was_in_service(reason: str) -> bool:
+    """Return whether busbar drained a node for this reason, of ``sinfo -R``, that had been admitted."""
+    return reason.startswith(OWN_REASON) and not is_new(reason.rpartition(" (")[0])
+
+
 def _with_reasons(guilty: Mapping[str, str]) -> list[Blamed]:
-    return [{"node": node, "reason": _slurm_reason(why)} for node, why in sorted(guilty.items())]
-
-
-def _slurm_reason(words: str) -> str:
-    kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
-    return f"{OWN_REASON} {kept}"[:_MOST_REASON]
+    return [{"node": node, "reason": slurm_reason(why)} for node, why in sorted(guilty.items())]
 
 
 def report(
@@ -334,7 +338,8 @@ def summary_lines(data: Report) -> list[str]:
     lines += [f"suspected  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data.get("suspected", [])]
     if data["drain"]["refused"]:
         lines.append(data["drain"]["refused"])
-    fates = node_fates(data["drain"].get("done", []), data.get("resumed", []), data["held"], data["held_by"])
+    drain, reasons = data["drain"], {item["node"]: item["reason"] for item in data["drain"]["nodes"]}
+    fates = node_fates(drain.get("done", []), data.get("resumed", []), data["held"], data["held_by"], reasons)
     lines += [f"{what}  {node}: {why}" if why else f"{what}  {node}" for what, node, why in fates]
     lines += [f"left over  {words}" for words in data.get("leftovers", [])]
     heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"

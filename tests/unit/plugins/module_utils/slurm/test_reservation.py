@@ -47,6 +47,7 @@ class Slurm:
         self.now = 1000.0
         self.nodes = dict(nodes)
         self.reservation: dict[str, str] | None = None
+        self.gate: dict[str, str] | None = None
         self.jobs: dict[str, dict[str, Any]] = {}
         self.starts_after = starts_after
         self.history: list[tuple[str, str]] = []
@@ -110,6 +111,8 @@ class Slurm:
     def scontrol(self, words: list[str]) -> tuple[int, str, str]:
         """Show and change the reservation, change nodes."""
         asked = dict(word.split("=", 1) for word in words if "=" in word)
+        if "busbar-new" in (words[-1], asked.get("ReservationName")):
+            return self._gate(words, asked)
         if "show" in words:
             if self.reservation is None or self.reservation["name"] != words[-1]:
                 return 1, f"Reservation {words[-1]} not found\n", ""
@@ -124,6 +127,17 @@ class Slurm:
             self.reservation["users"] = asked["Users"]
         elif self.reservation is not None:
             self.reservation["nodes"] = asked["Nodes"]
+        return 0, "", ""
+
+    def _gate(self, words: list[str], asked: dict[str, str]) -> tuple[int, str, str]:
+        """Show and change the reservation of new nodes, which has no end."""
+        if "show" in words:
+            return (0, SHOWN.format(**self.gate), "") if self.gate else (1, "Reservation busbar-new not found\n", "")
+        self.history.append((f"{words[0]} gate", asked.get("Nodes", "")))
+        if words[0] == "create":
+            assert (asked["Duration"], asked["Flags"]) == ("infinite", "maint,ignore_jobs")
+            self.gate = {"name": "busbar-new", **OURS, "users": asked["Users"]}
+        self.gate = None if words[0] == "delete" else {**(self.gate or {}), "nodes": asked["Nodes"]}
         return 0, "", ""
 
     def _node(self, asked: dict[str, str]) -> tuple[int, str, str]:
@@ -342,3 +356,41 @@ def test_what_slurm_shows_of_a_reservation_is_read() -> None:
     assert found.is_of("root")
     assert not found.is_of("alice")
     assert parse_reservation("No reservations in the system\n") is None
+
+
+def test_a_new_node_is_never_outside_of_a_reservation_without_its_drain(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu1": ("drained", "fan"), "gpu2": ("drained", "busbar: new"), "gpu3": ("idle", "")})
+    submitted(runner(monkeypatch, slurm, tests=[job("cluster", ["gpu1", "gpu2"], candidates=["gpu3"], partners=1)]))
+    done = [what for what, _nodes in slurm.history]
+    assert done == ["create", "create gate", "RESUME", "sbatch", "DRAIN", "DRAIN", "delete gate"]
+    assert ("create gate", "gpu2") in slurm.history
+
+
+def test_a_new_node_that_could_not_be_drained_again_stays_in_the_reservation(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu2": ("drained", "busbar: new")})
+    slurm.undrainable = {"gpu2"}
+    submitted(runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])]))
+    assert slurm.gate is not None
+    assert slurm.gate["nodes"] == "gpu2"
+
+
+def test_a_new_node_that_a_killed_run_left_without_its_drain_is_behind_the_gate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slurm = Slurm({"gpu1": ("idle", ""), "gpu2": ("maint", ""), "gpu3": ("maint", "")})
+    slurm.gate = {"name": "busbar-new", "nodes": "gpu[2-3]", **OURS}
+    (entry,) = submitted(runner(monkeypatch, slurm, tests=[job("cluster", ["gpu1", "gpu2"])]))
+    assert entry["held"] == {"gpu2": "busbar: new"}
+    assert slurm.nodes["gpu2"] == ("draining", "busbar: new")
+    assert slurm.gate["nodes"] == "gpu3"
+
+
+def test_a_gate_of_somebody_else_is_refused_before_anything_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    slurm = Slurm({"gpu2": ("drained", "busbar: new")})
+    slurm.gate = {"name": "busbar-new", "nodes": "gpu2", **OURS, "users": "alice"}
+    run = runner(monkeypatch, slurm, tests=[job("node-gpu2", ["gpu2"])])
+    assert run.reservation is not None
+    assert "the reservation busbar-new is not one that busbar made (it is for alice)" in run.reservation.problem()
+    (entry,) = submitted(run)
+    assert "busbar-new is not one that busbar made" in entry["problem"]
+    assert "RESUME" not in [what for what, _nodes in slurm.history]

@@ -1,0 +1,19 @@
+"""The reason by which Slurm shows that a node is behind the gate, also for programs that have nothing but Python."""
+
+from __future__ import annotations
+
+__all__ = ["NEW_REASON", "NEW_RESERVATION", "is_new", "new_reason"]
+
+NEW_REASON = "busbar: new"
+# What keeps the jobs of others from a node behind the gate while it is not drained, for a test to start on it.
+NEW_RESERVATION = "busbar-new"
+
+
+def is_new(reason: str) -> bool:
+    """Return whether a node that is drained for this reason is new and not yet admitted."""
+    return reason == NEW_REASON or reason.startswith(f"{NEW_REASON}: ")
+
+
+def new_reason(why: str) -> str:
+    """Return the reason of a node that was not admitted, with why."""
+    return f"{NEW_REASON}: {why}"

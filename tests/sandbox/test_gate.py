@@ -1,0 +1,128 @@
+"""Nodes behind the gate: who fails stays there with the reason, and a run that is cut off leaves it shut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import QUICK, TOP, as_json, plain_environment, recap
+from prometheus_api import Prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+pytestmark = [pytest.mark.proves("slurm", "validation", "prometheus"), pytest.mark.grows]
+
+PASS, FAIL, REFUSED = 0, 1, 2
+# One message of 1 MiB: 0.001 GB/s on a link of 10 Mb/s and 0.1 or more on a healthy one, however busy the processor is.
+SMALL = (*QUICK[:-1], "validation_floor_gbs=0.006")
+# A test takes until somebody does something about it.
+ENDLESS = (*QUICK, "-e", "validation_seconds_per_size=600", "-e", "validation_iterations=1000000")
+
+
+def reason_of(sandbox: Cluster, node: str) -> tuple[str, str]:
+    """State and reason of a node."""
+    state, reason = sandbox.exec("ctl", f"sinfo -h -N -n {node} -o '%T|%E'").stdout.strip().splitlines()[0].split("|")
+    return state, reason
+
+
+def never_began(sandbox: Cluster, job: str) -> bool:
+    """Whether a job has waited ever since it was submitted."""
+    return sandbox.exec("ctl", f"squeue -h -j {job} -o %T").stdout.split() == ["PENDING"]
+
+
+@contextlib.contextmanager
+def behind_the_gate(sandbox: Cluster, *nodes: str) -> Iterator[str]:
+    """Nodes as a join leaves them before their validation, and a job that waits for the last: its number."""
+    sandbox.wait_idle()
+    sandbox.exec("ctl", f"scontrol update nodename={','.join(nodes)} state=drain reason='busbar: new'")
+    submit = f"sbatch --parsable -w {nodes[-1]} -N1 -n1 --mem=64M --chdir=/ -o /dev/null --wrap 'sleep 1'"
+    job = sandbox.exec("login", submit, user="alice").stdout.strip()
+    try:
+        yield job
+    finally:
+        sandbox.fault("heal")
+        sandbox.exec("ctl", f"scancel {job}; scancel -u busbar-validation", check=False)
+        sandbox.wait_until(lambda: not sandbox.exec("ctl", "squeue -h").stdout, "a job is left", 120)
+        for name in ("busbar-validation", "busbar-new"):
+            sandbox.exec("ctl", f"scontrol delete reservationname={name}", check=False)
+        sandbox.exec("ctl", f"scontrol update nodename={','.join(nodes)} state=resume", check=False)
+        sandbox.wait_idle(240)
+
+
+@pytest.mark.flaky(reruns=1, only_rerun=["AssertionError"])
+def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox: Cluster) -> None:
+    good, bad = sandbox.compute[-2:]
+    with behind_the_gate(sandbox, good, bad) as job:
+        sandbox.fault("throttle", bad, "10mbit")
+        done = sandbox.busbar("provision", "admit", "-i", str(sandbox.inventory), *SMALL)
+        assert done.returncode == FAIL, done.stdout + done.stderr
+        assert reason_of(sandbox, good) == ("idle", "none")
+        state, reason = reason_of(sandbox, bad)
+        assert (state, reason.startswith("busbar: new: slow with ")) == ("drained", True), reason
+        report = as_json((sandbox.state / "reports/latest/report.json").read_text(encoding="utf-8"))
+        assert report["drain"]["nodes"] == [{"node": bad, "reason": reason}]
+        assert f"behind the gate  {bad}: {reason}" in done.stdout
+        assert never_began(sandbox, job)
+        prometheus = Prometheus(sandbox.name)
+        fires = f'ALERTS{{alertname="SlurmNodeNotAdmitted",alertstate="firing",node="{bad}"}}'
+        prometheus.wait(lambda: bool(prometheus.query(fires)), "no alert says that the node was not admitted", 240)
+        # It is repaired, and the next run finds it by itself.
+        sandbox.fault("heal")
+        done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
+        assert done.returncode == PASS, done.stdout + done.stderr
+        assert f"New nodes: {bad}" in done.stdout
+        sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the job does not start", 90)
+
+
+def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cluster) -> None:
+    node = sandbox.compute[-1]
+    command = ["busbar", "provision", "admit", "-i", str(sandbox.inventory)]
+    with behind_the_gate(sandbox, node) as job:
+        environment = plain_environment()
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with subprocess.Popen([*command, *ENDLESS], cwd=TOP, env=environment, start_new_session=True, **quiet) as run:  # type: ignore[call-overload]
+            tests = "squeue -h -u busbar-validation -t R -o %i"
+            sandbox.wait_until(lambda: bool(sandbox.exec("ctl", tests).stdout), "no test runs", 180)
+            sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "draining", "it is not drained again")
+            os.killpg(run.pid, signal.SIGKILL)
+        sandbox.exec(node, "systemctl restart slurmd")
+        assert reason_of(sandbox, node)[1] == "busbar: new"
+        refused = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)
+        assert refused.returncode == REFUSED, refused.stdout
+        assert "another validation uses the reservation busbar-validation (job " in refused.stdout
+        assert all(counts["changed"] == 0 for counts in recap(refused.stdout).values())
+        assert never_began(sandbox, job)
+        sandbox.exec("ctl", "scancel -u busbar-validation")
+        sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "drained", "the test does not end", 120)
+        done = sandbox.busbar("provision", "admit", "-i", str(sandbox.inventory), *QUICK)
+        assert done.returncode == PASS, done.stdout + done.stderr
+        sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the job does not start", 90)
+
+
+def test_a_machine_that_slurm_has_under_another_name_is_refused(sandbox: Cluster, tmp_path: Path) -> None:
+    node = sandbox.compute[-1]
+    site = tmp_path / "site"
+    shutil.copytree(sandbox.state, site, ignore=shutil.ignore_patterns("storage", "reports", "logs"))
+    hosts = site / "inventory" / "hosts.yml"
+    hosts.write_text(hosts.read_text(encoding="utf-8").replace(f"{node}:", "other9:"), encoding="utf-8")
+    done = sandbox.busbar("provision", "add_nodes", "-i", str(site / "inventory"))
+    assert done.returncode == REFUSED, done.stdout + done.stderr
+    assert f"is in the cluster already, as {node}" in done.stdout
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+
+
+def test_a_node_in_service_is_refused(sandbox: Cluster) -> None:
+    node = sandbox.compute[0]
+    done = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), "-e", f"new_nodes={node}")
+    assert done.returncode != PASS
+    assert f"new_nodes: {node} is in service (idle)" in done.stdout
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())

@@ -1,0 +1,64 @@
+"""Which nodes a new slurm.conf drains before they can take a job."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.change import unready_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.gate import gate_lines, gated_in_file
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_reason import is_new, new_reason
+
+OLD = "ClusterName=x\nNodeName=gpu[1-2] CPUs=4 State=UNKNOWN\nPartitionName=all Nodes=ALL\n"
+BOTH = "NodeName=gpu[1-3] CPUs=4\n"
+GATE = 'DownNodes=gpu[3-4] State=DRAIN Reason="busbar: new"'
+OTHERS = 'DownNodes=gpu3 State=DOWN Reason="fan is loud"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "nodes", "lines"),
+    [
+        (OLD, ["gpu1", "gpu2", "gpu3", "gpu4"], [GATE]),
+        (OLD, ["gpu1", "gpu2"], []),
+        (OLD, ["gpu1"], []),
+        # The first configuration of a cluster: nobody could wait for its nodes.
+        ("", ["gpu1", "gpu2"], []),
+        # A run that was cut off after it had written the file: slurmctld may not have read it.
+        (f"NodeName=gpu[1-4] CPUs=4\n{GATE}\n", ["gpu1", "gpu2", "gpu3", "gpu4"], [GATE]),
+        (f"{BOTH}{OTHERS}", ["gpu1", "gpu3"], []),
+        # A comment names nobody.
+        (f"{OLD}# NodeName=gpu3\n", ["gpu1", "gpu3"], ['DownNodes=gpu3 State=DRAIN Reason="busbar: new"']),
+    ],
+)
+def test_nodes_that_are_new_are_drained_by_the_file_that_names_them(
+    before: str, nodes: list[str], lines: list[str]
+) -> None:
+    assert gate_lines(before, nodes) == lines
+
+
+def test_a_line_of_somebody_else_is_no_gate() -> None:
+    assert gated_in_file(f"{OTHERS}{GATE}\n# {GATE.replace('gpu', 'old')}\n") == {"gpu3", "gpu4"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "new"),
+    [
+        ("busbar: new", True),
+        (new_reason("gpu3: slow"), True),
+        ("busbar: newer firmware", False),
+        ("busbar: node-gpu3: slow", False),
+        ("", False),
+    ],
+)
+def test_new_is_told_by_the_reason(reason: str, *, new: bool) -> None:
+    assert is_new(reason) is new
+
+
+@pytest.mark.parametrize(
+    ("line", "ready"),
+    [
+        ("gpu3|drained|slurm|busbar: new", True),
+        ("gpu3|drained|slurm|Kill task failed", False),
+        ("gpu3|drained*|slurm|busbar: new", False),
+    ],
+)
+def test_a_node_behind_the_gate_is_ready_when_it_answers(line: str, *, ready: bool) -> None:
+    assert (unready_nodes(f"{line}\n", ["gpu3"]) == []) is ready

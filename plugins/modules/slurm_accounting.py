@@ -57,6 +57,7 @@ commands:
   elements: str
 """
 
+import re
 import shlex
 
 from ansible.module_utils.basic import AnsibleModule
@@ -66,6 +67,21 @@ from ..module_utils.slurm.accounting import (
     parse_state,
     plan,
 )
+
+# Of sacctmgr whose slurmdbd is gone, or has no database.
+NO_ANSWER = re.compile(
+    r"slurm_persist_conn_open|Problem talking to the database|Connection refused|Unable to contact slurmdbd",
+    re.IGNORECASE,
+)
+
+
+def failure(words: list[str], said: str) -> str:
+    """Return what to say of a command that failed; where slurmdbd does not answer, with the way out."""
+    text = f"`sacctmgr {shlex.join(words)}` fails: {' '.join(said.split())}"
+    if NO_ANSWER.search(said):
+        text += "\n    remedy: slurmdbd does not answer: look at it (systemctl status slurmdbd; journalctl -u slurmdbd)"
+        text += " and at its database, then `busbar provision slurm`, which starts both; nothing of accounting is lost"
+    return text
 
 
 def read_state(module: AnsibleModule, sacctmgr: str) -> dict[str, str]:
@@ -77,7 +93,7 @@ def read_state(module: AnsibleModule, sacctmgr: str) -> dict[str, str]:
         if status != 0 and module.check_mode:
             return {}
         if status != 0:
-            module.fail_json(msg=f"`sacctmgr {shlex.join(words[:2])}` fails: {(err or out).strip()}")
+            module.fail_json(msg=failure(words[:2], err or out))
         answers[name] = out
     return answers
 
@@ -105,7 +121,7 @@ def main() -> None:
     for words in [] if module.check_mode else commands:
         status, out, err = module.run_command([sacctmgr, "-i", *words])
         if status != 0:
-            module.fail_json(msg=f"`sacctmgr {shlex.join(words)}` fails: {(err or out).strip()}", commands=lines)
+            module.fail_json(msg=failure(words, err or out), commands=lines)
     after = "".join(f"{line}\n" for line in lines)
     header = "accounting of Slurm"
     diff = {"before": "", "after": after, "before_header": header, "after_header": f"{header}, commands"}

@@ -1,0 +1,22 @@
+"""What is said when sacctmgr fails: with the way out where slurmdbd does not answer."""
+
+from __future__ import annotations
+
+from ansible_collections.busbar.cluster.plugins.modules.slurm_accounting import failure
+
+# Slurm 24.11 with slurmdbd stopped.
+REFUSED = """\
+sacctmgr: error: _open_persist_conn: failed to open persistent connection to host:ctl:6819: Connection refused
+sacctmgr: error: Sending PersistInit msg: Connection refused
+"""
+
+
+def test_a_slurmdbd_that_does_not_answer_is_named_with_the_way_out() -> None:
+    said = failure(["list", "account"], REFUSED)
+    assert said.startswith("`sacctmgr list account` fails: sacctmgr: error: ")
+    assert "remedy: slurmdbd does not answer" in said
+
+
+def test_another_failure_says_what_slurm_said_alone() -> None:
+    said = failure(["add", "user", "alice"], " Nothing new added.\n")
+    assert said == "`sacctmgr add user alice` fails: Nothing new added."

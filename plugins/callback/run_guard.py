@@ -74,7 +74,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
             else:
                 atexit.register(lock.release)
                 if left is not None:
-                    self._display.display(f"the lock of a run that was killed is taken over: {left}")
+                    self._display.warning(f"the lock of a run that was killed is taken over: {left}")
 
     def _refuse(self, problems: list[str]) -> None:
         """End the run when there are problems: an exception would be a warning only."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.sandbox.recording import gpu_recording
 from conftest import recap
+from fault_results import note
 from test_slurm_jobs import submit, wait_for_state
 
 if TYPE_CHECKING:
@@ -32,6 +34,9 @@ LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach 
 # What a machine that is shared by many tests may show at any time.
 SETTINGS = {"severities": dict.fromkeys(("stray_processes", "swap", "clock"), "OFF"), "metrics": METRICS}
 XID = "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus."
+XID_REASON = "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)"
+# From the fault to the drain.
+MOST_S = 300
 UNIT = "[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
 
 
@@ -56,6 +61,20 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         recording(f"{PENDING}<ecc_mode>".join(FULL.rsplit("<ecc_mode>", 1))),
         *(recording(FULL), f"GPU 1 ({LABEL}) a row of its memory waits to be remapped"),
+    ),
+    "an uncorrectable ECC error": (
+        {},
+        recording("<volatile><dram_uncorrectable>3<".join(FULL.rsplit("<volatile><dram_uncorrectable>0<", 1))),
+        *(recording(FULL), f"GPU 1 ({LABEL}) 3 uncorrectable ECC errors since the driver was loaded"),
+    ),
+    "a GPU that has not joined its fabric": (
+        {},
+        recording("<fabric><state>In Progress</state>".join(FULL.rsplit("<fabric><state>N/A</state>", 1))),
+        *(recording(FULL), f"GPU 1 ({LABEL}) has not joined the NVLink fabric (state In Progress)"),
+    ),
+    "a device file that is gone": (
+        {},
+        *("mv /dev/nvidia1 /dev/nvidia1.gone", "mv /dev/nvidia1.gone /dev/nvidia1", "missing: /dev/nvidia1"),
     ),
     "an nvidia-smi that hangs": (
         {"timeout_s": 1},
@@ -94,7 +113,7 @@ def drained(sandbox: Cluster, why: str) -> None:
         told = reason(sandbox)
         return told.startswith("Reason=busbar health: ") and why in told
 
-    sandbox.wait_until(is_drained, f"not drained for {why!r}: {reason(sandbox)}")
+    sandbox.wait_until(is_drained, f"not drained for {why!r}: {reason(sandbox)}", MOST_S)
 
 
 def have_controller(sandbox: Cluster, *options: str) -> None:
@@ -160,8 +179,11 @@ def test_a_fault_drains_the_node_while_the_job_goes_on(
 ) -> None:
     declared, broken, healed, why = FAULTS[fault]
     settings(**declared)
+    began = time.monotonic()
     sandbox.exec(NODE, broken)
     drained(sandbox, why)
+    seconds = time.monotonic() - began
+    assert seconds < MOST_S
     assert sandbox.node_states() == dict.fromkeys(sandbox.node_states(), "idle") | {NODE: "drng"}
     shown = sandbox.exec(NODE, "nhc", check=False)
     assert (shown.returncode, why.removeprefix("busbar health: ") in shown.stdout) == (1, True), shown.stdout
@@ -169,6 +191,7 @@ def test_a_fault_drains_the_node_while_the_job_goes_on(
     sandbox.wait_until(lambda: sandbox.node_states()[NODE] == "mix", f"not resumed: {sandbox.node_states()}")
     assert reason(sandbox) == ""
     wait_for_state(sandbox, job, "RUNNING")
+    note("drains", fault, {"seconds": round(seconds), "reason": why})
 
 
 def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
@@ -190,8 +213,10 @@ def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
 @pytest.mark.core
 def test_an_xid_stands_until_somebody_gives_the_node_back(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()
+    began = time.monotonic()
     sandbox.exec(NODE, program("journalctl", f'#!/bin/sh\\necho "{XID}"\\n'))
-    drained(sandbox, "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)")
+    drained(sandbox, XID_REASON)
+    note("drains", "an Xid", {"seconds": round(time.monotonic() - began), "reason": XID_REASON})
     sandbox.exec(NODE, "rm /usr/local/sbin/journalctl")
     told = reason(sandbox)
     sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done")

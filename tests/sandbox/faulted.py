@@ -1,0 +1,143 @@
+"""A fault of a cluster in use: broken on purpose, named by the run, and healed by the next, with nothing lost."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import time
+from typing import TYPE_CHECKING
+
+from conftest import recap
+from fault_results import note
+from test_slurm_jobs import submit, wait_for_state
+from test_slurm_life import job_facts
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from conftest import Cluster
+
+__all__ = ["Fault", "Work", "is_said", "prove", "prove_rest", "provision", "words"]
+
+TICKS = "/shared/home/alice/faults.ticks"
+TICK = f"while date +%s >> {TICKS}; do sleep 1; done"
+# Far more than a tick, since a machine that many tests share may stop everything for a while.
+LARGEST_GAP_S = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """A fault and what becomes of it.
+
+    Attributes:
+        name: what it is called in the table.
+        says: what the run says, with `…` for what may differ; it names host and cause.
+        heals: what the admin does before the next run, for the table.
+        node: where it is.
+        breaks: the command that brings it about, as root of the node.
+        mends: the command by which the admin puts right what no run could.
+        run: what the admin runs while the fault is there.
+        again: what the admin runs when it is mended, to heal what it left; nothing where nothing was changed.
+        limit_s: how long the run may take to say it.
+    """
+
+    name: str
+    says: str
+    heals: str
+    node: str
+    breaks: str
+    mends: str
+    run: tuple[str, ...]
+    again: tuple[str, ...] = ()
+    limit_s: float = 300
+
+
+class Work:
+    """What users and their admin have on a cluster: jobs that run and wait, accounts, files, secrets."""
+
+    def __init__(self, sandbox: Cluster) -> None:
+        """Start a job on gpu1 that writes all the time, and one that is held."""
+        self.sandbox = sandbox
+        sandbox.wait_idle()
+        sandbox.exec("login", f"rm -f {TICKS}", user="alice")
+        self.running = submit(sandbox, "-w gpu1 --mem=64 -c1 -o /dev/null", TICK)
+        self.held = submit(sandbox, "--hold --mem=64 -o /dev/null", "true")
+        wait_for_state(sandbox, self.running, "RUNNING")
+        self.began = job_facts(sandbox, self.running)
+        self.former = self.lasting()
+
+    def lasting(self) -> tuple[str, str]:
+        """What no fault changes: the accounts of Slurm, and the secrets of the provisioning host."""
+        accounts = self.sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos").stdout
+        digest = hashlib.sha256()
+        for path in sorted((self.sandbox.state / "secrets").rglob("*")):
+            # Host certificates are recorded there whenever they are renewed.
+            if path.is_file() and path.suffix != ".json" and path.name != "known_hosts":
+                digest.update(f"{path.name} ".encode() + path.read_bytes())
+        return accounts, digest.hexdigest()
+
+    def is_whole(self) -> None:
+        """See that all is still there and the job has written all the while."""
+        answers = self.sandbox.exec("ctl", "scontrol ping", check=False).stdout
+        assert "is UP" in answers, answers
+        assert job_facts(self.sandbox, self.running) == self.began
+        assert job_facts(self.sandbox, self.held)[0] == "PENDING"
+        assert self.lasting() == self.former
+        listed = self.sandbox.exec("ctl", f"sacct -nX -j {self.running},{self.held} -o jobid").stdout.split()
+        assert sorted(listed) == sorted([self.running, self.held])
+        ticks = [int(line) for line in self.sandbox.exec("gpu1", f"cat {TICKS}").stdout.split()]
+        gaps = [after - before for before, after in zip(ticks, [*ticks[1:], int(time.time())], strict=True)]
+        assert max(gaps) < LARGEST_GAP_S
+
+    def end(self) -> None:
+        """Take the jobs away."""
+        self.sandbox.exec("ctl", f"scancel {self.running} {self.held}", check=False)
+        self.sandbox.exec("login", f"rm -f {TICKS}", user="alice", check=False)
+        self.sandbox.wait_idle(120)
+
+
+def words(text: str) -> str:
+    """A text with single blanks, whatever its lines."""
+    return " ".join(text.split())
+
+
+def is_said(says: str, output: str) -> bool:
+    """Whether an output holds the parts of a sentence in their order."""
+    return re.search(".*?".join(map(re.escape, words(says).split("…"))), words(output)) is not None
+
+
+def provision(sandbox: Cluster, *run: str) -> subprocess.CompletedProcess[str]:
+    """Provision the sandbox."""
+    return sandbox.busbar("provision", *run, "-i", str(sandbox.inventory))
+
+
+def prove(sandbox: Cluster, work: Work, fault: Fault) -> None:
+    """See that a run names a fault, that nothing is lost, and that the next run heals what is left to it."""
+    try:
+        sandbox.exec(fault.node, fault.breaks, timeout=300)
+        began = time.monotonic()
+        done = provision(sandbox, *fault.run)
+        told_s = time.monotonic() - began
+        output = done.stdout + done.stderr
+        assert done.returncode != 0, output
+        assert is_said(fault.says, output), output
+        assert "Traceback" not in output, output
+        assert told_s < fault.limit_s
+    finally:
+        sandbox.exec(fault.node, fault.mends, timeout=300)
+    measured = {"told_s": round(told_s)}
+    if fault.again:
+        began = time.monotonic()
+        healed = provision(sandbox, *fault.again)
+        assert healed.returncode == 0, healed.stdout + healed.stderr
+        measured["healed_s"] = round(time.monotonic() - began)
+    work.is_whole()
+    note("runs", fault.name, measured)
+
+
+def prove_rest(sandbox: Cluster, *run: str) -> None:
+    """See that there is nothing left to do once all faults are healed."""
+    again = provision(sandbox, *run)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}, again.stdout

@@ -11,6 +11,7 @@ from ..catalogue.domains import domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
 from ..nccl.output import parse_text
+from ..nccl.ras import ras_words
 from .counters import port_findings
 from .differences import difference_words, differences, of_nodes
 from .environment import environment_of
@@ -241,6 +242,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
                     *answer["findings"],
                     *(difference_words(*each) for each in unlike.items()),
                     *port_findings(text, slow=answer["verdict"] != PASS),
+                    *(ras_words(text or "") if answer["verdict"] != PASS else []),
                 ],
                 "differences": unlike,
                 "runs": runs,

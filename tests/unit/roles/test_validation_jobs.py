@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -481,3 +482,49 @@ def test_a_soak_ends_with_the_first_program_that_fails(tmp_path: Path) -> None:
     assert code == 1
     (end,) = [line for line in output.splitlines() if line.startswith("# busbar soak: end all_reduce")]
     assert end.endswith(" 3")
+
+
+# Answers as NCCL's RAS does: src/ras/client_support.cc, rasClientEventLoop (NVIDIA/nccl, commit 5067397c).
+RAS = r"""
+import socketserver, sys
+class Client(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            words = line.decode().rstrip("\r\n")
+            if words.lower() == "set format json":
+                self.wfile.write(b"OK\n")
+            elif words.lower() == "status":
+                self.wfile.write(b'{\n  "communicators": []\n}\n')
+                return
+            else:
+                self.wfile.write(f"ERROR: Unknown command {words}\n".encode())
+with socketserver.TCPServer(("127.0.0.1", 0), Client) as server:
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+"""
+
+
+@pytest.mark.parametrize("name", ["job", "job_soak"])
+def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, name: str) -> None:
+    job = Job(
+        tmp_path,
+        name,
+        validation_image="",
+        validation_gemm_image="",
+        validation_test_time_limit=2,
+        validation_soak_minutes=0.01,
+    )
+    (tmp_path / "bin" / "all_reduce_perf").write_text("#!/bin/sh\nsleep 3\nexit 1\n")
+    with subprocess.Popen([sys.executable, "-c", RAS], stdout=subprocess.PIPE, text=True) as ras:
+        try:
+            assert ras.stdout is not None
+            _code, output = job.run(NCCL_RAS_ADDR=f"127.0.0.1:{ras.stdout.readline().strip()}", TMPDIR=str(tmp_path))
+        finally:
+            ras.kill()
+    assert '# busbar ras: OK\n# busbar ras: {\n# busbar ras:   "communicators": []\n# busbar ras: }\n' in output
+
+
+def test_where_no_ras_answers_nothing_is_told_and_nobody_waits(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job", validation_image="")
+    code, output = job.run(NCCL_RAS_ADDR="127.0.0.1:1")
+    assert (code, "# busbar ras" in output) == (0, False)

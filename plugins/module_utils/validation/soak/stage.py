@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from ...nccl.ras import ras_words
 from ..device_job import DeviceJob
+from ..judge import PASS
 from ..options import Span, bytes_of
 from ..stage import Shown
 from .check import Asked, judge_soak
@@ -93,4 +95,5 @@ class Soak(DeviceJob[SoakOptions]):
             decay=own["decay"] / 100,
             kernel_log=own["kernel_log"],
         )
-        return judge_soak(read_soak(text), nodes, asked)
+        found = judge_soak(read_soak(text), nodes, asked)
+        return found if found["verdict"] == PASS else {**found, "findings": found["findings"] + ras_words(text)}

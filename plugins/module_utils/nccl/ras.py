@@ -1,0 +1,129 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what the RAS of NCCL says of a job that hangs: which ranks do not answer, and which are behind.
+
+The job puts ``# busbar ras: `` before each line of the answer, which is JSON since NCCL 2.28.7 (NVIDIA/nccl,
+docs/userguide/source/troubleshooting/ras.rst and src/ras/client_support.cc, commit 5067397c) and text before it. The
+text differs from release to release; of it the lines under "Errors" are told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+__all__ = ["ras_words"]
+
+_MARK = "# busbar ras: "
+_MOST = 6
+_MOST_NAMED = 4
+_LONGEST = 200
+_TITLES = {"OK", "Errors", "Warnings"}
+
+
+def ras_words(text: str) -> list[str]:
+    """Return what the RAS said of communicators that are not whole or whose ranks differ; it never raises."""
+    lines = [line[len(_MARK) :] for line in text.splitlines() if line.startswith(_MARK)]
+    if not lines:
+        return []
+    joined = "\n".join(lines)
+    start = joined.find("{")
+    if start >= 0:
+        try:
+            given = json.loads(joined[start:])
+        except (ValueError, RecursionError):
+            return ["NCCL's RAS was asked, but its answer is incomplete; see the output"]
+        found = _of_json(given)
+    else:
+        found = _of_text(lines)
+    more = [f"NCCL's RAS tells of {len(found) - _MOST} more; see the output"] if len(found) > _MOST else []
+    return found[:_MOST] + more or ["NCCL's RAS was asked: all ranks answer, and none is behind the others"]
+
+
+def _of_json(given: object) -> list[str]:
+    comms = given.get("communicators") if isinstance(given, dict) else None
+    if not isinstance(comms, list) or not comms:
+        return ["NCCL's RAS was asked, and knows of no communicator"]
+    return [words for comm in comms if isinstance(comm, dict) for words in _of_communicator(comm)]
+
+
+def _of_communicator(comm: dict[str, Any]) -> list[str]:
+    name = f"NCCL communicator {_plain(comm.get('hash') or '?')}"
+    ranks, missing = _dicts(comm.get("ranks")), _dicts(comm.get("missing_ranks"))
+    found = []
+    silent = [rank for rank in missing if _status(rank).get("considered_dead") is not True]
+    dead = [rank for rank in missing if _status(rank).get("considered_dead") is True]
+    for words, which in (("does not answer", silent), ("is dead", dead)):
+        if which:
+            found.append(f"{name}: {_named(which)} {words}")
+    if not missing and comm.get("missing_ranks_count"):
+        found.append(f"{name}: {_plain(comm['missing_ranks_count'])} rank(s) are missing")
+    broken = [rank for rank in ranks if _status(rank).get("async_error") not in {0, 7, None}]
+    if broken:
+        found.append(f"{name}: {_named(broken)} reports error {_plain(_status(broken[0])['async_error'])}")
+    starting = [rank for rank in ranks if _status(rank).get("init_state") not in {0, None}]
+    if starting:
+        found.append(f"{name}: {_named(starting)} has not finished its start")
+    return found + _behind(name, ranks)
+
+
+def _behind(name: str, ranks: list[dict[str, Any]]) -> list[str]:
+    """Return which ranks have begun fewer operations of a kind than others."""
+    found = []
+    kinds = dict.fromkeys(kind for rank in ranks for kind in _counts(rank))
+    for kind in kinds:
+        counts = Counter(_counts(rank).get(kind, 0) for rank in ranks)
+        most = max(counts)
+        late = [rank for rank in ranks if _counts(rank).get(kind, 0) < most]
+        if late:
+            least = min(counts)
+            found.append(
+                f"{name}: {_named(late)} is behind: {least} {_plain(kind)} begun where {len(ranks) - len(late)} of "
+                f"{len(ranks)} ranks have begun {most}"
+            )
+    return found
+
+
+def _of_text(lines: list[str]) -> list[str]:
+    """Return the lines of text that tell of errors, up to the next blank line."""
+    found, errors = [], False
+    for line in lines:
+        bare = line.strip()
+        if bare in _TITLES or set(bare) == {"="}:
+            errors = bare == "Errors" if bare in _TITLES else errors
+        elif errors and bare:
+            found.append(f"NCCL's RAS: {_plain(bare)}")
+    return found
+
+
+def _named(ranks: list[dict[str, Any]]) -> str:
+    names = [
+        f"rank {_plain(rank.get('rank'))} (GPU {_plain(rank.get('nvml_dev'))} of {_plain(rank.get('host'))})"
+        for rank in ranks[:_MOST_NAMED]
+    ]
+    more = f" and {len(ranks) - _MOST_NAMED} more" if len(ranks) > _MOST_NAMED else ""
+    return ", ".join(names) + more
+
+
+def _status(rank: dict[str, Any]) -> dict[str, Any]:
+    status = rank.get("status")
+    return (
+        {key: value for key, value in status.items() if not isinstance(value, (list, dict))}
+        if isinstance(status, dict)
+        else {}
+    )
+
+
+def _counts(rank: dict[str, Any]) -> dict[str, int]:
+    counts = rank.get("collective_counts")
+    known = counts.items() if isinstance(counts, dict) else ()
+    return {str(kind): count for kind, count in known if isinstance(count, int) and not isinstance(count, bool)}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _plain(value: object) -> str:
+    return "".join(char if char.isprintable() else " " for char in str(value))[:_LONGEST]

@@ -162,7 +162,7 @@ def test_a_wrong_result_counts_also_where_others_told_nothing() -> None:
 
 
 def test_without_a_floor_it_is_inconclusive_and_the_operator_may_give_one() -> None:
-    hardware = dict.fromkeys(NODES, "dgx_a100")
+    hardware = dict.fromkeys(NODES, "gb200_nvl72")
     test = judged(output(), hardware=hardware)
     assert test["verdict"] == "INCONCLUSIVE"
     assert test["reason"].endswith("no floor is known: set gemm in the hardware profile, or validation_gemm_tflops")
@@ -176,6 +176,9 @@ def test_floors_of_a_profile_are_shares_of_its_peaks() -> None:
     found = known_floor(CATALOGUE["dgx_h200"])
     assert [found.tflops, found.memory_gbs] == pytest.approx([544.17, 3360])
     assert known_floor(CATALOGUE["sandbox_gpu"]).tflops is None
+    found = known_floor(CATALOGUE["dgx_a100"])
+    assert [found.tflops, found.memory_gbs] == pytest.approx([187.2, 1088.5])
+    assert (known_floor(CATALOGUE["dgx_b200"]).tflops or 0) < 1745
 
 
 def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:

@@ -112,6 +112,21 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
     assert done.returncode == PASS, done.stdout + done.stderr
 
 
+def test_a_new_node_with_a_bad_link_among_good_ones_is_named_and_no_partner(four: Cluster) -> None:
+    four.fault("throttle", "gpu4", "10mbit")
+    try:
+        done = validate(four, "-e", "validation_nodes=gpu4")
+    finally:
+        back_in_service(four)
+    assert done.returncode == FAIL, done.stdout + done.stderr
+    report = latest(four)
+    whole = next(test for test in report["tests"] if test["stage"] == "cluster")
+    assert (whole["nodes"], len(whole["partners"])) == (["gpu4"], 2)
+    assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("node", ["gpu4"])]
+    assert "culprit nodes: gpu4\n" in done.stdout
+    assert (report["unresolved"], set(report["nodes"])) == ([], {"gpu4"})
+
+
 @contextlib.contextmanager
 def slow_link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
     """What one node sends to one other gets 10 Mb/s; all else is as before."""

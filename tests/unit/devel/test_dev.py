@@ -1,0 +1,76 @@
+"""The set-up for developers that CONTRIBUTING.md begins with, followed to the letter in a copy of the checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[3]
+BUSBAR = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$2" in status) [ -e "$CALLS.stands" ] ;; up) touch "$CALLS.stands" ;; esac
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A checkout with the tools of this one; instead of a sandbox there is a note of what was asked for."""
+    checkout = tmp_path / "checkout"
+    run = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(run, check=True, capture_output=True, text=True, cwd=TOP).stdout.split("\0"):
+        if name and ((TOP / name).is_symlink() or (TOP / name).is_file()):
+            (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(TOP / name, checkout / name, follow_symlinks=False)
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    for path in [*(TOP / ".venv" / "bin").iterdir(), TOP / ".venv" / "lib", TOP / ".venv" / "pyvenv.cfg"]:
+        (checkout / path.relative_to(TOP)).symlink_to(path)
+    shutil.copy(TOP / ".venv" / ".busbar-setup", checkout / ".venv")
+    (checkout / ".cache").symlink_to(TOP / ".cache")
+    (checkout / ".venv" / "bin" / "busbar").unlink()
+    (checkout / ".venv" / "bin" / "busbar").write_text(BUSBAR)
+    (checkout / ".venv" / "bin" / "busbar").chmod(0o755)
+    return checkout
+
+
+def test_hooks_and_a_sandbox_that_stays(copy: Path, tmp_path: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    environment = kept | {"CALLS": str(tmp_path / "calls"), "PRE_COMMIT_HOME": str(tmp_path / "hooks")}
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, cwd=copy, env=environment, check=False, capture_output=True, text=True)
+
+    def commit(*options: str) -> subprocess.CompletedProcess[str]:
+        run("git", "add", "-A")
+        who = ("-c", "user.name=me", "-c", "user.email=me@localhost")
+        return run("git", *who, "commit", "-q", "-m", "docs: a page", *options)
+
+    assert run("git", "init", "-q").returncode == 0
+    text = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## Set up\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
+    commands = [line.removeprefix("$ ").split() for line in section.splitlines() if line.startswith("$ scripts/dev")]
+    assert commands == [["scripts/dev"]]
+    for _ in range(2):
+        done = run(*commands[0])
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "sandbox status --name dev",
+        "sandbox up --name dev",
+        "provision --name dev",
+        "sandbox status --name dev",
+    ]
+    assert run("scripts/dev", "--nonsense").returncode == 2
+    # The hooks look at what a commit changes.
+    assert commit("--no-verify").returncode == 0
+    (copy / "scripts" / "devel" / "untidy.py").write_text("import os\n")
+    refused = commit()
+    assert refused.returncode != 0
+    assert "F401" in refused.stdout + refused.stderr
+    (copy / "scripts" / "devel" / "untidy.py").unlink()
+    (copy / "docs" / "page.md").write_text("# A page\n")
+    taken = commit()
+    assert taken.returncode == 0, taken.stdout + taken.stderr

@@ -100,7 +100,7 @@ def test_several_faults_are_all_named_with_what_to_type(sandbox: Cluster, broken
         ("ctl: services: slurmdbd does not run (inactive)", "systemctl restart slurmdbd"),
         ("ctl: slurmdbd: slurmdbd does not answer", "systemctl restart slurmdbd"),
         ("gpu2: slurm: node is drained: a fan is loud", "scontrol update NodeName=gpu2 State=RESUME"),
-        ("gpu2: clock: clock is 7 min behind this host's", "chrony"),
+        ("gpu2: clock: clock is 7 minutes behind this host's", "chrony"),
         ("gone: ansible_host: cannot be reached", "power the host on"),
         (f"provisioning host: {sandbox.state / 'secrets'}: others may reach it (mode 0755)", "chmod 700"),
     ):

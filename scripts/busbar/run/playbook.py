@@ -162,7 +162,7 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
 
             known = VariableManager(loader=inventory._loader, inventory=inventory)  # noqa: SLF001 - as in _inventory
             return {
-                str(host): dict(known.get_vars(host=host, include_hostvars=False, include_delegate_to=False))
+                str(host): dict(known.get_vars(host=host, include_hostvars=False))
                 for host in inventory.get_hosts("all")
             }
     except Exception:  # noqa: BLE001 - whatever Ansible raises, its own run says so in its own words

@@ -17,6 +17,7 @@ from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, fin
 from busbar.doctor.host import host_findings, site_findings
 from busbar.run.display import PlainDisplay
 from busbar.run.events import Run
+from busbar.run.playbook import Playbook, host_variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,3 +157,12 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
     ]
     assert [each.problem for each in cluster_findings(run, busy=True)] == [problem for _, _, problem in said[1:]]
     assert capsys.readouterr().out == ""
+
+
+def test_variables_of_groups_count_for_their_hosts(site: Path) -> None:
+    (site / "inventory" / "hosts.yml").write_text("all: {hosts: {gpu1: {ansible_host: 10.0.0.1}}}\n")
+    (site / "inventory" / "group_vars").mkdir()
+    (site / "inventory" / "group_vars" / "all.yml").write_text("ansible_ssh_private_key_file: /key\n")
+    hosts = host_variables(Playbook(site / "play.yml", [str(site / "inventory")], []))
+    assert hosts["gpu1"]["ansible_host"] == "10.0.0.1"
+    assert inventory.key_files(hosts) == ["/key"]

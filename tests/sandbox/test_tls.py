@@ -171,9 +171,9 @@ def test_a_certificate_near_its_end_is_renewed_and_nothing_restarts(sandbox: Clu
 
 def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path: Path) -> None:
     own = {kind: str(tmp_path / kind) for kind in ("certificate", "key", "ca")}
-    arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", json.dumps({"tls_own_files": own}))
+    arguments = ("--tags", "tls", "--limit", "gpu1", *ON, "-e", json.dumps({"tls_custom_certificate": own}))
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
-    assert f"gpu1: tls_own_files.key: there is no file {tmp_path / 'key'}" in done.stdout
+    assert f"gpu1: tls_custom_certificate.key: there is no file {tmp_path / 'key'}" in done.stdout
     assert "remedy: put its private key there, on the provisioning host" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0

@@ -154,7 +154,7 @@ def _interval_problems(settings: Mapping[str, Any], host: str, key: str, value: 
 def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     problems = []
     for number, route in enumerate(settings.get("own_routes") or []):
-        key = f"alertmanager_own_routes[{number}]"
+        key = f"alertmanager_extra_routes[{number}]"
         if not isinstance(route, dict):
             problems.append(make_problem([host], key, "is no route", "write matchers and receivers"))
             continue

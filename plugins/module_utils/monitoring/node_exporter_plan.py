@@ -37,7 +37,7 @@ def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]
         facts = exposition([*node_facts(settings["hardware_name"], settings["profile"]), *settings["facts"]])
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         remedy = "write entries of name, value and, where need be, labels and help"
-        problems.append(make_problem([host], "node_exporter_facts", str(exc), remedy))
+        problems.append(make_problem([host], "node_exporter_extra_metrics", str(exc), remedy))
     return {"problems": problems, "arguments": _arguments(settings), "facts": facts}
 
 

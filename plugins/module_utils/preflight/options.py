@@ -23,6 +23,10 @@ FORMER_NAMES = (
     ("nccl_validation_", "validation_"),
     ("slurm_health_check_", "node_health_"),
     ("slurm_health_check", "node_health_check"),
+    ("tls_own_files", "tls_custom_certificate"),
+    ("tls_reached_by", "tls_subject_alt_names"),
+    ("alertmanager_own_routes", "alertmanager_extra_routes"),
+    ("node_exporter_facts", "node_exporter_extra_metrics"),
 )
 _FORMER = tuple(old for old, _new in FORMER_NAMES)
 _CLOSE = 0.6

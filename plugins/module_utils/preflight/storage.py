@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
 from ..storage.hosts_table import cluster_entries
-from ..storage.plan import exported_mounts
+from ..storage.plan import nfs_mounts_from_exports
 from ..storage.problems import export_problems, mount_problems, network_problems, served_paths
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _host_problems(
     if host not in clients:
         return problems
     declared = mine.get("nfs_client_mounts")
-    mounts = exported_mounts(servers, variables, host) if declared is None and not problems else declared or []
+    mounts = nfs_mounts_from_exports(servers, variables, host) if declared is None and not problems else declared or []
     if not mounts and host not in servers and not others:
         remedy = "declare nfs_server_exports for the host in nfs_server, or nfs_client_mounts for the client"
         problems.append(

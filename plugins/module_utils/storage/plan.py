@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["cluster_addresses", "exported_mounts", "home_is_made_here", "mount_plan", "nfs_entries", "nfs_home_mounts"]
+__all__ = [
+    "cluster_addresses",
+    "mount_plan",
+    "nfs_entries",
+    "nfs_home_mounts",
+    "nfs_mounts_from_exports",
+    "users_create_home_default",
+]
 
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
@@ -24,7 +31,7 @@ def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
     return [entry["address"] or entry["target"] for entry in cluster_entries(hosts, variables)]
 
 
-def exported_mounts(servers: Sequence[str], variables: Variables, host: str) -> list[dict[str, Any]]:
+def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: str) -> list[dict[str, Any]]:
     """Return the mounts of a host that follow from what the first server exports: the same paths on every client.
 
     A server mounts nothing of its own. An export with `mount: false` is left to those who name it.
@@ -93,7 +100,7 @@ def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[s
     ]
 
 
-def home_is_made_here(
+def users_create_home_default(
     base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> bool:
     """Return whether a host makes the homes of users below `base`.
@@ -108,7 +115,7 @@ def home_is_made_here(
     mounts = _list(mine, "storage")
     if host in clients:
         declared = mine.get("nfs_client_mounts")
-        mounts += exported_mounts(servers, variables, host) if declared is None else list(declared)
+        mounts += nfs_mounts_from_exports(servers, variables, host) if declared is None else list(declared)
     return not any(lies_in(base, str(mount.get("path"))) for mount in mounts)
 
 

@@ -93,7 +93,7 @@ def test_flags() -> None:
         ({"source": "url"}, "node_exporter_archives: has no url for x86_64"),
         ({"source": "url", "archives": {"x86_64": {"url": "https://m.site/a.tgz"}}}, "sha256 of https"),
         ({"collectors_off": ["systemd"]}, "systemd in node_exporter_collectors, too"),
-        ({"facts": [{"name": "a b", "value": 1}]}, "node_exporter_facts: 'a b' is no name"),
+        ({"facts": [{"name": "a b", "value": 1}]}, "node_exporter_extra_metrics: 'a b' is no name"),
     ],
 )
 def test_refused(own: dict[str, Any], words: str) -> None:

@@ -115,6 +115,10 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
         ("nccl_validation_total_limit", "validation_time_limit"),
         ("slurm_health_check", "node_health_check"),
         ("slurm_health_check_paths", "node_health_paths"),
+        ("tls_own_files", "tls_custom_certificate"),
+        ("tls_reached_by", "tls_subject_alt_names"),
+        ("alertmanager_own_routes", "alertmanager_extra_routes"),
+        ("node_exporter_facts", "node_exporter_extra_metrics"),
     ],
 )
 def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, present: str) -> None:

@@ -8,10 +8,10 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.storage import site_storage_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import (
     cluster_addresses,
-    exported_mounts,
-    home_is_made_here,
     mount_plan,
     nfs_entries,
+    nfs_mounts_from_exports,
+    users_create_home_default,
 )
 
 OPTIONS = {"version": "4.2", "hard": True, "nconnect": 4, "rsize": 1048576, "wsize": 1048576, "automount": False}
@@ -39,8 +39,8 @@ def test_addresses() -> None:
     ],
 )
 def test_exports_become_mounts(variables: dict[str, Any], host: str, mounts: list[dict[str, str]]) -> None:
-    assert exported_mounts(["ctl"], variables, host) == mounts
-    assert exported_mounts([], variables, host) == []
+    assert nfs_mounts_from_exports(["ctl"], variables, host) == mounts
+    assert nfs_mounts_from_exports([], variables, host) == []
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_the_plan_makes_outer_mounts_first() -> None:
 )
 def test_where_homes_are_made(base: str, host: str, variables: dict[str, Any], *, here: bool) -> None:
     servers = ["ctl", "ctl2"] if "ctl2" in variables else ["ctl"]
-    assert home_is_made_here(base, host, servers, ["gpu1", "gpu2"], variables) is here
+    assert users_create_home_default(base, host, servers, ["gpu1", "gpu2"], variables) is here
 
 
 def test_a_site_without_storage_makes_homes_everywhere() -> None:
-    assert home_is_made_here("/home", "gpu1", [], [], {"gpu1": {}})
+    assert users_create_home_default("/home", "gpu1", [], [], {"gpu1": {}})
 
 
 @pytest.mark.parametrize(

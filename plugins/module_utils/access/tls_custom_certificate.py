@@ -29,11 +29,11 @@ def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem
     problems = []
     for kind, meaning in KINDS.items():
         if not files.get(kind):
-            remedy = f"name the file on the provisioning host that holds {meaning}, or empty tls_own_files"
-            problems.append(make_problem([host], f"tls_own_files.{kind}", "is not given", remedy))
+            remedy = f"name the file on the provisioning host that holds {meaning}, or empty tls_custom_certificate"
+            problems.append(make_problem([host], f"tls_custom_certificate.{kind}", "is not given", remedy))
     known = f"use {', '.join(KINDS)}"
     unknown = sorted(set(files) - set(KINDS))
-    return problems + [make_problem([host], f"tls_own_files.{kind}", "is unknown", known) for kind in unknown]
+    return problems + [make_problem([host], f"tls_custom_certificate.{kind}", "is unknown", known) for kind in unknown]
 
 
 def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequence[str], now: int) -> list[Problem]:
@@ -47,7 +47,7 @@ def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequenc
     """
 
     def problem(kind: str, what: str, remedy: str) -> Problem:
-        return make_problem([host], f"tls_own_files.{kind}", what, remedy)
+        return make_problem([host], f"tls_custom_certificate.{kind}", what, remedy)
 
     problems, found = [], {}
     for kind in ("certificate", "ca"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: exported_mounts
+name: nfs_mounts_from_exports
 author: busbar contributors
 short_description: The mounts that follow from what the first NFS server exports
 description: The mounts that follow from what the first NFS server exports.
@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-mounts: "{{ groups['nfs_server'] | busbar.cluster.exported_mounts(hostvars, inventory_hostname) }}"
+mounts: "{{ groups['nfs_server'] | busbar.cluster.nfs_mounts_from_exports(hostvars, inventory_hostname) }}"
 """
 
 RETURN = r"""
@@ -34,13 +34,17 @@ _value:
   elements: dict
 """
 
-from ..module_utils.storage.plan import exported_mounts
+from ..module_utils.storage.plan import nfs_mounts_from_exports
 from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
-    """The filter `busbar.cluster.exported_mounts`."""
+    """The filter `busbar.cluster.nfs_mounts_from_exports`."""
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"exported_mounts": border(exported_mounts, hint="each item of nfs_server_exports needs a path")}
+        return {
+            "nfs_mounts_from_exports": border(
+                nfs_mounts_from_exports, hint="each item of nfs_server_exports needs a path"
+            )
+        }

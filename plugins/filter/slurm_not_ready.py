@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: slurm_unready
+name: slurm_not_ready
 author: busbar contributors
 short_description: Compute nodes that are not ready for jobs
 description: Reads the output of C(sinfo). A node that a person has drained counts as ready.
@@ -20,7 +20,7 @@ options:
 """
 
 EXAMPLES = r"""
-unready: "{{ result.stdout | busbar.cluster.slurm_unready(['gpu1', 'gpu2']) }}"
+unready: "{{ result.stdout | busbar.cluster.slurm_not_ready(['gpu1', 'gpu2']) }}"
 """
 
 RETURN = r"""
@@ -35,8 +35,8 @@ from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
-    """The filter `busbar.cluster.slurm_unready`."""
+    """The filter `busbar.cluster.slurm_not_ready`."""
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"slurm_unready": border(unready_nodes)}
+        return {"slurm_not_ready": border(unready_nodes)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: daemon_in_force
+module: daemon_reload
 author: busbar contributors
 short_description: Apply a daemon's new configuration, and prove it
 description:
@@ -67,7 +67,7 @@ options:
 
 EXAMPLES = r"""
 - name: Load the rules
-  busbar.cluster.daemon_in_force:
+  busbar.cluster.daemon_reload:
     unit: prometheus
     action: reloaded
     url: http://10.0.0.10:9090

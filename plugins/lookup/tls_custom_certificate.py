@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: tls_own_files
+name: tls_custom_certificate
 author: busbar contributors
 short_description: A host's certificate, key and authority from files on the provisioning host
 description:
@@ -26,7 +26,7 @@ options:
 """
 
 EXAMPLES = r"""
-own: "{{ query('busbar.cluster.tls_own_files', tls_own_files, host=inventory_hostname) | first }}"
+own: "{{ query('busbar.cluster.tls_custom_certificate', tls_custom_certificate, host=inventory_hostname) | first }}"
 """
 
 RETURN = r"""
@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING, Any
 from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.access.tls_certificate import end_of
-from ..module_utils.access.tls_own_files import (
+from ..module_utils.access.tls_custom_certificate import (
     KINDS,
     content_problems,
     declaration_problems,
@@ -63,12 +63,12 @@ def read_files(host: str, files: Mapping[str, Any]) -> tuple[dict[str, str], lis
     """Return the texts of the files, and which of them cannot be read or, for the key, can be read by others."""
     texts, problems = {}, []
     for kind, meaning in KINDS.items():
-        path, key = Path(str(files[kind])), f"tls_own_files.{kind}"
+        path, key = Path(str(files[kind])), f"tls_custom_certificate.{kind}"
         try:
             texts[kind] = path.read_text(encoding="ascii")
             mode = stat.S_IMODE(path.stat().st_mode)
         except FileNotFoundError:
-            remedy = f"put {meaning} there, on the provisioning host, or empty tls_own_files"
+            remedy = f"put {meaning} there, on the provisioning host, or empty tls_custom_certificate"
             problems.append(make_problem([host], key, f"there is no file {path}", remedy))
         except (OSError, UnicodeDecodeError) as exc:
             remedy = "make it a file of PEM that the user who runs this may read"
@@ -94,7 +94,7 @@ def judge(host: str, files: Mapping[str, Any], reached_by: Sequence[str], now: i
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
-    """The lookup `busbar.cluster.tls_own_files`."""
+    """The lookup `busbar.cluster.tls_custom_certificate`."""
 
     def run(
         self, terms: list[dict[str, Any]], variables: dict[str, Any] | None = None, **kwargs: object

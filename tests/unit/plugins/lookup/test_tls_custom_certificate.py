@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.lookup.tls_own_files import judge
+from ansible_collections.busbar.cluster.plugins.lookup.tls_custom_certificate import judge
 from ansible_collections.busbar.cluster.plugins.module_utils.access import tls_certificate as tls
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -38,7 +38,7 @@ def _site(place: Path, *, names: tuple[str, ...] = ("gpu1", "10.0.0.11"), now: i
 def _problems(files: dict[str, Any]) -> list[tuple[str, str, str]]:
     found = judge("gpu1", files, ["10.0.0.11"], NOW)["problems"]
     assert all(each["hosts"] == ["gpu1"] for each in found)
-    return [(each["key"].removeprefix("tls_own_files."), each["problem"], each["remedy"]) for each in found]
+    return [(each["key"].removeprefix("tls_custom_certificate."), each["problem"], each["remedy"]) for each in found]
 
 
 def test_good_files_are_taken_as_they_are(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_files_that_are_not_named_or_not_there(tmp_path: Path) -> None:
     files = _site(tmp_path)
     ((kind, problem, remedy),) = _problems(files | {"ca": ""})
     assert (kind, problem) == ("ca", "is not given")
-    assert "empty tls_own_files" in remedy
+    assert "empty tls_custom_certificate" in remedy
     assert _problems(files | {"cert": "/x"}) == [("cert", "is unknown", "use certificate, key, ca")]
     (tmp_path / "key").unlink()
     ((kind, problem, remedy),) = _problems(files)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: home_is_made_here
+name: users_create_home_default
 author: busbar contributors
 short_description: Whether a host makes the homes of users
 description:
@@ -29,7 +29,8 @@ options:
 """
 
 EXAMPLES = r"""
-users_create_home: "{{ '/shared/home' | busbar.cluster.home_is_made_here(inventory_hostname, groups, hostvars) }}"
+users_create_home: "{{ '/shared/home'
+  | busbar.cluster.users_create_home_default(inventory_hostname, groups, hostvars) }}"
 """
 
 RETURN = r"""
@@ -40,7 +41,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.storage.plan import home_is_made_here
+from ..module_utils.storage.plan import users_create_home_default
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -51,12 +52,14 @@ def made_here(
     base: str, host: str, groups: Mapping[str, Sequence[str]], variables: Mapping[str, Mapping[str, Any]]
 ) -> bool:
     """Return whether a host makes the homes."""
-    return home_is_made_here(base, host, groups.get("nfs_server") or [], groups.get("nfs_client") or [], variables)
+    return users_create_home_default(
+        base, host, groups.get("nfs_server") or [], groups.get("nfs_client") or [], variables
+    )
 
 
 class FilterModule:
-    """The filter `busbar.cluster.home_is_made_here`."""
+    """The filter `busbar.cluster.users_create_home_default`."""
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"home_is_made_here": border(made_here, hint="the declared exports and mounts make no sense")}
+        return {"users_create_home_default": border(made_here, hint="the declared exports and mounts make no sense")}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import QUICK, TOP, as_json, plain_environment, recap
 from prometheus_api import Prometheus
+from test_validation_reserved import offspring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,9 @@ ENDLESS = (*QUICK, "-e", "validation_seconds_per_size=600", "-e", "validation_it
 
 
 def reason_of(sandbox: Cluster, node: str) -> tuple[str, str]:
-    """State and reason of a node."""
+    """State, without the mark of a reservation, and reason of a node."""
     state, reason = sandbox.exec("ctl", f"sinfo -h -N -n {node} -o '%T|%E'").stdout.strip().splitlines()[0].split("|")
-    return state, reason
+    return state.rstrip("$"), reason
 
 
 def never_began(sandbox: Cluster, job: str) -> bool:
@@ -91,9 +92,13 @@ def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cl
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         with subprocess.Popen([*command, *ENDLESS], cwd=TOP, env=environment, start_new_session=True, **quiet) as run:  # type: ignore[call-overload]
             tests = "squeue -h -u busbar-validation -t R -o %i"
-            sandbox.wait_until(lambda: bool(sandbox.exec("ctl", tests).stdout), "no test runs", 180)
-            sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "draining", "it is not drained again")
-            os.killpg(run.pid, signal.SIGKILL)
+            try:
+                sandbox.wait_until(lambda: bool(sandbox.exec("ctl", tests).stdout), "no test runs", 180)
+                sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "draining", "it is not drained again")
+            finally:
+                # Each has a session of its own.
+                for process in (run.pid, *offspring(run.pid)):
+                    os.kill(process, signal.SIGKILL)
         sandbox.exec(node, "systemctl restart slurmd")
         assert reason_of(sandbox, node)[1] == "busbar: new"
         refused = sandbox.busbar("provision", "add_nodes", "-i", str(sandbox.inventory), *QUICK)

@@ -15,9 +15,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("preflight", "hosts")
 
 KEYS = "/home/admin/.ssh/authorized_keys"
-# What an admin types who looks, and who has put something right on one node.
+RULES = "/etc/sudoers.d/admin"
 LOOK = ("preflight", "--limit", "gpu2")
+# The part of a run that installs packages; all others do it alike.
 NAMES = ("base", "-t", "hosts", "--limit", "gpu2")
+# /var as it is on a disk of a few megabytes; the daemons that run keep what they have open.
+SMALL_VAR = (
+    "mkdir /run/small && mount -t tmpfs -o size=8m tmpfs /run/small && mkdir /run/small/up /run/small/work"
+    " && mount -t overlay overlay -o lowerdir=/var,upperdir=/run/small/up,workdir=/run/small/work /var"
+)
+# The mount itself cannot change under the daemons that write to it; whoever comes in by SSH finds it read-only.
+READ_ONLY = "[Service]\\nReadOnlyPaths=/\\nReadWritePaths=/run /tmp /dev /proc /sys\\n"
+DROP_IN = "/etc/systemd/system/ssh.service.d/fault.conf"
+AGAIN = "systemctl daemon-reload; systemctl restart ssh; pkill -u admin; true"
 FAULTS = [
     Fault(
         "an SSH key that is revoked",
@@ -28,6 +38,33 @@ FAULTS = [
         mends=f"mv {KEYS}.gone {KEYS}",
         run=LOOK,
         again=NAMES,
+    ),
+    Fault(
+        "sudo that is refused",
+        says="gpu2: become: sudo fails: …remedy: give the right sudo password with -K",
+        heals="give the account its sudo rule",
+        node="gpu2",
+        breaks=f"mv {RULES} /root/admin.rule",
+        mends=f"mv /root/admin.rule {RULES}",
+        run=LOOK,
+    ),
+    Fault(
+        "a disk that went read-only on a node that answers",
+        says="gpu2: disk /: is mounted read-only…remedy: see why (dmesg",
+        heals="repair the disk, mount it writable",
+        node="gpu2",
+        breaks=f"mkdir -p {DROP_IN.rpartition('/')[0]}; printf '{READ_ONLY}' >{DROP_IN}; {AGAIN}",
+        mends=f"rm {DROP_IN}; {AGAIN}",
+        run=LOOK,
+    ),
+    Fault(
+        "a full /var",
+        says="gpu2: disk /var: 0 MiB free, 2048 needed…remedy: make room below /var",
+        heals="make room",
+        node="gpu2",
+        breaks=f"{SMALL_VAR}; head -c 100M /dev/zero >/var/full 2>/dev/null; true",
+        mends="umount -l /var && umount -l /run/small && rmdir /run/small",
+        run=LOOK,
     ),
 ]
 

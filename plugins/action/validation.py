@@ -171,7 +171,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         why = hands.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
         data = _against_history(_report(loop, why), loop, folder)
         blamed = data.get("culprits", [])
-        opened = [] if why else released_nodes(loop.options, loop.state, passed_nodes(loop.state, data, blamed))
+        passed = [] if why else passed_nodes(loop.state, data, blamed)
+        opened = released_nodes(loop.options, loop.state, passed)
         if why and data["drain"]["nodes"]:
             data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
         elif not why:
@@ -185,6 +186,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             "reason": data["reason"],
             "busy_allowed": data["busy_allowed"],
             "not_tested": data["not_tested"],
+            "passed": passed,
             "lines": summary_lines(data),
             "folder": "",
         }

@@ -103,6 +103,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.common.kernels import installed_kernels
 from ..module_utils.common.node_info import (
     parse_cpu_list,
     parse_cpuinfo,
@@ -155,13 +156,6 @@ def free_mb(path: str) -> int:
     return status.f_bavail * status.f_frsize // MEBIBYTE
 
 
-def kernels() -> list[str]:
-    """Return the releases of the kernels that could be booted."""
-    images = [path.name.partition("-")[2] for path in Path("/boot").glob("vmlinu[xz]-*")]
-    found = {*images, *(path.parent.name for path in Path("/usr/lib/modules").glob("*/vmlinuz"))}
-    return sorted(release for release in found if "rescue" not in release)
-
-
 def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[str, object]:
     """Return what the module's documentation promises as `node`.
 
@@ -182,7 +176,7 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
         "groups": {name: entry.gr_gid for name, entry in known_groups(names, numbers).items()},
         "programs": [program for program in PROGRAMS if shutil.which(program, path=WHERE)],
         "kernel": platform.release(),
-        "kernels": kernels(),
+        "kernels": installed_kernels(),
         "versions": versions(),
         **topology(processors()),
         "epoch": time.time(),

@@ -61,6 +61,14 @@ drained:
   returned: always
   type: list
   elements: str
+before:
+  description: The reasons of those that were drained before.
+  returned: always
+  type: dict
+busy:
+  description: The jobs that hold nodes after O(wait_s), by node.
+  returned: when jobs are left
+  type: dict
 """
 
 import difflib
@@ -69,8 +77,9 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.slurm.ask import ask_slurm
 from ..module_utils.slurm.hostlist import expand_hosts
-from ..module_utils.slurm.jobs import parse_nodes
+from ..module_utils.slurm.jobs import jobs_on, parse_nodes
 from ..module_utils.slurm.node import HOLDING_STATES
 
 if TYPE_CHECKING:
@@ -78,18 +87,6 @@ if TYPE_CHECKING:
 
 BETWEEN_LOOKS_S = 2.0
 _JOB_FIELDS = 3
-
-
-def ask(module: AnsibleModule, words: list[str]) -> str:
-    """Return what a command of Slurm prints; fail the module when it fails."""
-    try:
-        code, out, err = module.run_command(words, environ_update={"LC_ALL": "C.UTF-8"})
-    except OSError as error:
-        code, out, err = 127, "", str(error)
-    if code != 0:
-        said = " ".join(f"{err} {out}".split())[:300]
-        module.fail_json(msg=f"`{' '.join(words[:2])}` fails, so nobody knows of jobs: {said}")
-    return str(out)
 
 
 def strangers(wanted: Sequence[str], known: Sequence[str], key: str) -> str:
@@ -114,11 +111,11 @@ def jobs_left(text: str) -> list[str]:
     return [f"job {line[0]} of {line[1]} on {line[2]}" for line in lines if len(line) == _JOB_FIELDS]
 
 
-def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> list[str]:
-    """Return the jobs that still hold the nodes when the time is over."""
+def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
+    """Return what squeue says of the jobs that still hold the nodes when the time is over."""
     end = time.monotonic() + module.params["wait_s"]
     words = ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]
-    while (left := jobs_left(ask(module, words))) and time.monotonic() < end:
+    while jobs_left(left := ask_slurm(module, words)) and time.monotonic() < end:
         time.sleep(min(BETWEEN_LOOKS_S, max(end - time.monotonic(), 0)))
     return left
 
@@ -143,7 +140,7 @@ def main() -> None:
         wanted = list(dict.fromkeys(expand_hosts(text)))
     except ValueError as error:
         module.fail_json(msg=f"{key}: {error}")
-    known = parse_nodes(ask(module, ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]))
+    known = parse_nodes(ask_slurm(module, ["sinfo", "-h", "-N", "-a", "-o", "%N|%T|%E"]))
     if not wanted:
         module.fail_json(msg=f"{key} names no node: give some, such as -e {key}=gpu[3-4]")
     if problem := strangers(wanted, list(known), key) or needed(wanted, module.params["protect"], key):
@@ -151,9 +148,10 @@ def main() -> None:
     drained = [name for name in wanted if "drain" not in known[name][0]]
     if drained and not module.check_mode:
         nodes = f"NodeName={','.join(drained)}"
-        ask(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={module.params['reason']}"])
-    left = [] if module.check_mode else wait_for_jobs(module, wanted)
-    if left:
+        ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={module.params['reason']}"])
+    before = {name: known[name][1] for name in wanted if name not in drained}
+    queue = "" if module.check_mode else wait_for_jobs(module, wanted)
+    if left := jobs_left(queue):
         names = ",".join(wanted)
         module.fail_json(
             msg=f"{names}: {', '.join(left)}, after {module.params['wait_s']} s. No job was ended, and the nodes stay "
@@ -161,8 +159,10 @@ def main() -> None:
             f"the nodes back: scontrol update nodename={names} state=resume",
             nodes=wanted,
             drained=drained,
+            before=before,
+            busy=jobs_on(queue, wanted),
         )
-    module.exit_json(changed=bool(drained), nodes=wanted, drained=drained)
+    module.exit_json(changed=bool(drained), nodes=wanted, drained=drained, before=before)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,11 @@ not_tested:
     Whether nothing but nodes that others have, or that are out of service, kept it from V(PASS); no other test failed.
   type: bool
   returned: when the validation ran
+passed:
+  description: The nodes that were drained before and have passed, whether they are resumed or not.
+  type: list
+  elements: str
+  returned: when the validation ran
 lines:
   description: The summary.
   type: list

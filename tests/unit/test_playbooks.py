@@ -46,6 +46,8 @@ ADMISSION = {
     "validation_out_of_service": True,
 }
 SECRETS = "preflight/secrets"
+# Those that an operator of update_nodes may name.
+CHOSEN_ROLES = yaml.safe_load((PLAYBOOKS / "vars/update_nodes.yml").read_text())["__update_nodes_known_roles"]
 
 
 class Play(NamedTuple):
@@ -82,11 +84,13 @@ def calls(tasks: list[dict[str, Any]]) -> Iterator[str]:
         for word in ("import_role", "include_role"):
             role = task.get(f"ansible.builtin.{word}")
             if role:
-                yield named(role["name"], role.get("tasks_from", "main"), task.get("vars"))
+                names = [role["name"]] if "{{" not in role["name"] else CHOSEN_ROLES
+                yield from (named(name, role.get("tasks_from", "main"), task.get("vars")) for name in names)
         for word in ("import_tasks", "include_tasks"):
             file = task.get(f"ansible.builtin.{word}")
             if file:
-                yield from calls(yaml.safe_load((PLAYBOOKS / file).read_text(encoding="utf-8")))
+                name = Path(file["file"] if isinstance(file, dict) else file).name
+                yield from calls(yaml.safe_load((PLAYBOOKS / "tasks" / name).read_text(encoding="utf-8")))
         for part in ("block", "rescue", "always"):
             yield from calls(task.get(part, []))
 

@@ -5,7 +5,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from .hostlist import expand_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "CUT",
@@ -18,6 +23,7 @@ __all__ = [
     "drained_nodes",
     "is_over",
     "is_taken",
+    "jobs_on",
     "occupied_words",
     "out_of_service",
     "parse_job",
@@ -55,6 +61,7 @@ _MOST_JOBS = 4
 _FLAGS = "*~#!%$@^-+"
 _QUEUE_FIELDS = 4
 _NODE_FIELDS = 3
+_JOB_FIELDS = 3
 _KEY = re.compile(r"(?:^|\s)([A-Z]\w*(?:[/:]\w+)*)=")
 
 
@@ -118,6 +125,17 @@ def occupied_words(queue: str) -> str:
     jobs = [line.strip().split("|", 1) for line in queue.splitlines() if "|" in line]
     words = [f"job {job} of {user}" for job, user in jobs[:_MOST_JOBS]]
     return ", ".join(words) + (f" and {len(jobs) - _MOST_JOBS} more" if len(jobs) > _MOST_JOBS else "")
+
+
+def jobs_on(queue: str, nodes: Iterable[str]) -> dict[str, list[str]]:
+    """Return the jobs of some nodes in words, from lines of ``squeue -h -o '%i|%u|%N'``."""
+    wanted, found = set(nodes), dict[str, list[str]]()
+    for line in queue.splitlines():
+        fields = line.strip().split("|")
+        if len(fields) == _JOB_FIELDS:
+            for node in wanted.intersection(expand_hosts(fields[2])):
+                found.setdefault(node, []).append(f"job {fields[0]} of {fields[1]}")
+    return found
 
 
 def _base(state: str) -> str:

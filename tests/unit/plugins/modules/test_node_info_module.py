@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.kernels import installed_kernels
 from ansible_collections.busbar.cluster.plugins.module_utils.common.software_versions import versions
-from ansible_collections.busbar.cluster.plugins.modules import node_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,15 +38,14 @@ def test_versions_are_those_of_installed_packages(tmp_path: Path, monkeypatch: p
     }
 
 
-def test_kernels_are_those_with_an_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_those_with_an_image(tmp_path: Path) -> None:
     for name in ("vmlinuz-6.8.0-60-generic", "vmlinuz-0-rescue-0123", "config-6.8.0-124-generic"):
         (tmp_path / "boot").mkdir(exist_ok=True)
         (tmp_path / "boot" / name).touch()
     (tmp_path / "usr/lib/modules/5.14.0-570.el9.x86_64").mkdir(parents=True)
     (tmp_path / "usr/lib/modules/5.14.0-570.el9.x86_64/vmlinuz").touch()
     (tmp_path / "usr/lib/modules/5.14.0-427.el9.x86_64").mkdir()
-    monkeypatch.setattr(node_info, "Path", lambda path: tmp_path / str(path).lstrip("/"))
-    assert node_info.kernels() == ["5.14.0-570.el9.x86_64", "6.8.0-60-generic"]
+    assert installed_kernels(tmp_path) == ["5.14.0-570.el9.x86_64", "6.8.0-60-generic"]
 
 
 def test_this_host_is_asked_with_its_own_package_manager() -> None:

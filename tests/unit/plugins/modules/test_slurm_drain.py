@@ -71,7 +71,8 @@ def test_nodes_in_service_are_drained_in_one_step(slurm: Slurm, run: Any) -> Non
 
 
 def test_a_drain_of_an_admin_keeps_its_reason(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
-    assert run(["gpu3"])["changed"] is False
+    done = run(["gpu3"])
+    assert (done["changed"], done["before"]) == (False, {"gpu3": "fan broken"})
     assert slurm.told == []
 
 
@@ -87,6 +88,7 @@ def test_jobs_that_stay_are_named_and_none_is_ended(slurm: Slurm, run: Any) -> N
     assert "gpu1,gpu2: job 41 of alice on gpu[1-2], job 42_7 of bob on gpu2, after 0 s" in done["msg"]
     for words in ("No job was ended", "stay drained", "larger remove_nodes_wait", "nodename=gpu1,gpu2 state=resume"):
         assert words in done["msg"]
+    assert done["busy"] == {"gpu1": ["job 41 of alice"], "gpu2": ["job 41 of alice", "job 42_7 of bob"]}
     assert "RUNNING" in (slurm.folder / "squeue.asked").read_text()
 
 

@@ -1,0 +1,19 @@
+"""Asks a command of Slurm on behalf of a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ask_slurm"]
+
+
+def ask_slurm(module: Any, words: list[str]) -> str:  # noqa: ANN401 - Ansible has no types
+    """Return what a command of Slurm prints; fail the module when it fails."""
+    try:
+        code, out, err = module.run_command(words, environ_update={"LC_ALL": "C.UTF-8"})
+    except OSError as error:
+        code, out, err = 127, "", str(error)
+    if code != 0:
+        said = " ".join(f"{err} {out}".split())[:300]
+        module.fail_json(msg=f"`{' '.join(words[:2])}` fails, so nobody knows of jobs: {said}")
+    return str(out)

@@ -1,0 +1,146 @@
+"""A rolling update: jobs of others go on, a batch that fails stops it, a killed run is finished by the next."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.sandbox.recording import gpu_recording
+from conftest import QUICK, TOP, plain_environment
+from test_slurm_jobs import submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves()
+
+REBOOT, BOOTS, HOLD = "/usr/local/sbin/simulated-reboot", "/run/simulated-boots", "/run/hold-the-reboot"
+RECORDING, STATE = "/etc/simulated-gpus.xml", "/var/lib/busbar/update_nodes.json"
+# A container that goes down takes the other containers' cgroups with it on some hosts.
+SCRIPT = f"""#!/bin/sh
+touch {HOLD}.begun
+while [ -e {HOLD} ]; do sleep 0.2; done
+[ ! -e {HOLD}.breaks ] || {{ mv {RECORDING} {RECORDING}.sound; mv {HOLD}.breaks {RECORDING}; }}
+systemctl restart slurmd
+date +%s%N >>{BOOTS}
+"""
+OPTIONS = (
+    *("-e", "update_nodes_packages=none", "-e", "update_nodes_batch=1", "-e", "update_nodes_reboot=always"),
+    *("-e", f"nvidia_driver_reboot_command={REBOOT}", "-e", f"nvidia_driver_boot_time_command='cat {BOOTS}'"),
+    *QUICK,
+)
+
+
+@pytest.fixture(autouse=True)
+def reboots(sandbox: Cluster) -> Iterator[None]:
+    """Reboots are simulated; no update is known, and afterwards the nodes are as before."""
+    sandbox.exec("ctl", f"rm -f {STATE}")
+    for node in sandbox.compute:
+        sandbox.exec(node, f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}; rm -f {HOLD}*")
+    yield
+    for node in sandbox.compute:
+        sandbox.exec(node, f"[ ! -e {RECORDING}.sound ] || mv {RECORDING}.sound {RECORDING}; rm -f {HOLD}* {BOOTS}")
+        sandbox.exec("ctl", f"scontrol update nodename={node} state=resume", check=False)
+    sandbox.exec("ctl", f"scancel -u alice; rm -f {STATE}")
+    sandbox.wait_idle()
+
+
+def boots(sandbox: Cluster, node: str) -> int:
+    """How often a node was rebooted in this test."""
+    return len(sandbox.exec(node, f"cat {BOOTS}").stdout.split()) - 1
+
+
+def update(sandbox: Cluster, nodes: str, *arguments: str) -> tuple[int, str]:
+    """Update nodes; exit code and what was said, on one line."""
+    done = sandbox.playbook("update_nodes.yml", "-e", f"update_nodes={nodes}", *OPTIONS, *arguments)
+    return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
+
+
+def reason(sandbox: Cluster, node: str) -> str:
+    return sandbox.exec("ctl", f"sinfo -h -n {node} -o '%t|%E'").stdout.strip()
+
+
+def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox: Cluster) -> None:
+    lines = "/var/tmp/update-lines"  # noqa: S108 - of a node of the sandbox
+    job = submit(sandbox, f"-w gpu2 --mem=64 -o {lines}", "while :; do date +%s; sleep 1; done")
+    wait_for_state(sandbox, job, "RUNNING")
+    code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_wait=3")
+    assert code == 2, said
+    assert f"batch 2 of 2: gpu2, waits for gpu2: job {job} of alice" in said
+    assert f"gpu2: job {job} of alice did not end in time, and the node is back in service" in said
+    assert (boots(sandbox, "gpu1"), boots(sandbox, "gpu2")) == (1, 0)
+    assert sandbox.node_states() == {"gpu1": "idle", "gpu2": "mix"}
+    assert "JobState=RUNNING" in sandbox.exec("ctl", f"scontrol show job {job}").stdout
+    times = [int(line) for line in sandbox.exec("gpu2", f"cat {lines}").stdout.split()]
+    assert len(times) > 10
+    assert max(after - before for before, after in itertools.pairwise(times)) <= 3
+    sandbox.exec("ctl", f"scancel {job}")
+    # The same command goes on, and leaves alone what is done.
+    code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_wait=60")
+    assert code == 0, said
+    assert "updated by an earlier run: gpu1" in said
+    assert (boots(sandbox, "gpu1"), boots(sandbox, "gpu2")) == (1, 1)
+    sandbox.wait_idle()
+
+
+def test_a_batch_that_fails_stops_and_a_killed_run_is_finished_by_the_next(sandbox: Cluster) -> None:
+    sandbox.exec("gpu1", f"cat >{HOLD}.breaks <<'END'\n{gpu_recording('gpu1', 1)}\nEND")
+    code, said = update(sandbox, "gpu[1-2]", "-e", "update_nodes_health_timeout=10")
+    assert code == 2, said
+    assert "gpu1 stays drained: service_health | Refuse a node that is not healthy" in said
+    assert "GPUs: 2 declared, 1 found" in said
+    assert "gpu2: not begun" in said
+    assert reason(sandbox, "gpu1").startswith("drain|busbar: update failed: service_health Refuse")
+    assert boots(sandbox, "gpu2") == 0
+    sandbox.exec("gpu1", f"mv {RECORDING}.sound {RECORDING}; rm -f {HOLD}*; touch {HOLD}")
+    command = ["ansible-playbook", "-i", str(sandbox.inventory), str(TOP / "playbooks/update_nodes.yml")]
+    run = subprocess.Popen(
+        [*command, "-e", "update_nodes=gpu[1-2]", *OPTIONS],
+        cwd=TOP,
+        env=plain_environment(),
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        begun = f"test -e {HOLD}.begun"
+        sandbox.wait_until(lambda: sandbox.exec("gpu1", begun, check=False).returncode == 0, "no reboot", 180)
+        code, said = update(sandbox, "gpu2")
+        assert code == 2
+        assert "another run works on this inventory" in said or "another update is running" in said
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert reason(sandbox, "gpu1").startswith("drain|busbar: update")
+    sandbox.exec("gpu1", f"rm -f {HOLD}*")
+    code, said = update(sandbox, "gpu[1-2]")
+    assert code == 0, said
+    assert boots(sandbox, "gpu2") == 1
+    sandbox.wait_idle()
+
+
+def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
+    sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='fan, Meyer'")
+    code, said = update(sandbox, "gpu2")
+    assert code == 0, said
+    assert "gpu2 is skipped: drained: fan, Meyer, and left as it is" in said
+    assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
+    code, said = update(sandbox, "gpu[1-2]", "--check")
+    assert code == 0, said
+    assert "batch 1 of 1: gpu1, runs no jobs" in said
+    for nodes, wrong, told in (
+        ("gpu1", "update_nodes_batch=0", "update_nodes_batch: '0': give a number of nodes of at least 1"),
+        ("ctl,gpu7", "update_nodes_batch=101%", "update_nodes: ctl is no compute node of the inventory"),
+        ("gpu1", "update_nodes_bach=1", "update_nodes_bach: no option of update_nodes"),
+    ):
+        code, said = update(sandbox, nodes, "-e", wrong)
+        assert code == 2, said
+        assert told in said
+    assert (boots(sandbox, "gpu1"), boots(sandbox, "gpu2"), sandbox.node_states()["gpu1"]) == (0, 0, "idle")

@@ -1,0 +1,64 @@
+"""Which upgrades are offered, chosen and held."""
+
+from __future__ import annotations
+
+from ansible_collections.busbar.cluster.plugins.module_utils.common.package_upgrades import (
+    Upgrade,
+    chosen,
+    held_patterns,
+    parse_apt,
+    parse_dnf,
+)
+
+# Words of `apt-get --simulate upgrade` of Debian 12 and Ubuntu 24.04.
+APT = """\
+NOTE: This is only a simulation!
+Reading package lists...
+Inst base-files [12.4+deb12u9] (12.4+deb12u10 Debian:12.10/oldstable [amd64])
+Conf base-files (12.4+deb12u10 Debian:12.10/oldstable [amd64])
+Remv old-thing [1.0]
+Inst libssl3 [3.0.15-1~deb12u1] (3.0.16-1~deb12u1 Debian:12.11/oldstable, Debian-Security:12/oldstable-security [amd64])
+Inst libc6:i386 [2.39-0ubuntu8.3] (2.39-0ubuntu8.4 Ubuntu:24.04/noble-updates, Ubuntu:24.04/noble-security [i386]) []
+Inst linux-image-6.1.0-35-amd64 (6.1.137-1 Debian-Security:12/oldstable-security [amd64])
+Inst slurmd [22.05.8-4+deb12u2] (22.05.8-4+deb12u3 Debian-Security:12/oldstable-security [amd64])
+"""
+DNF = """\
+
+bash.x86_64                      5.1.8-9.el9                        baseos
+kernel-core.x86_64               5.14.0-570.22.1.el9_6              baseos
+python3.12-libs.x86_64           3.12.9-1.el9_6.1                   appstream
+Obsoleting Packages
+iptables-legacy.x86_64           1.8.10-11.1.el9                    epel
+    iptables-legacy.x86_64       1.8.10-5.el9                       @epel
+"""
+
+
+def test_what_apt_offers_is_read_with_where_it_comes_from() -> None:
+    found, removed = parse_apt(APT)
+    assert removed == ["old-thing"]
+    assert [(each.name, each.security) for each in found] == [
+        *(("base-files", False), ("libssl3", True), ("libc6:i386", True)),
+        *(("linux-image-6.1.0-35-amd64", True), ("slurmd", True)),
+    ]
+    assert str(found[1]) == "libssl3 3.0.15-1~deb12u1 -> 3.0.16-1~deb12u1"
+    assert found[3].before == ""
+
+
+def test_what_dnf_offers_ends_before_what_it_obsoletes() -> None:
+    assert parse_dnf(DNF) == [
+        Upgrade("bash", "5.1.8-9.el9"),
+        Upgrade("kernel-core", "5.14.0-570.22.1.el9_6"),
+        Upgrade("python3.12-libs", "3.12.9-1.el9_6.1"),
+    ]
+
+
+def test_what_is_held_is_told_and_not_made() -> None:
+    made, held = chosen(parse_apt(APT)[0], held_patterns(["kernel", "slurm"]), security=True)
+    assert [each.name for each in made] == ["libssl3", "libc6:i386"]
+    assert [each.name for each in held] == ["linux-image-6.1.0-35-amd64", "slurmd"]
+    made, held = chosen(parse_dnf(DNF), held_patterns(["kernel"]), security=False)
+    assert ([each.name for each in made], [each.name for each in held]) == (
+        ["bash", "python3.12-libs"],
+        ["kernel-core"],
+    )
+    assert chosen(parse_dnf(DNF), (), security=False)[1] == []

@@ -1,0 +1,114 @@
+"""Batches of a rolling update: how many at once, who is left alone, what an earlier run has done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import jobs_on
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.rolling import cut, rolling_plan, share_of
+
+NODES = [f"gpu{number}" for number in range(1, 9)]
+ASKED: dict[str, Any] = {"nodes": "gpu[1-8]", "batch": "25%", "by": "", "max_failures": 0, "packages": "all"}
+CLUSTER: dict[str, Any] = {"compute": [*NODES, "ctl"], "limited": NODES, "needed": {"slurm_controller": ["ctl"]}}
+
+
+def plan(
+    changed: dict[str, str] | None = None, queue: str = "", state: dict[str, Any] | None = None, **asked: object
+) -> dict[str, Any]:
+    known = dict.fromkeys(NODES, "idle|none") | {"ctl": "idle|none"} | (changed or {})
+    seen = {"nodes": "".join(f"{name}|{said}\n" for name, said in known.items()), "queue": queue}
+    extra = {key: asked.pop(key) for key in ("switches", "rack", "limited") if key in asked}
+    return rolling_plan(ASKED | asked, CLUSTER | extra, seen, state)
+
+
+@pytest.mark.parametrize(
+    ("given", "whole", "many"),
+    [("25%", 16, 4), ("25%", 3, 1), ("12.5 %", 8, 1), ("100%", 3, 3), (2, 3, 2), ("9", 3, 9)],
+)
+def test_a_batch_is_a_number_or_a_share(given: object, whole: int, many: int) -> None:
+    assert share_of(given, whole, "key", 1) == many
+
+
+@pytest.mark.parametrize("given", [0, "0", "0%", "101%", "-1", "1.5", "", "all", True])
+def test_a_batch_that_cannot_be_is_refused(given: object) -> None:
+    assert any(problem.startswith("update_nodes_batch") for problem in plan(batch=given)["problems"])
+
+
+@pytest.mark.parametrize(("given", "many"), [(0, 0), ("50%", 1), ("10%", 0), (2, 2)])
+def test_failures_are_allowed_by_number_or_by_share_of_the_batch(given: object, many: int) -> None:
+    assert plan(max_failures=given)["allowed"] == [many] * 4
+
+
+def test_failures_that_cannot_be_are_refused() -> None:
+    assert "update_nodes_max_failures" in plan(max_failures="200%")["problems"][0]
+
+
+def test_no_batch_has_nodes_of_two_switches() -> None:
+    switches = [{"name": "s1", "nodes": "gpu[1-3]"}, {"name": "s2", "nodes": "gpu[4-8]"}, {"name": "root"}]
+    assert plan(by="switch", switches=switches)["batches"] == [
+        *(["gpu1", "gpu2"], ["gpu3"]),
+        *(["gpu4", "gpu5"], ["gpu6", "gpu7"], ["gpu8"]),
+    ]
+    assert cut(NODES, 8, dict.fromkeys(NODES[:2], "r1")) == [NODES[:2], NODES[2:]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"by": "switch", "switches": [{"name": "s1", "nodes": "gpu[1-7]"}]}, "the switch of gpu8 is not known"),
+        ({"by": "rack"}, "set nvlink_domain"),
+        ({"by": "room"}, "'room': give switch or rack"),
+        ({"nodes": ""}, "update_nodes names no node"),
+        ({"nodes": "gpu[1-9]"}, "gpu9 is no compute node of the inventory (slurm_compute) (did you mean gpu"),
+        ({"nodes": "gpu1,ctl"}, "ctl is in the group slurm_controller, too"),
+        ({"nodes": "gpu[1"}, "update_nodes: "),
+    ],
+)
+def test_what_cannot_be_is_refused(asked: dict[str, Any], said: str) -> None:
+    problems = plan(**asked)["problems"]
+    assert any(said in problem for problem in problems), problems
+
+
+def test_nodes_of_others_are_skipped_and_said() -> None:
+    made = plan({"gpu2": "drained|fan, Meyer", "gpu3": "down*|Not responding", "gpu4": "mixed|none"})
+    assert made["skipped"] == {
+        "gpu2": "drained: fan, Meyer, and left as it is",
+        "gpu3": "down: Not responding, and left as it is",
+    }
+    assert [node for batch in made["batches"] for node in batch] == ["gpu1", *NODES[3:]]
+    assert "gpu2 is skipped: drained: fan, Meyer, and left as it is" in made["lines"]
+
+
+def test_the_jobs_that_a_batch_waits_for_are_named() -> None:
+    made = plan(queue="41|alice|gpu[1-2]\n42_7|bob|gpu2\n")
+    assert made["lines"][0] == (
+        "batch 1 of 4: gpu[1-2], waits for gpu1: job 41 of alice; gpu2: job 41 of alice, job 42_7 of bob"
+    )
+    assert made["lines"][1] == "batch 2 of 4: gpu[3-4], runs no jobs"
+    assert jobs_on("41|alice|gpu9\n", NODES) == {}
+
+
+def test_a_second_run_goes_on_where_the_first_was_cut_off() -> None:
+    state = {"key": plan()["key"], "done": ["gpu1", "gpu2", "gpu3"], "ended": False}
+    # gpu3 was noted, and not yet resumed; gpu6 was being updated.
+    made = plan({"gpu3": "drained|busbar: update", "gpu6": "down*|busbar: update"}, state=state, batch=2)
+    assert made["finished"] == ["gpu1", "gpu2"]
+    assert made["batches"] == [["gpu3", "gpu6"], ["gpu4", "gpu5"], ["gpu7", "gpu8"]]
+
+
+@pytest.mark.parametrize("change", [{"ended": True}, {"key": "another"}])
+def test_a_new_update_begins_anew(change: dict[str, Any]) -> None:
+    state = {"key": plan()["key"], "done": ["gpu1"], "ended": False} | change
+    assert plan(state=state)["finished"] == []
+
+
+def test_what_another_update_has_left_is_said() -> None:
+    made = plan({"gpu8": "drained|busbar: update"}, nodes="gpu[1-2]")
+    assert "gpu8 is drained by another update that was cut off" in made["lines"][-1]
+
+
+def test_hosts_outside_of_the_limit_are_skipped() -> None:
+    made = plan(limited=NODES[:2])
+    assert made["batches"] == [["gpu1", "gpu2"]]
+    assert made["skipped"]["gpu3"] == "outside of --limit"

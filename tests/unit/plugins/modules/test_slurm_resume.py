@@ -1,0 +1,65 @@
+"""Resuming nodes of our own drains, with commands of Slurm that answer as the real ones do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import slurm_resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OWN = "busbar: update"
+
+
+@pytest.fixture
+def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - a function
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(slurm_resume, "BETWEEN_LOOKS_S", 0.01)
+    for name, text in {
+        "sinfo": 'cat "$0.answer"',
+        "scontrol": 'echo "$*" >>"$0.asked"; mv "${0%scontrol}after" "${0%scontrol}sinfo.answer"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def call(before: str, after: str = "", **arguments: object) -> tuple[dict[str, Any], str]:
+        (tmp_path / "sinfo.answer").write_text(before)
+        (tmp_path / "after").write_text(after)
+        given = {"nodes": ["gpu1", "gpu2"], "reason": OWN, "wait_s": 0, **arguments}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            slurm_resume.main()
+        asked = tmp_path / "scontrol.asked"
+        return dict(json.loads(capsys.readouterr().out)), asked.read_text() if asked.exists() else ""
+
+    return call
+
+
+def test_own_drains_are_resumed_in_one_step(resume: Any) -> None:  # noqa: ANN401
+    done, asked = resume(
+        f"gpu1|drained|{OWN}\ngpu2|down|Node unexpectedly rebooted\n", "gpu1|idle|none\ngpu2|idle|none\n"
+    )
+    assert (done["resumed"], done["left"], asked) == (
+        ["gpu1", "gpu2"],
+        {},
+        "update NodeName=gpu1,gpu2 State=RESUME\n",
+    )
+
+
+def test_a_drain_of_somebody_else_and_a_node_that_is_silent_are_left(resume: Any) -> None:  # noqa: ANN401
+    done, asked = resume(f"gpu1|drained|fan, Meyer\ngpu2|drained*|{OWN}\n")
+    assert (done["changed"], asked) == (False, "")
+    assert done["left"] == {
+        "gpu1": "drained: fan, Meyer, and left as it is",
+        "gpu2": "slurmd does not answer after 0 s",
+    }
+
+
+def test_a_node_that_does_not_come_back_is_told(resume: Any) -> None:  # noqa: ANN401
+    before = f"gpu1|drained|{OWN}\ngpu2|idle|none\n"
+    done, _ = resume(before, "gpu1|drained|prolog failed\ngpu2|idle|none\n")
+    assert (done["resumed"], done["left"]) == ([], {"gpu1": "drained after its resume: prolog failed"})
+    assert resume(before, _ansible_check_mode=True)[0]["resumed"] == ["gpu1"]

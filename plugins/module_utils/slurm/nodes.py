@@ -17,8 +17,8 @@ _MIB = 1 << 20
 _UNTYPED = "gpu"
 _NOTES = re.compile(r"\([^)]*\)")
 _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z]*(?:[/:]\w+)*)=")
-# scontrol appends who set the reason and when, which JSON has apart.
-_SIGNED = re.compile(r"\s*\[\S+@\d[^\]]*\]$")
+# scontrol appends who set the reason and when, which JSON has apart, and then whatever else there is.
+_SIGNED = re.compile(r"\s*\[\S+@\d[^\]]*\](?:\s+(?:Comment|Extra|InstanceId|InstanceType|ReservationName)=.*)?$")
 
 
 class Node(NamedTuple):

@@ -33,6 +33,8 @@ FAILED = CUT + shown("gpu3", "DOWN*+DRAIN", "busbar: new: node-gpu3: slow")
         ("".join(map(shown, DECLARED)), "", []),
         (CUT, "", ["gpu2", "gpu3", "gpu4"]),
         (FAILED, "", ["gpu2", "gpu3", "gpu4"]),
+        # What a killed validation has left; scontrol shows it after the reason.
+        (FAILED.replace("]\n", "] ReservationName=busbar-validation\n"), "", ["gpu2", "gpu3", "gpu4"]),
         (FAILED, ["gpu4", "gpu3"], ["gpu3", "gpu4"]),
         (shown("gpu2", "IDLE+DRAIN", "replaced, jd"), "gpu2", ["gpu2"]),
     ],

@@ -241,6 +241,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 config=more.get("config"),
                 topology=more.get("topology"),
                 accounting={key: more.get(key) or [] for key in ("accounts", "users", "qos")},
+                checks_partition=str(more.get("checks_partition") or ""),
                 state_shared=bool(more.get("state_shared")),
                 state_directory=str(more.get("state_directory") or ""),
                 **roles,

@@ -12,8 +12,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .jobs import (
+    CUT,
     CUT_BY_LIMIT,
     NOT_RESERVED,
+    PREEMPTED,
     Reserved,
     choose_nodes,
     drain_authors,
@@ -41,6 +43,8 @@ _MINUTE_S = 60
 _JOBS_END_S = 3
 # What Slurm says of a partition, account or QOS that is not there or not for this user (slurm_errno.c).
 _REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
+# Each is one question to slurmctld.
+_MOST_ASKED = 8
 _JOBS_RUN = ("not idle: allocated", "not idle: mixed")
 
 
@@ -305,7 +309,7 @@ class Runner:
             return f"{CUT_BY_LIMIT}{began}"
         if heard and not entry["started_at"] and waited > self.params["wait"]:
             why = entry["reason"] or "no answer of slurmctld"
-            taken = {node: jobs for node in entry["nodes"][:8] if (jobs := self.who_is_on(node))}
+            taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
             entry["busy"] |= taken
             why += f" ({'; '.join(f'{node}: {jobs}' for node, jobs in taken.items())})" if taken else ""
             return f"did not start within {self.params['wait']} s: {why}"
@@ -359,8 +363,17 @@ class Runner:
         entry["batch_host"] = host if host and host != "(null)" else entry["batch_host"]
         if not entry["problem"]:
             entry["state"] = job.get("JobState", entry["state"])
-            if entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "PREEMPTED", "TIMEOUT", "DEADLINE"}:
+            if entry["state"] == PREEMPTED:
+                self.gave_way(entry)
+            elif entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "TIMEOUT", "DEADLINE"}:
                 entry["problem"] = f"the job ended as {entry['state']} ({entry.get('reason') or 'None'})"
+
+    def gave_way(self, entry: dict[str, Any]) -> None:
+        """Enter whose jobs took the nodes of a job that Slurm ended for them; it says nothing about the nodes."""
+        taken = {node: jobs for node in entry["nodes"][:_MOST_ASKED] if (jobs := self.who_is_on(node))}
+        # A job that is about to start there shows up a moment later.
+        entry["busy"] |= taken or dict.fromkeys(entry["nodes"], "a job of higher priority")
+        entry["problem"] = f"{CUT}it gave way to {'; '.join(sorted(set(entry['busy'].values())))}"
 
 
 def _because(reason: str) -> str:

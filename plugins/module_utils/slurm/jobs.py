@@ -17,6 +17,7 @@ __all__ = [
     "CUT_BY_LIMIT",
     "ENDED",
     "NOT_RESERVED",
+    "PREEMPTED",
     "Reserved",
     "choose_nodes",
     "drain_authors",
@@ -35,6 +36,8 @@ __all__ = [
 
 # How the problem of a job begins that was ended for reasons which say nothing about its nodes.
 CUT = "cut off: "
+# The state of a job that Slurm ended for one of higher priority.
+PREEMPTED = "PREEMPTED"
 CUT_BY_LIMIT = f"{CUT}the time for all tests is over"
 ENDED = frozenset(
     {
@@ -45,7 +48,7 @@ ENDED = frozenset(
         "FAILED",
         "NODE_FAIL",
         "OUT_OF_MEMORY",
-        "PREEMPTED",
+        PREEMPTED,
         "REVOKED",
         "SPECIAL_EXIT",
         "TIMEOUT",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .checks_partition import checks_keys, with_checks
 from .conf import (
     Node,
     config_lines,
@@ -46,6 +47,7 @@ def _computed(nodes: Sequence[Node], declared: Declared) -> dict[str, Any]:
         "AccountingStorageBackupHost": declared["databases"][1] if len(declared["databases"]) > 1 else None,
         "AccountingStorageTRES": tres if accounting else None,
         "AccountingStorageEnforce": "associations,limits,qos,safe" if accounting else None,
+        **checks_keys(declared.get("checks_partition") or ""),
         **_health_keys(declared.get("health") or {"when": "never"}, has_gpus=bool(types)),
     }
 
@@ -76,11 +78,12 @@ def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Decl
     if problems:
         return {"problems": list(problems)}
     merged = merge_config(merge_config(own, _computed(nodes, declared)), config)
+    partitions = with_checks(declared["partitions"], declared.get("checks_partition") or "", config)
     return {
         "problems": [],
         "config": config_lines(merged),
         "nodes": node_lines(nodes, declared["catalogue"]),
-        "partitions": partition_lines(declared["partitions"], declared["groups"], names),
+        "partitions": partition_lines(partitions, declared["groups"], names),
         "gres": gres_lines(nodes, declared["catalogue"]),
         "topology": topology_lines(declared["topology"]),
         "plugins": gpu_plugins(nodes, declared["catalogue"]),

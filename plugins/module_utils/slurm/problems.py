@@ -8,6 +8,7 @@ from ..common.hostlist import unfold_hosts
 from ..common.problems import Problem, make_problem
 from ..common.unknown_hardware import unknown_hardware
 from .accounting import declaration_errors
+from .checks_partition import checks_problems
 from .conf import merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
 from .gres import gres_problems
@@ -40,6 +41,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     accounting: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     health: Mapping[str, Any] | None = None,
     job_scripts: Mapping[str, Any] | None = None,
+    checks_partition: str = "",
     state_shared: bool = False,
     state_directory: str = "",
 ) -> list[Problem]:
@@ -58,6 +60,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
         accounting: `accounts`, `users` and `qos` of the site.
         health: `interval` and `timeout_s` of the health check.
         job_scripts: `slurm_job_scripts`.
+        checks_partition: name of the partition for checks, empty for none.
         state_shared: whether the controllers share the directory of their state.
         state_directory: that directory.
     """
@@ -67,6 +70,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     problems += _node_problems(nodes, catalogue)
     problems += _controller_problems(controllers, state_directory, shared=state_shared)
     problems += partition_problems(partitions, groups, compute)
+    problems += checks_problems(partitions, checks_partition, config or {})
     problems += _config_problems(config or {})
     problems += _topology_problems(topology or {}, set(compute))
     problems += _accounting_problems(accounting or {}, databases)

@@ -296,7 +296,8 @@ class State(TypedDict):
         busy: nodes that the jobs of others had, each with these jobs.
         held: nodes that were drained and tested all the same, each with the reason of the drain.
         held_by: who had drained these, and when.
-        not_started: names of tests that did not begin because others have their nodes, or took them out of service.
+        not_started: names of tests that did not begin, or gave way, because others have their nodes or took them out
+            of service.
         node_reasons: lines of ``sinfo -R``.
         problem: why no test could be run any more.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_hosts
-from ..slurm.jobs import is_taken
+from ..slurm.jobs import PREEMPTED, is_taken
 from . import registry
 from .inputs import typed
 from .model import FIRST
@@ -141,8 +141,8 @@ def with_results(
 
 
 def _kept_waiting(entry: Entry) -> bool:
-    """Return whether a test did not begin because others had its nodes, or took them out of service."""
-    if not entry["problem"] or entry["state"] not in {"", "PENDING"}:
+    """Return whether a test did not begin, or gave way, because others had its nodes or took them out of service."""
+    if not entry["problem"] or entry["state"] not in {"", "PENDING", PREEMPTED}:
         return False
     away = entry["left_out"] and not entry["job_id"] and all(map(is_taken, entry["left_out"].values()))
     return bool(entry.get("busy") or away)

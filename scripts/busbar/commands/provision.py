@@ -14,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.printable im
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
+from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
 from busbar.paths import collection, default_inventory
 from busbar.run.ansible_options import add_ansible_options
@@ -87,6 +88,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         action="store_true",
         help="start it, print its id and return; it survives a logout, and `busbar report wait ID` waits for its end",
     )
+    validate.add_argument(
+        "--schedule",
+        metavar="TIME",
+        help="have systemd test the nodes that are idle at TIME (OnCalendar, such as weekly), with jobs that give way "
+        "to all others (slurm_checks_partition); `never` ends that",
+    )
     add_run_options(validate)
     validate.set_defaults(run=_run, command="validate", playbook="validate")
 
@@ -145,6 +152,11 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
     inventory, said = choose_inventory(args)
+    if getattr(args, "schedule", None):
+        _refuse_prompts(args, "--schedule")
+        for line in schedule(inventory, args.options, args.schedule):
+            print(line)
+        return OK
     path = _playbook_path(args.playbook)
     refuse_unreadable(inventory, path)
     if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
@@ -181,16 +193,25 @@ def _run(args: argparse.Namespace) -> int:
     return exit_code(returned, run.failures, verdict)
 
 
+def _refuse_prompts(args: argparse.Namespace, option: str) -> None:
+    """Look whether a command that goes on by itself would ask for a password.
+
+    Raises:
+        UsageError: it would.
+    """
+    asked = next((key for key in PROMPTS if getattr(args, key)), None)
+    if asked is not None:
+        message = f"{option} leaves nobody to ask for a password: use {_FILES[asked]}"
+        raise UsageError(message)
+
+
 def _detach(args: argparse.Namespace, inventory: list[str], site: Path) -> int:
     """Start the command as one that goes on by itself; returns the exit code.
 
     Raises:
         UsageError: it cannot go on without somebody at the terminal, or not be started.
     """
-    asked = next((key for key in PROMPTS if getattr(args, key)), None)
-    if asked is not None:
-        message = f"--detach leaves nobody to ask for a password: use {_FILES[asked]}"
-        raise UsageError(message)
+    _refuse_prompts(args, "--detach")
     words = [args.command, *(word for source in inventory for word in ("-i", source)), *args.options]
     run = detach(site, words)
     source = " ".join(f"-i {shlex.quote(source)}" for source in inventory[:1])

@@ -87,13 +87,16 @@ def jobs(text: str) -> int:
 
 def run_timer(args: argparse.Namespace) -> int:
     """Install or remove the timer; returns 0."""
-    from busbar.ssh.timer import Timer, install, remove  # noqa: PLC0415 - the other action does without it
+    from busbar.run.timer import Timer, Work, install, remove  # noqa: PLC0415 - the other action does without it
 
     inventory = args.inventory.expanduser().resolve()
     if not args.remove and not inventory.exists():
         message = f"inventory {args.inventory}: no such file or folder"
         raise UsageError(message)
-    timer = Timer(inventory, args.calendar)
+    words = ("provision", "base", "-i", "--tags", "ssh")
+    told = "`busbar provision base --tags ssh` renews what ends within a third of its life"
+    work = Work("busbar-ssh-renew", "Renew the SSH certificates of the cluster", words, told)
+    timer = Timer(inventory, work, args.calendar)
     if args.remove:
         print(f"{timer.name}.timer: {'removed' if remove(timer) else 'was not there'}")
         return 0

@@ -188,6 +188,7 @@ class Used:
     jobs: str = "job 11 of alice"
     drained: str = ""
     state: str = "drained"
+    preempted: bool = False
 
     def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
         """Return the job's entry and the output of a test of those that are free."""
@@ -199,6 +200,11 @@ class Used:
         out = {"nodes": free, "left_out": left_out, "busy": busy}
         if not free:
             return {**entry(test, job_id="", state="", problem="0 usable node(s), 1 needed"), **out}, None
+        if self.taken in free and len(nodes) > 1 and self.preempted:
+            _made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
+            cut = (text or "")[: len(text or "") // 2]
+            why = f"cut off: it gave way to {self.jobs}"
+            return {**entry(test, state="PREEMPTED", problem=why), **out, "busy": {self.taken: self.jobs}}, cut
         if self.taken in free and len(nodes) > 1:
             problem = f"did not start within 60 s: Resources ({self.taken}: {self.jobs})"
             return {**entry(test, state="PENDING", problem=problem), **out, "busy": {self.taken: self.jobs}}, None
@@ -217,8 +223,13 @@ class Used:
             ["node", "cluster"],
             "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
         ),
+        (
+            Used((), taken="gpu2", preempted=True),
+            ["node", "cluster"],
+            "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
+        ),
     ],
-    ids=["some", "some, pairs", "all", "between"],
+    ids=["some", "some, pairs", "all", "between", "preempted"],
 )
 def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: list[str], words: str) -> None:
     found, _steps = drive(used, allow_busy=True, stages=stages)
@@ -241,8 +252,18 @@ def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: l
         (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
         (Used((), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
         (Used((), drained="gpu2", state="down"), {"allow_busy": True}, "INCONCLUSIVE", False),
+        (Used((), taken="gpu2", preempted=True), {}, "INCONCLUSIVE", True),
     ],
-    ids=["not said", "not allowed", "slow", "broken", "another node is drained", "drained", "down"],
+    ids=[
+        "not said",
+        "not allowed",
+        "slow",
+        "broken",
+        "another is drained",
+        "drained",
+        "down",
+        "gave way",
+    ],
 )
 def test_what_others_keep_from_a_test_hides_nothing_else(
     used: Used, changes: dict[str, Any], verdict: str, *, not_tested: bool

@@ -1,4 +1,4 @@
-"""A timer of systemd on the provisioning host that renews the certificates of the nodes' host keys."""
+"""Timers of systemd on the provisioning host, which run busbar on an inventory by themselves."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Timer", "install", "remove"]
+__all__ = ["Timer", "Work", "install", "remove"]
 
 SYSTEM_UNITS = Path("/etc/systemd/system")
 SERVICE = """\
 [Unit]
-Description=Renew the SSH certificates of the cluster in {inventory}
+Description={does}
 
 [Service]
 Type=oneshot
+SuccessExitStatus={good}
 WorkingDirectory={folder}
 ExecStart={command}
 """
 TIMER = """\
 [Unit]
-Description=Renew the SSH certificates of the cluster in {inventory}
+Description={does}
 
 [Timer]
 OnCalendar={calendar}
@@ -46,16 +47,36 @@ WantedBy=timers.target
 
 
 @dataclasses.dataclass(frozen=True)
+class Work:
+    """What a timer has busbar do.
+
+    Attributes:
+        name: of the units; the inventory is added.
+        does: the sentence that systemd shows, without the inventory.
+        words: of the command line of busbar; the inventory follows the first `-i`.
+        told: what it does, for who installs the timer.
+        good: exit codes besides 0 with which the unit has not failed.
+    """
+
+    name: str
+    does: str
+    words: tuple[str, ...]
+    told: str
+    good: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class Timer:
     """The timer of one inventory: root's is the system's, that of others is their own."""
 
     inventory: Path
+    work: Work
     calendar: str = "weekly"
 
     @property
     def name(self) -> str:
         """Name of the units, without their endings; each inventory has its own."""
-        return f"busbar-ssh-renew-{hashlib.sha256(str(self.inventory).encode()).hexdigest()[:8]}"
+        return f"{self.work.name}-{hashlib.sha256(str(self.inventory).encode()).hexdigest()[:8]}"
 
     @property
     def units(self) -> Path:
@@ -68,13 +89,15 @@ class Timer:
     @property
     def texts(self) -> dict[str, str]:
         """Text of each unit by its name."""
-        busbar = Path(sys.executable).parent / "busbar"
-        words = [str(busbar), "provision", "base", "-i", str(self.inventory), "--tags", "ssh"]
-        shown = str(self.inventory).replace("%", "%%")
+        at = self.work.words.index("-i") + 1
+        words = [*self.work.words[:at], str(self.inventory), *self.work.words[at:]]
+        does = f"{self.work.does} in {self.inventory}".replace("%", "%%")
+        command = exec_start([str(Path(sys.executable).parent / "busbar"), *words])
         folder = str(Path.cwd()).replace("%", "%%")
+        service = SERVICE.format(does=does, good=self.work.good, folder=folder, command=command)
         return {
-            f"{self.name}.service": SERVICE.format(inventory=shown, folder=folder, command=exec_start(words)),
-            f"{self.name}.timer": TIMER.format(inventory=shown, calendar=self.calendar),
+            f"{self.name}.service": service,
+            f"{self.name}.timer": TIMER.format(does=does, calendar=self.calendar),
         }
 
 
@@ -85,14 +108,14 @@ def install(timer: Timer) -> list[str]:
         UsageError: when systemd does not take it.
     """
     if shutil.which("systemctl") is None:
-        message = "there is no systemd here: have cron run `busbar provision base --tags ssh` every week"
+        message = f"there is no systemd here: have cron run what it would: {timer.work.told}"
         raise UsageError(message)
     timer.units.mkdir(parents=True, exist_ok=True)
     for name, text in timer.texts.items():
         (timer.units / name).write_text(text)
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", f"{timer.name}.timer")
-    told = [f"{timer.name}.timer: {timer.calendar}, renews what ends within a third of its life"]
+    told = [f"{timer.name}.timer: {timer.calendar}, {timer.work.told}"]
     if os.geteuid() != 0 and not _lingers():
         told.append(f"it runs only while you are logged in: loginctl enable-linger {getpass.getuser()}")
     return told

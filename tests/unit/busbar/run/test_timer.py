@@ -1,4 +1,4 @@
-"""`busbar ssh timer`: the units that it writes, and what it tells systemd."""
+"""Timers (`busbar ssh timer`, `busbar validate --schedule`): the units, and what systemd is told."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar import cli
-from busbar.ssh import timer as ssh_timer
-from busbar.ssh.timer import Timer
+from busbar.run import timer as timers
+from busbar.run.timer import Timer, Work
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+RENEW = Work("busbar-ssh-renew", "Renew the certificates of 100 % of the hosts", ("provision", "-i"), "renews them")
+HOSTS = "slurm_controller: {hosts: {ctl: }}\nslurm_compute: {hosts: {gpu1: }}\n"
 
 
 @pytest.fixture
@@ -25,7 +29,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path.write_text(f'#!/bin/sh\necho {program} "$@" >>{tmp_path}/called\ntest ! -e {tmp_path}/refuse || exit 1\n')
         path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(ssh_timer, "SYSTEM_UNITS", tmp_path / "units")
+    monkeypatch.setattr(timers, "SYSTEM_UNITS", tmp_path / "units")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     return tmp_path / "called"
 
@@ -35,7 +39,7 @@ def test_the_timer_is_installed_once_and_removed(
 ) -> None:
     inventory = tmp_path / "my 100% site"
     inventory.mkdir()
-    name = Timer(inventory).name
+    name = Timer(inventory, RENEW).name
     assert cli.main(["ssh", "timer", "-i", str(inventory)]) == 0
     assert f"{name}.timer: weekly" in capsys.readouterr().out
     service, timer = (tmp_path / "units" / f"{name}.{kind}" for kind in ("service", "timer"))
@@ -72,10 +76,65 @@ def test_what_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
-    timer = Timer(tmp_path / "my 100% site", "Mon 04:00")
+    timer = Timer(tmp_path / "my 100% site", RENEW, "Mon 04:00")
     for name, text in timer.texts.items():
         (tmp_path / name).write_text(text)
     paths = [str(tmp_path / name) for name in timer.texts]
     done = subprocess.run(["systemd-analyze", "verify", *paths], check=False, capture_output=True, text=True)
     ours = [line for line in done.stderr.splitlines() if timer.name in line and "Command" not in line]
     assert ours == []
+
+
+def site(folder: Path, **variables: str) -> list[str]:
+    """Write an inventory; returns the words of the command on it."""
+    (folder / "hosts.yml").write_text(HOSTS, encoding="utf-8")
+    (folder / "group_vars").mkdir()
+    lines = [f"{name}: {value}" for name, value in variables.items()] or ["{}"]
+    (folder / "group_vars" / "all.yml").write_text("\n".join(lines), encoding="utf-8")
+    return ["validate", "-i", str(folder / "hosts.yml")]
+
+
+def test_idle_nodes_are_tested_on_a_calendar(tmp_path: Path, systemd: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = site(tmp_path, slurm_checks_partition="checks")
+    assert cli.main([*words, "--schedule", "Sat 03:00", "-e", "validation_stages=node"]) == 0
+    said = capsys.readouterr().out
+    (service,) = (tmp_path / "units").glob("busbar-validate-*.service")
+    text = service.read_text()
+    asked = text.partition("ExecStart=")[2].replace("\\\n", " ").split()
+    assert asked[1:] == [
+        *words[:1],
+        "-i",
+        *words[2:],
+        "-e",
+        "validation_background=true",
+        "-e",
+        "validation_stages=node",
+    ]
+    assert "SuccessExitStatus=4" in text
+    assert "OnCalendar=Sat 03:00" in service.with_suffix(".timer").read_text()
+    assert f"journalctl -u {service.stem}" in said
+    assert f"systemctl enable --now {service.stem}.timer" in systemd.read_text()
+    assert cli.main([*words, "--schedule", "never"]) == 0
+    assert list((tmp_path / "units").iterdir()) == []
+
+
+@pytest.mark.usefixtures("systemd")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "set slurm_checks_partition (such as checks)"),
+        (["-K"], "--schedule leaves nobody to ask for a password: use --become-password-file"),
+        (["-i", "gpu1,gpu2"], "needs one inventory that is a file or folder"),
+    ],
+)
+def test_a_schedule_that_would_disturb_or_ask_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    assert cli.main([*site(tmp_path), "--schedule", "weekly", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "units").exists()
+
+
+@pytest.mark.usefixtures("systemd")
+def test_a_site_may_name_a_queue_of_its_own_that_gives_way(tmp_path: Path) -> None:
+    assert cli.main([*site(tmp_path), "--schedule", "weekly", "-e", "validation_qos=low"]) == 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from . import gpu, job, monitoring, network, node, overview, storage, validation
+from . import gpu, health, job, monitoring, network, node, overview, storage, validation
 from .board import text
 
 __all__ = ["FOLDER", "dashboards", "main", "write"]
 
 FOLDER = Path(__file__).resolve().parents[3] / "roles" / "grafana" / "files" / "dashboards"
-MAKERS = (overview, node, gpu, job, network, storage, validation, monitoring)
+MAKERS = (overview, node, health, gpu, job, network, storage, validation, monitoring)
 
 
 def dashboards() -> dict[str, str]:

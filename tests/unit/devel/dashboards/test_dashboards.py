@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOARDS = dashboards()
-NAMES = ["gpu", "job", "monitoring", "network", "node", "overview", "storage", "validation"]
+NAMES = ["gpu", "health", "job", "monitoring", "network", "node", "overview", "storage", "validation"]
 # Grafana takes older dashboards than its own schema and brings them up itself; 36 is the first whose data sources are
 # references, and 38 that of Grafana 10.0, the oldest release that is aimed at.
 SCHEMAS = range(36, 39)

@@ -117,8 +117,9 @@ def certificate_problems(host: str, path: str, text: str, now: float, days: int)
         days: how long it must be valid still.
     """
     end = certificate_end(text)
-    role = "ssh" if "/ssh/" in path else "tls"
-    renew = f"busbar provision base --tags {role}" + ("; `busbar ssh timer` does so weekly" if role == "ssh" else "")
+    renew = "busbar provision monitoring --tags tls"
+    if "/ssh/" in path:
+        renew = "busbar provision base --tags ssh; `busbar ssh timer` does so weekly"
     if end is None:
         problem = f"{path} cannot be read: {' '.join(text.split())[:120] or 'no answer'}"
         return [make_problem([host], "certificates", problem, renew)]

@@ -683,8 +683,10 @@ def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], w
 
 
 def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drained_it() -> None:
-    blamed: Any = [{"kind": "node", "nodes": [node], "reason": "slow", "tests": []} for node in ("gpu1", "gpu2")]
-    state: Any = {**FIRST, "held": {"gpu1": "busbar: new", "gpu2": "fan is loud"}}
+    names = ("gpu1", "gpu2", "gpu3")
+    blamed: Any = [{"kind": "node", "nodes": [node], "reason": "slow", "tests": []} for node in names]
+    # A new node stays behind its gate, with a reason of that.
+    state: Any = {**FIRST, "held": {"gpu1": "busbar: slower", "gpu2": "fan is loud", "gpu3": "busbar: new"}}
     found = drain_plan(typed({**OPTIONS, "drain_failed": False}), blamed, state)
     assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
     found = drain_plan(typed({**OPTIONS, "drain_failed": True}), blamed, state)

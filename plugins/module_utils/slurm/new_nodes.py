@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..common.hostlist import fold_hosts, unfold_hosts
 from ..common.problems import make_problem
-from .new_reason import NEW_REASON, NEW_RESERVATION, is_new
+from .new_reason import NEW_RESERVATION, is_new, is_untested
 from .nodes import read_text_nodes
 from .reservation import parse_reservation
 
@@ -59,7 +59,7 @@ def new_nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = 
 def untested_nodes(shown: str) -> list[str]:
     """Return the nodes behind the gate that no validation has judged yet."""
     left = _left_behind(shown)
-    return [node.name for node in read_text_nodes(shown) if node.reason == NEW_REASON or node.name in left]
+    return [node.name for node in read_text_nodes(shown) if is_untested(node.reason) or node.name in left]
 
 
 def _left_behind(shown: str) -> set[str]:

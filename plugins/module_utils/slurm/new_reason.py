@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["NEW_REASON", "NEW_RESERVATION", "is_new", "new_reason"]
+__all__ = ["NEW_REASON", "NEW_RESERVATION", "is_new", "is_untested", "new_reason"]
 
 NEW_REASON = "busbar: new"
 # What keeps the jobs of others from a node behind the gate while it is not drained, for a test to start on it.
@@ -11,7 +11,15 @@ NEW_RESERVATION = "busbar-new"
 
 def is_new(reason: str) -> bool:
     """Return whether a node that is drained for this reason is new and not yet admitted."""
-    return reason == NEW_REASON or reason.startswith(f"{NEW_REASON}: ")
+    return is_untested(reason) or reason.startswith(f"{NEW_REASON}: ")
+
+
+def is_untested(reason: str) -> bool:
+    """Return whether a node is new and was not judged yet.
+
+    To the reason of a drained node that falls silent slurmctld adds its own after " : " (seen with 24.11).
+    """
+    return reason.partition(" : ")[0] == NEW_REASON
 
 
 def new_reason(why: str) -> str:

@@ -56,6 +56,7 @@ def test_a_node_in_service_is_not_admitted_again(state: str) -> None:
 
 def test_those_that_failed_are_not_tested_again_by_themselves() -> None:
     assert untested_nodes(FAILED) == ["gpu2"]
+    assert untested_nodes(FAILED.replace("Reason=busbar: new ", "Reason=busbar: new : Not responding ")) == ["gpu2"]
 
 
 def test_a_node_that_a_killed_validation_left_in_the_reservation_is_behind_the_gate() -> None:

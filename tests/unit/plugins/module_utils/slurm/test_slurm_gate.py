@@ -43,12 +43,15 @@ def test_a_line_of_somebody_else_is_no_gate() -> None:
     [
         ("busbar: new", True),
         (new_reason("gpu3: slow"), True),
+        ("busbar: new : Not responding", True),
+        ("busbar: new: gpu3: slow : Not responding", True),
+        ("busbar: newer firmware : Not responding", False),
         ("busbar: newer firmware", False),
         ("busbar: node-gpu3: slow", False),
         ("", False),
     ],
 )
-def test_new_is_told_by_the_reason(reason: str, *, new: bool) -> None:
+def test_new_is_told_by_the_reason_also_when_slurm_adds_to_it(reason: str, *, new: bool) -> None:
     assert is_new(reason) is new
 
 

@@ -35,6 +35,10 @@ options:
     type: list
     elements: str
     default: []
+  wait_s:
+    description: How many seconds to wait for what the leaving users run to end; in check mode nobody waits.
+    type: int
+    default: 0
   key_directory:
     description: Directory with one file of authorized keys per user.
     type: path
@@ -77,6 +81,7 @@ visudo:
 """
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +100,7 @@ if TYPE_CHECKING:
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 PATIENCE_S = 5
+BETWEEN_LOOKS_S = 5.0
 
 
 def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
@@ -171,9 +177,14 @@ def activity(module: AnsibleModule, users: dict[str, pwd.struct_passwd]) -> dict
     uids = {name: users[name].pw_uid for name in module.params["leaving"] if name in users}
     if not uids:
         return {}
-    processes, jobs = user_processes(uids), user_jobs(module, list(uids))
-    found = {name: jobs.get(name, []) + processes.get(name, []) for name in uids}
-    return {name: sentences for name, sentences in found.items() if sentences}
+    end = time.monotonic() + (0 if module.check_mode else module.params["wait_s"])
+    while True:
+        processes, jobs = user_processes(uids), user_jobs(module, list(uids))
+        found = {name: jobs.get(name, []) + processes.get(name, []) for name in uids}
+        left = end - time.monotonic()
+        if not any(found.values()) or left <= 0:
+            return {name: sentences for name, sentences in found.items() if sentences}
+        time.sleep(min(BETWEEN_LOOKS_S, left))
 
 
 def main() -> None:
@@ -184,6 +195,7 @@ def main() -> None:
             "uids": {"type": "list", "elements": "int", "default": []},
             "gids": {"type": "list", "elements": "int", "default": []},
             "leaving": {"type": "list", "elements": "str", "default": []},
+            "wait_s": {"type": "int", "default": 0},
             "key_directory": {"type": "path", "default": "/etc/ssh/authorized_keys.d", "no_log": False},
         },
         supports_check_mode=True,

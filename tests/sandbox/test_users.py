@@ -19,6 +19,7 @@ pytestmark = pytest.mark.proves("users")
 TEMPORARY = {"name": "carol", "uid": 2901, "comment": "Carol", "sudo": ["ALL=(ALL:ALL) NOPASSWD: ALL"]}
 # Made by `openssl passwd -6 -salt busbar secret-of-carol`.
 PASSWORD_HASH = "$6$busbar$Lc7Q0NiCwlSTJQpPfzvk36Rbb49V9QqC7M9yP4yhYprdZKnrVyh8W/uIajYpnyPyDk3rpyEJkkDy5kvf/.7PE."  # noqa: S105
+HOLD = "/run/busbar-test-hold"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk carol@laptop"
 
 
@@ -72,6 +73,23 @@ def test_a_user_comes_with_all_that_belongs_to_her(sandbox: Cluster, carol: str)
     assert sandbox.exec(carol, "cat /etc/ssh/authorized_keys.d/carol").stdout == f"{KEY}\n"
     again = _run(sandbox, carol, full)
     assert recap(again.stdout)[carol]["changed"] == 0
+
+
+def test_a_user_who_runs_something_is_removed_once_that_has_ended(sandbox: Cluster, carol: str) -> None:
+    done = _run(sandbox, carol, [*_declared(sandbox), TEMPORARY])
+    assert done.returncode == 0, done.stdout + done.stderr
+    sandbox.exec(
+        carol, f"touch {HOLD}; runuser -u carol -- sh -c 'while [ -e {HOLD} ]; do sleep 1; done' &>/dev/null &"
+    )
+    gone = [*_declared(sandbox), {"name": "carol", "state": "absent", "remove_home": True}]
+    done = _run(sandbox, carol, gone)
+    assert done.returncode != 0
+    assert "let the run wait for that (-e users_removal_wait=3600)" in " ".join(done.stdout.split())
+    assert sandbox.exec(carol, "pgrep -u carol sh").stdout
+    sandbox.exec(carol, f"(sleep 60; rm {HOLD}) &>/dev/null &")
+    done = _run(sandbox, carol, gone, "-e", "users_removal_wait=300")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sandbox.exec(carol, "id carol", check=False).returncode != 0
 
 
 @pytest.mark.fault(

@@ -90,7 +90,7 @@ def removal_conflicts(host: str, users: Items, active: Mapping[str, Sequence[str
             USERS,
             f"user {user['name']} cannot be removed yet, there is {', '.join(active[user['name']])}; "
             "no user was removed on any host",
-            f"wait until that has ended, or end it (scancel --user={user['name']}; "
+            f"let the run wait for that (-e users_removal_wait=3600), or end it (scancel --user={user['name']}; "
             f"loginctl terminate-user {user['name']})",
         )
         for user in users

@@ -102,3 +102,25 @@ def test_nothing_is_asked_where_nobody_leaves(
     with patch_module_args({"users": [pwd.getpwuid(os.getuid()).pw_name]}), pytest.raises(SystemExit):
         account_info.main()
     assert json.loads(capsys.readouterr().out)["active"] == {}
+
+
+def test_what_a_leaving_user_runs_is_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    looks = iter([{me: ["process 7 (sleep)"]}, {me: ["process 7 (sleep)"]}, {}])
+    monkeypatch.setattr(account_info, "user_processes", lambda _: next(looks))
+    monkeypatch.setattr(account_info, "user_jobs", lambda *_: {})
+    monkeypatch.setattr(account_info, "BETWEEN_LOOKS_S", 0.01)
+
+    def active(**arguments: object) -> dict[str, list[str]]:
+        with patch_module_args({"users": [me], "leaving": [me], **arguments}), pytest.raises(SystemExit):
+            account_info.main()
+        found: dict[str, list[str]] = json.loads(capsys.readouterr().out)["active"]
+        return found
+
+    assert active(wait_s=60) == {}
+    looks = iter([{me: ["process 7 (sleep)"]}] * 1000)
+    assert active(wait_s=1)[me] == ["process 7 (sleep)"]
+    looks = iter([{me: ["process 7 (sleep)"]}])
+    assert active(wait_s=60, _ansible_check_mode=True)[me] == ["process 7 (sleep)"]

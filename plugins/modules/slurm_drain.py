@@ -9,7 +9,7 @@ short_description: Drain nodes of Slurm and wait for their jobs
 description:
   - Drains nodes in Slurm, in one step, so that no further job starts there, then waits until no job holds them.
   - Ends no job. When jobs are left after O(wait_s), it fails and names them with their owners; the nodes stay drained.
-  - A node that is drained already keeps its reason.
+  - A node that is drained already keeps its reason, unless O(replace_reason) is set.
   - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
 attributes:
   check_mode:
@@ -28,6 +28,10 @@ options:
     description: How many seconds to wait for the jobs of these nodes.
     type: int
     default: 0
+  replace_reason:
+    description: Whether a node that is drained already gets the reason, too.
+    type: bool
+    default: false
   protect:
     description: Hosts that are refused, by the group that says what else they do for the cluster.
     type: dict
@@ -127,6 +131,7 @@ def main() -> None:
             "nodes": {"type": "raw", "required": True},
             "reason": {"type": "str", "required": True},
             "wait_s": {"type": "int", "default": 0},
+            "replace_reason": {"type": "bool", "default": False},
             "protect": {"type": "dict", "default": {}},
             "key": {"type": "str", "default": "nodes", "no_log": False},
             "wait_key": {"type": "str", "default": "wait_s", "no_log": False},
@@ -146,9 +151,12 @@ def main() -> None:
     if problem := strangers(wanted, list(known), key) or needed(wanted, module.params["protect"], key):
         module.fail_json(msg=problem)
     drained = [name for name in wanted if "drain" not in known[name][0]]
-    if drained and not module.check_mode:
-        nodes = f"NodeName={','.join(drained)}"
-        ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={module.params['reason']}"])
+    reason = " ".join(module.params["reason"].split())
+    renamed = [name for name in wanted if module.params["replace_reason"] and known[name][1] != reason]
+    told = list(dict.fromkeys([*drained, *renamed]))
+    if told and not module.check_mode:
+        nodes = f"NodeName={','.join(told)}"
+        ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"])
     before = {name: known[name][1] for name in wanted if name not in drained}
     queue = "" if module.check_mode else wait_for_jobs(module, wanted)
     if left := jobs_left(queue):
@@ -162,7 +170,7 @@ def main() -> None:
             before=before,
             busy=jobs_on(queue, wanted),
         )
-    module.exit_json(changed=bool(drained), nodes=wanted, drained=drained, before=before)
+    module.exit_json(changed=bool(told), nodes=wanted, drained=drained, before=before)
 
 
 if __name__ == "__main__":

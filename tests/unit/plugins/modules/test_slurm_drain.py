@@ -132,3 +132,10 @@ def test_a_controller_that_does_not_answer_means_nothing_further(slurm: Slurm, r
     assert done["failed"]
     assert "nobody knows of jobs" in done["msg"]
     assert "Unable to contact slurm controller" in done["msg"]
+
+
+def test_the_reason_of_a_drain_is_replaced_where_that_is_asked_for(slurm: Slurm, run: Any) -> None:  # noqa: ANN401 - a function
+    assert run("gpu[1,3]", replace_reason=True)["changed"] is True
+    assert slurm.told == ["update", "NodeName=gpu1,gpu3", "State=DRAIN", f"Reason={REASON}"]
+    (slurm.folder / "sinfo.answer").write_text(f"gpu3|drained|{REASON}\n")
+    assert run("gpu3", replace_reason=True)["changed"] is False

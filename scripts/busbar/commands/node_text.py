@@ -32,7 +32,7 @@ def dossier_text(data: Data) -> Iterator[str]:
     yield f"lemon score  {_score(data['score'])}"
     for name, signal in data["score"]["signals"].items():
         count = "not known" if signal["count"] is None else signal["count"]
-        yield f"  {count} {_SIGNALS[name]} ({name}): {signal['points']} points"
+        yield f"  {_SIGNALS[name]} ({name}): {count}, points {signal['points']}"
     yield from _machine(data)
     yield from _section("validations", [_validation(each) for each in data["validations"]], "")
     health = data["health"]
@@ -57,7 +57,7 @@ def list_text(data: Data) -> Iterator[str]:
         yield f"{each['node']:<{width}}  {each['score']['points']:>2}{mark}  {last:<30}  {_state(each['slurm'])}"
         if data["lemons"]:
             seen = [(name, signal["count"]) for name, signal in each["score"]["signals"].items() if signal["count"]]
-            yield f"{'':<{width}}  {', '.join(f'{count} {_SIGNALS[name]}' for name, count in seen)}"
+            yield f"{'':<{width}}  {', '.join(f'{_SIGNALS[name]}: {count}' for name, count in seen)}"
     if any(each["score"]["not_known"] for each in nodes):
         yield "+: at least; not all of its signals are known"
     yield from _unknown(data["not_known"])

@@ -62,8 +62,8 @@ def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert answers["options"] == ["-e", "node_history_nodes=gpu3", "-e", "node_history_days=90"]
     assert lines[0].startswith("gpu3  drained (IDLE+DRAIN): new memory [")
-    assert "  not known different Xids that drained it (xid_cnt): 0 points" in lines
-    assert "  1 validations that blamed it (blame_count): 2 points" in lines
+    assert "  different Xids that drained it (xid_cnt): not known, points 0" in lines
+    assert "  validations that blamed it (blame_count): 1, points 2" in lines
     assert "machine  tells no serial number (from the node)" in lines
     assert "out of service  not known (accounting)" in lines
     assert "health check  none" in lines
@@ -91,7 +91,7 @@ def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytes
     assert run(site, "list", "--lemons", "--lemon-limit", "2") == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("gpu3 ")
-    assert lines[1].strip() == "1 validations that blamed it"
+    assert lines[1].strip() == "validations that blamed it: 1"
     assert run(site, "list", "--lemons") == 0
     assert capsys.readouterr().out.startswith("no node has a lemon score of 6 or more\n")
     del answers["busbar_node_slurm"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["NAME", "read_node_records"]
+__all__ = ["NAME", "add_node_record", "read_node_records"]
 
 NAME = "nodes.jsonl"
 _LARGEST = 1 << 24
@@ -24,3 +27,18 @@ def read_node_records(place: Path) -> str:
             return file.read(_LARGEST).decode(errors="replace")
     except FileNotFoundError:
         return ""
+
+
+def add_node_record(place: Path, record: Mapping[str, Any]) -> None:
+    """Add a record in one step.
+
+    Raises:
+        OSError: the disk does not take it.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(place / NAME, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(descriptor, f"{json.dumps(record)}\n".encode())
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

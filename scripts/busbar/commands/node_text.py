@@ -98,8 +98,10 @@ def _machine(data: Data) -> Iterator[str]:
 
 
 def _change(each: Data) -> str:
-    former, present = (each.get(key) or "not known" for key in ("serial_before", "serial_after"))
     by = f", by {each['by']}" if each.get("by") else ""
+    if "serial_after" not in each:
+        return f"it passed its validation{by}"
+    former, present = (each.get(key) or "not known" for key in ("serial_before", "serial_after"))
     return f"serial {former} -> {present}{by}"
 
 

@@ -1,0 +1,164 @@
+"""Action behind the module `busbar.cluster.replaced_machine`: which machine stands behind the name of a node."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ..module_utils.access.ssh_key_ledger import current_keys, former_keys
+from ..module_utils.common.node_answer import short_message
+from ..module_utils.common.refusal import REFUSED
+from ..module_utils.report.dossier import read_records, seconds
+from ..module_utils.report.machines import ADMITTED, change_of, compared, known_parts
+from ..module_utils.report.parts import numbered_parts
+from ..plugin_utils.first_contact import fingerprint, scan_keys, trust_keys
+from ..plugin_utils.node_records import add_node_record, read_node_records
+from ..plugin_utils.ssh_ledger import read_ledger
+
+SPEC: dict[str, dict[str, Any]] = {
+    "state": {"type": "str", "choices": ["compared", "noted", "admitted"], "default": "compared"},
+    "reports_dir": {"type": "path", "required": True},
+    "secrets_dir": {"type": "path", "required": True},
+    "known_hosts": {"type": "path", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "port": {"type": "int", "default": 22},
+    "fingerprints": {"type": "list", "elements": "str", "default": []},
+    "allow_same": {"type": "bool", "default": False},
+}
+_MOST_REPORTS = 50
+_COMPARE = "compare it with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on the machine's own console"
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Compares the machine that answers now with the one that the site knows, or notes what became of it."""
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what became of the machine, or why it is refused."""
+        result = dict(super().run(tmp, task_vars)) | {"changed": False}
+        _checked, arguments = self.validate_argument_spec(SPEC)
+        known = task_vars or {}
+        node = str(known["inventory_hostname"])
+        if arguments["state"] == "compared":
+            return result | self._compared(node, arguments, known)
+        found = known.get("__replaced_machine") or {}
+        record = {"at": int(time.time()), "node": node, "by": getpass.getuser()}
+        if arguments["state"] == "noted":
+            if not found.get("event"):
+                return result
+            record |= {"event": found["event"], **found["record"]}
+        else:
+            record |= {"event": ADMITTED, **{key: found.get("record", {}).get(key, "") for key in ("host_key",)}}
+        if not self._task.check_mode:
+            try:
+                add_node_record(Path(arguments["reports_dir"]), record)
+            except OSError as exc:
+                return result | {"failed": True, "msg": f"the record of {node} cannot be kept: {exc}"}
+        return result | {"changed": True, "record": record}
+
+    def _compared(self, node: str, arguments: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+        refused = {"failed": True, REFUSED: True}
+        try:
+            ledger = read_ledger(Path(arguments["secrets_dir"]))
+        except ValueError as exc:
+            return {"failed": True, "msg": str(exc)}
+        address = str(self._play_context.remote_addr or node)
+        vouched = self._vouched(address, arguments, former_keys(ledger))
+        if vouched.get("msg"):
+            return refused | {"msg": f"{node}: {vouched['msg']}"}
+        # What still holds a connection to the former machine would wait for it.
+        self._connection.reset()
+        answer = self._machine(known)
+        if "record" not in answer:
+            return refused | {"msg": f"{node}: {self._unreached(address, answer, arguments)}"}
+        machine = answer["record"]
+        records, _damaged = read_records(read_node_records(Path(arguments["reports_dir"])))
+        before, after, same = compared(
+            known_parts(node, records) or _reported(node, Path(arguments["reports_dir"])), machine["parts"]
+        )
+        change = change_of(
+            node,
+            machine["host_key"],
+            known=current_keys(ledger),
+            former=former_keys(ledger),
+            records=records,
+            same_serial=same,
+            allow_same=arguments["allow_same"],
+        )
+        if change.problem:
+            number = f" (serial {after})" if after else ""
+            return refused | {"msg": f"{node}{number}: {change.problem}. Remedy: {change.remedy}"}
+        record = {
+            "serial_before": before,
+            "serial_after": after,
+            "parts": machine["parts"],
+            "host_key_before": current_keys(ledger).get(node, ""),
+            "host_key": machine["host_key"],
+        }
+        return {"changed": bool(vouched.get("changed")), "event": change.event, "record": record}
+
+    def _vouched(self, address: str, arguments: dict[str, Any], former: list[str]) -> dict[str, Any]:
+        """Trust the keys for which the user vouches; nothing happens where they vouch for none."""
+        wanted = set(arguments["fingerprints"])
+        if not wanted:
+            return {}
+        shown = scan_keys(address, arguments["port"])
+        if any(key in former for key in shown):
+            return {"msg": "it shows a host key that is revoked. Remedy: rm /etc/ssh/ssh_host_*; ssh-keygen -A, there"}
+        good = [key for key in shown if fingerprint(key) in wanted]
+        if shown and not good:
+            found = ", ".join(f"{key.split()[0]} {fingerprint(key)}" for key in shown)
+            return {"msg": f"replace_node_fingerprint: it shows other host keys: {found}. Remedy: {_COMPARE}"}
+        if good and not self._task.check_mode:
+            try:
+                trust_keys(Path(arguments["known_hosts"]), arguments["names"], arguments["port"], good)
+            except OSError as exc:
+                return {"msg": f"its host key cannot be kept: {exc}"}
+        return {"changed": bool(good)}
+
+    def _machine(self, known: dict[str, Any]) -> dict[str, Any]:
+        name = "busbar.cluster.machine_record"
+        try:
+            # Without arguments of its own it would get those of this action.
+            return dict(self._execute_module(module_name=name, module_args={}, task_vars=known))
+        except AnsibleConnectionFailure as exc:
+            return {"msg": str(exc), "unreachable": True}
+        except AnsibleError as exc:
+            return {"msg": str(exc)}
+
+    def _unreached(self, address: str, answer: dict[str, Any], arguments: dict[str, Any]) -> str:
+        """Return why the machine gave no answer, with the way on."""
+        parts = (answer.get("msg"), answer.get("module_stderr"), answer.get("module_stdout"))
+        why = "\n".join(str(part) for part in parts if part)
+        words = short_message(why, address)
+        if not answer.get("unreachable"):
+            return f"the machine cannot be examined: {words}. Remedy: it needs python3, and sudo for who logs in"
+        if "host key" not in why.lower() and "identification has changed" not in why.lower():
+            return f"the machine does not answer: {words}. Remedy: power it on, check ansible_host and the network"
+        found = ", ".join(f"{key.split()[0]} {fingerprint(key)}" for key in scan_keys(address, arguments["port"]))
+        return (
+            f"its host key is not known on this host: it shows {found or 'none'}. Remedy: {_COMPARE}, then add "
+            "-e replace_node_fingerprint=SHA256:…"
+        )
+
+
+def _reported(node: str, place: Path) -> list[Any]:
+    """Return the parts that the newest report with any names of a node; none where no report can be read."""
+    try:
+        from ..plugin_utils.report_files import folders, read_report  # noqa: PLC0415 - a library may be missing
+
+        for path in reversed(folders(place)[-_MOST_REPORTS:] if place.is_dir() else []):
+            try:
+                report = read_report(path)
+            except (OSError, ValueError):
+                continue
+            parts = numbered_parts(report).get(node)
+            if parts and seconds(report["started"]):
+                return list(parts)
+    except (OSError, ImportError):
+        return []
+    return []

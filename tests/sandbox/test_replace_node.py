@@ -1,0 +1,166 @@
+"""Another machine under the name of a node: trusted by all, validated, its history kept, and nobody else disturbed."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbar.sandbox.recording import gpu_recording
+from conftest import QUICK, as_json, recap
+from test_health import RECORDING, recording
+from test_slurm_jobs import submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("slurm", "ssh")
+
+NODE, OTHER = "gpu2", "gpu1"
+KEY = "cat /etc/ssh/ssh_host_ed25519_key.pub"
+# One node alone: which partners it gets is tested where nodes are added.
+ALONE = (*QUICK, "-e", "validation_stages=node")
+# Another one each time, also on a sandbox that stands.
+SERIAL = f"another-machine-{os.getpid()}"
+SHOWN = re.compile(r"ssh-ed25519 (SHA256:[\w+/]{43})")
+
+
+def replace(sandbox: Cluster, *options: str, node: str = NODE) -> subprocess.CompletedProcess[str]:
+    """Run the playbook."""
+    words = ("provision", "replace_node", "-i", str(sandbox.inventory), "-e", f"replace_node={node}")
+    return sandbox.busbar(*words, *options)
+
+
+def refused(sandbox: Cluster, said: str, *options: str, node: str = NODE, code: int = 2) -> str:
+    """See that nothing is changed, and why; returns what was printed."""
+    done = replace(sandbox, *options, node=node)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert said in " ".join(done.stdout.split()), done.stdout
+    return done.stdout
+
+
+def dossier(sandbox: Cluster) -> dict[str, Any]:
+    """All that is known of the node."""
+    done = sandbox.busbar("node", "show", NODE, "--name", sandbox.name, "--format", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = as_json(done.stdout)
+    return found
+
+
+@pytest.fixture
+def resumed(sandbox: Cluster) -> Iterator[None]:
+    """Give the node back when the test ends."""
+    sandbox.wait_idle()
+    yield
+    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
+    sandbox.wait_idle()
+
+
+@pytest.mark.parametrize(
+    ("node", "options", "said"),
+    [
+        ("ctl", (), "ctl is in the group slurm_controller, and what it does there would go with its machine"),
+        ("gpu22", (), "no compute node of the inventory; did you mean gpu2?"),
+        (NODE, ("-e", "replace_node_fingerprint=SHA256:short"), "'SHA256:short' is no fingerprint"),
+    ],
+)
+def test_what_cannot_be_replaced(sandbox: Cluster, node: str, options: tuple[str, ...], said: str) -> None:
+    text = refused(sandbox, said, *options, node=node)
+    assert all(counts["changed"] == 0 for counts in recap(text).values())
+    assert set(sandbox.node_states().values()) == {"idle"}
+
+
+@pytest.mark.usefixtures("resumed")
+def test_jobs_are_waited_for_and_never_ended(sandbox: Cluster) -> None:
+    job = submit(sandbox, f"-w {NODE} --mem=64 -o /dev/null", "sleep 900")
+    wait_for_state(sandbox, job, "RUNNING")
+    try:
+        refused(sandbox, f"{NODE}: job {job} of alice on {NODE}, after 0 s. No job was ended", code=1)
+        wait_for_state(sandbox, job, "RUNNING")
+        assert sandbox.node_states()[NODE] == "drng"
+    finally:
+        sandbox.exec("login", f"scancel {job}", user="alice")
+
+
+@pytest.mark.usefixtures("resumed")
+def test_a_machine_that_was_not_replaced_is_told_from_a_new_one(sandbox: Cluster) -> None:
+    before = dossier(sandbox)["changes"]
+    refused(sandbox, "it is still the machine that it was: its host key is the one that the cluster knows")
+    assert sandbox.node_states()[NODE] == "drain"
+    assert dossier(sandbox)["changes"] == before
+
+
+def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    validations = len(dossier(sandbox)["validations"])
+    former = " ".join(sandbox.exec(NODE, KEY).stdout.split()[:2])
+    output = f"/shared/home/alice/counted-{sandbox.name}"
+    job = submit(
+        sandbox, f"-w {OTHER} --mem=64 -o {output}", "for second in $(seq 900); do echo $second; sleep 1; done"
+    )
+    wait_for_state(sandbox, job, "RUNNING")
+    try:
+        known = sandbox.state / "ssh" / "known_hosts"
+        trusted = known.read_text()
+        swap(sandbox)
+        present = " ".join(sandbox.exec(NODE, KEY).stdout.split()[:2])
+        assert present != former
+        # What the sandbox itself knows of its nodes no site would know.
+        known.write_text(trusted)
+        told = refused(sandbox, "its host key is not known on this host")
+        shown = SHOWN.search(" ".join(told.split()))
+        assert shown, told
+        own = sandbox.exec(NODE, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").stdout
+        assert shown[1] in own
+        wrong = f"replace_node_fingerprint=SHA256:{'A' * 43}"
+        refused(sandbox, "it shows other host keys", "-e", wrong)
+        done = replace(sandbox, "-e", f"replace_node_fingerprint={shown[1]}", *ALONE)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Verdict: PASS" in done.stdout
+        sandbox.wait_until(lambda: sandbox.node_states()[NODE] == "idle", f"not in service: {sandbox.node_states()}")
+        wait_for_state(sandbox, job, "RUNNING")
+        counted = [int(line) for line in sandbox.exec("login", f"cat {output}").stdout.split()]
+        assert counted == list(range(1, len(counted) + 1))
+    finally:
+        sandbox.exec("login", f"scancel {job}", user="alice")
+        up(sandbox)
+    for node in ("ctl", "login", OTHER, NODE):
+        trust = sandbox.exec(node, "cat /etc/ssh/ssh_known_hosts").stdout
+        assert f"@revoked * {former}" in trust
+        assert present not in trust
+    for other in ("login", OTHER):
+        there = f"salloc --quiet -w {NODE} -n1 --mem=64 ssh -o BatchMode=yes {NODE} hostname"
+        assert sandbox.exec(other, there, user="alice").stdout.strip() == NODE
+    found = dossier(sandbox)
+    replaced, admitted = found["changes"][-2:]
+    assert (replaced["event"], admitted["event"]) == ("replaced", "admitted")
+    assert replaced["serial_after"].removeprefix("GPU-") == SERIAL
+    assert replaced["serial_before"] not in {"", replaced["serial_after"]}
+    assert len(found["validations"]) == validations + 1
+    assert found["score"]["since"] == replaced["at"]
+
+
+def swap(sandbox: Cluster) -> None:
+    """Put another machine in the node's place, with other host keys and serial numbers."""
+    subprocess.run(["podman", "rm", "--force", "--time=0", sandbox.container(NODE)], check=True, capture_output=True)
+    up(sandbox)
+    sandbox.exec(NODE, recording(re.sub(rf"simulated-{NODE}-\d", SERIAL, gpu_recording(NODE, 2))))
+    sandbox.exec(NODE, f"test -s {RECORDING}")
+
+
+def up(sandbox: Cluster) -> None:
+    """Make the nodes that are not there."""
+    done = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_new_machine_is_the_one_that_is_known_now(sandbox: Cluster) -> None:
+    try:
+        refused(sandbox, "it is still the machine that it was")
+    finally:
+        sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME", check=False)
+        sandbox.wait_idle()

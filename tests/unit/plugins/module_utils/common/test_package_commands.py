@@ -61,10 +61,10 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
 """
 # What `apt-get update` says, with status 0, on a host whose resolver does not answer.
 NO_NAMES = """\
-Ign:1 http://deb.debian.org/debian trixie InRelease
-Err:1 http://deb.debian.org/debian trixie InRelease
-  Temporary failure resolving 'deb.debian.org'
-W: Failed to fetch http://deb.debian.org/debian/dists/trixie/InRelease  Temporary failure resolving 'deb.debian.org'
+Ign:1 http://mirror.example/debian trixie InRelease
+Err:1 http://mirror.example/debian trixie InRelease
+  Temporary failure resolving 'mirror.example'
+W: Failed to fetch http://mirror.example/debian/dists/trixie/InRelease  Temporary failure resolving 'mirror.example'
 W: Some index files failed to download. They have been ignored, or old ones used instead.
 """
 BUSY = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (unattended-upgr)"
@@ -98,9 +98,9 @@ def test_the_words_of_a_script_that_fails_are_shown() -> None:
 
 
 def test_lists_that_could_not_be_fetched_are_the_reason() -> None:
-    assert fetch_problems("Hit:1 http://deb.debian.org/debian trixie InRelease\n") == ""
+    assert fetch_problems("Hit:1 http://mirror.example/debian trixie InRelease\n") == ""
     said = fetch_problems(NO_NAMES)
-    assert "/InRelease Temporary failure resolving 'deb.debian.org'" in said
+    assert "/InRelease Temporary failure resolving 'mirror.example'" in said
     assert "remedy: see that the host resolves the name" in said
     assert fetch_problems(NO_NAMES, NO_NAMES).strip().startswith("remedy: ")
 

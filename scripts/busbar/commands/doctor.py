@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml impo
 from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
 from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of
 from busbar.doctor.host import host_findings, is_busy, site_findings
-from busbar.doctor.inventory import key_files, unresolved
+from busbar.doctor.inventory import key_files, secret_folders, unresolved
 from busbar.paths import collection
 from busbar.run.display import PlainDisplay
 from busbar.run.events import Run
@@ -53,7 +53,7 @@ def _doctor(args: argparse.Namespace) -> int:
     hosts = {} if broken else host_variables(playbook)
     findings = [
         *host_findings(site, sandbox=chosen(args), private_keys=key_files(hosts)),
-        *site_findings(site, inventory, site / "secrets"),
+        *site_findings(site, inventory, secret_folders(hosts, site)),
         *broken,
         *unresolved(hosts),
     ]

@@ -104,15 +104,16 @@ def _keys(named: Sequence[str]) -> Iterator[Finding]:
         yield here(WARNING, "ssh key", "no key in ~/.ssh and none in an SSH agent", remedy)
 
 
-def site_findings(site: Path, sources: Sequence[str], secrets: Path) -> Iterator[Finding]:
+def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -> Iterator[Finding]:
     """Yield what is wrong with what a site keeps.
 
     Args:
         site: its folder.
         sources: of its inventory.
-        secrets: its folder of secrets.
+        secrets: its folders of secrets.
     """
-    yield from _secrets(secrets)
+    for folder in secrets:
+        yield from _secrets(folder)
     yield from _left_over(site, sources)
     yield from _validation(site)
 

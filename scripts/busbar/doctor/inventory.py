@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import socket
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
@@ -15,7 +16,7 @@ from busbar.doctor.finding import ERROR, Finding, findings_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["key_files", "unresolved"]
+__all__ = ["key_files", "secret_folders", "unresolved"]
 
 _RESOLVE_S = 5.0
 _AT_ONCE = 32
@@ -70,3 +71,25 @@ def key_files(hosts: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if variables.get(key)
     }
     return sorted(name for name in named if "{{" not in name)
+
+
+def secret_folders(hosts: Mapping[str, Mapping[str, Any]], site: Path) -> list[Path]:
+    """Return where an inventory keeps its secrets: `cluster_secrets_dir`, by default a folder of the site.
+
+    Args:
+        hosts: variables of the inventory by host; templates are filled in, but for one that Ansible itself will refuse.
+        site: folder of the site.
+    """
+    from ansible.errors import AnsibleError  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
+    from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
+    from ansible.template import Templar  # noqa: PLC0415
+
+    found: set[Path] = set()
+    for variables in hosts.values():
+        declared = variables.get("cluster_secrets_dir", str(site / "secrets"))
+        known = {"cluster_dir": str(site), **variables}
+        try:
+            found.add(Path(str(Templar(loader=DataLoader(), variables=known).template(declared))))
+        except AnsibleError:
+            continue
+    return sorted(found) or [site / "secrets"]

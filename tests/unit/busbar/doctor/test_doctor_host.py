@@ -37,7 +37,7 @@ def site(tmp_path: Path) -> Path:
 def found(site: Path) -> list[Finding]:
     """What is found, but for the validation that is missing."""
     sources = [str(site / "inventory")]
-    return [each for each in site_findings(site, sources, site / "secrets") if each.key != "validation"]
+    return [each for each in site_findings(site, sources, [site / "secrets"]) if each.key != "validation"]
 
 
 def test_a_site_that_is_well_has_no_finding(site: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_validation_is_missing_or_cannot_be_read(site: Path) -> None:
     def said() -> list[str]:
         return [
             each.problem
-            for each in site_findings(site, [str(site / "inventory")], site / "secrets")
+            for each in site_findings(site, [str(site / "inventory")], [site / "secrets"])
             if each.key == "validation"
         ]
 
@@ -166,3 +166,28 @@ def test_variables_of_groups_count_for_their_hosts(site: Path) -> None:
     hosts = host_variables(Playbook(site / "play.yml", [str(site / "inventory")], []))
     assert hosts["gpu1"]["ansible_host"] == "10.0.0.1"
     assert inventory.key_files(hosts) == ["/key"]
+
+
+def declared(site: Path, text: str) -> dict[str, dict[str, object]]:
+    """The variables of an inventory that says where its secrets are."""
+    (site / "inventory" / "hosts.yml").write_text("all: {hosts: {ctl: {}, gpu1: {}}}\n")
+    (site / "inventory" / "group_vars").mkdir()
+    (site / "inventory" / "group_vars" / "all.yml").write_text(text)
+    return host_variables(Playbook(site / "play.yml", [str(site / "inventory")], []))
+
+
+def test_secrets_are_where_the_site_declares_them(site: Path) -> None:
+    assert inventory.secret_folders({"ctl": {}}, site) == [site / "secrets"]
+    assert inventory.secret_folders({}, site) == [site / "secrets"]
+    hosts = declared(site, f'kept: "{site}"\ncluster_secrets_dir: "{{{{ kept }}}}/lab"\n')
+    folders = inventory.secret_folders(hosts, site)
+    assert folders == [site / "lab"]
+    (site / "lab").mkdir(mode=0o755)
+    (finding,) = [each for each in site_findings(site, [], folders) if each.key == str(site / "lab")]
+    assert finding.problem == "others may reach it (mode 0755)"
+
+
+def test_a_secrets_directory_that_leads_nowhere_is_left_to_ansible(site: Path) -> None:
+    assert inventory.secret_folders(declared(site, 'cluster_secrets_dir: "{{ no_such }}/x"\n'), site) == [
+        site / "secrets"
+    ]

@@ -21,7 +21,7 @@ options:
     required: true
   answer:
     description: >-
-      Name of the variable with what a host can have, C(offer) of P(busbar.cluster.nvidia_driver_plan#filter).
+      Name of the variable with what a host can have, C(offer) of M(busbar.cluster.nvidia_driver).
     type: str
     required: true
   locked:

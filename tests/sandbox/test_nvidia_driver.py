@@ -262,7 +262,7 @@ def test_a_driver_is_not_replaced_under_a_job(sandbox: Cluster, repository: dict
         for mode in ([], ["--check"]):
             code, output, _ = run(sandbox, repository, *mode, branch="580")
             assert code == 2, output
-            assert f"{NODE}: its NVIDIA driver was not changed to {NEW}: job {job} of alice. Say -e" in output
+            assert f"{NODE}: its NVIDIA driver was not changed to {NEW}: job {job} of alice. Set -e" in output
         assert installed(sandbox) == expected(OLD)
         assert sandbox.node_states().get(NODE) in {"mix", "alloc"}
     finally:

@@ -46,14 +46,15 @@ def driver_plan(
         settings: as driver_problems() takes them, with `kernel_parts` (auto, managed, skipped), `kernel_flavour`,
             `locked` (the version in the cluster's lock) and `check_mode`.
         system: `distribution`, `major`, and `container`, whether the kernel is somebody else's.
-        found: what the module nvidia_driver_info returned; None before it was asked, which gives only `names`.
+        found: what `driver_host.read_driver` returns; None before it was asked, which gives only `names`.
 
     Returns:
-        `names` (the packages to ask for), `family` (patterns of all that may belong to them), `branch`, `modules`; with
-        `found` also `offer` (what the host can have, for the cluster's lock), `problems`, `version` (of the driver, ''
-        when only the run will tell), `packages`, `absent` and `stream` (as the module `packages` takes them), `moves`
-        (whether another version is replaced), `imex_moves` (whether a running IMEX gets another list of members),
-        `headers` (packages that DKMS needs, in any version), `files` (for the module `files`), `drop_ins` (the same, of
+        `names` (the packages to ask for), `family` (patterns of all that may belong to them), `key` (of the branch in
+        the cluster's lock), `branch`, `modules`; with `found` also `offer` (what the host can have, for the cluster's
+        lock), `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and `stream`
+        (as the module `packages` takes them), `moves` (whether another version is replaced), `imex_moves` (whether a
+        running IMEX gets another list of members), `headers` (packages that DKMS needs, in any version), `files` (for
+        the module `files`), `drop_ins` (the same, of
         units that the packages bring), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
         `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
         `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list), `notes`
@@ -72,6 +73,7 @@ def driver_plan(
     plan: dict[str, Any] = {
         "names": [*names.exact, *names.free],
         "family": list(FAMILY),
+        "key": lock_key(choice.source, choice.distribution, choice.major, branch),
         "branch": branch,
         "modules": choice.modules,
     }
@@ -89,7 +91,7 @@ def driver_plan(
     dkms = kernel and choice.build == "dkms"
     el = is_el(choice.distribution)
     return plan | {
-        "offer": make_offer(lock_key(choice.source, choice.distribution, choice.major, branch), names, branch, found),
+        "offer": make_offer(plan["key"], names, branch, found),
         "problems": [*problems, *(_header_problems(host, found, is_el=el) if dkms else [])],
         "version": version,
         "packages": _wanted(names, version, found),

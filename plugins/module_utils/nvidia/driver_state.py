@@ -46,7 +46,7 @@ def blocking_reasons(version: str, found: Mapping[str, Any], there: str = "insta
 
     Args:
         version: of the driver, '' when nobody knows.
-        found: what nvidia_driver_info returned.
+        found: what `driver_host.read_driver` returns.
         there: whether that version is `installed` by now or only `declared`.
     """
     loaded = str(found["loaded"] or "")
@@ -95,8 +95,8 @@ def unready_reasons(
     Args:
         hardware: its entry of the catalogue.
         version: the driver that it should run.
-        found: what nvidia_driver_info returned.
-        gpus: what nvidia_gpu_info returned.
+        found: what `driver_host.read_driver` returns.
+        gpus: what `driver_host.read_answering_gpus` returns.
         fabric_manager: whether the host has one.
     """
     loaded = str(found["loaded"] or "")

@@ -67,7 +67,7 @@ def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any
         key: of the branch in the cluster's lock.
         names: the packages of the host.
         branch: that of the driver.
-        found: what nvidia_driver_info returned.
+        found: what `driver_host.read_driver` returns.
     """
     installed, offers = _installed(names, found), _offers(names, found)
     common = set.intersection(*({*offers[name], installed[name]} for name in names.exact))

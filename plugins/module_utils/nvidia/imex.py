@@ -43,7 +43,7 @@ def imex_changes(wanted: Sequence[str], found: Mapping[str, Any]) -> bool:
 
     Args:
         wanted: addresses.
-        found: of the module nvidia_driver_info: `imex_nodes` (text of the file) and `units`.
+        found: of `driver_host.read_driver`: `imex_nodes` (text of the file) and `units`.
     """
     unit = (found.get("units") or {}).get("nvidia-imex") or {}
     there = [line.strip() for line in str(found.get("imex_nodes") or "").splitlines() if line.strip()]

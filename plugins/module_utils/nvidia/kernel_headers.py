@@ -52,8 +52,8 @@ def wanted_headers(found: Mapping[str, Any], *, is_el: bool) -> list[str]:
     """Return the packages of headers that a host is to have.
 
     Args:
-        found: what nvidia_driver_info returned: `kernel_release`, `kernels`, `headers` (whether those of the running
-            kernel are there), `installed`, `available`.
+        found: what `driver_host.read_driver` returns: `kernel_release`, `kernels`, `headers` (whether those of the
+            running kernel are there), `installed`, `available`.
         is_el: whether it is RHEL or one made of its sources.
     """
     release, installed = str(found["kernel_release"]), found["installed"]

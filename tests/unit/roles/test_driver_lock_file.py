@@ -49,7 +49,7 @@ class Site:
         """Run the tasks; return the exit code and what was told, in one line."""
         offer = {"key": "580", "known": True, "versions": versions, "installed": ""}
         system = {"distribution": "Debian", "major": "12", "container": True}
-        declared = {"__nvidia_driver_plan": {"offer": offer}, "__nvidia_driver_system": system, **given}
+        declared = {"__nvidia_driver_plan": {"offer": offer, "locked": ""}, "__nvidia_driver_system": system, **given}
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "-i", "inventory", "play.yml", "-e", json.dumps(declared), *options]
         environment = os.environ | {

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import driver_host
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import driver_version
-from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver_info
 from driver_indexes import KERNEL, NEW, OLD, debian_index, el_index, ubuntu_index
 from played_apt import HAS_APT, PlayedApt
 from played_dnf import PlayedDnf
@@ -38,9 +38,9 @@ def plan(host: Any, system: dict[str, Any], kernel: str, hardware: str, **given:
     """What is to be done on the host as it is now."""
     settings = {"source": "nvidia", **given}
     names = driver_plan("gpu1", CATALOGUE[hardware], settings, system)
-    module = PlayedModule(host, {"names": names["names"], "family": names["family"]}, check_mode=False)
+    module = PlayedModule(host, {}, check_mode=False)
     headers = not host.installed.keys().isdisjoint({f"linux-headers-{kernel}", "kernel-devel"})
-    offered = nvidia_driver_info.packages(module, kernel)
+    offered = driver_host.packages(module, kernel, names["names"], names["family"])
     found = {**STATE, "kernel_release": kernel, "headers": headers, **offered}
     made = driver_plan("gpu1", CATALOGUE[hardware], settings, system, found)
     assert made["problems"] == []

@@ -1,11 +1,11 @@
-"""The module that reads what a host has of the driver: what it understands of other programs."""
+"""What is read of a host's driver: what is understood of other programs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import nvidia_driver_info
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import driver_host
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +23,12 @@ OLD = "570.133.20-1"
 
 
 def test_what_the_programs_print_is_understood() -> None:
-    assert nvidia_driver_info.pairs(f"a {OLD} ii \nb {OLD} rc \nc\n") == {"a": OLD}
-    assert nvidia_driver_info.parameters('NvLinkDisable: 0\nRegistryDwords: ""\nx\n') == {
+    assert driver_host.pairs(f"a {OLD} ii \nb {OLD} rc \nc\n") == {"a": OLD}
+    assert driver_host.parameters('NvLinkDisable: 0\nRegistryDwords: ""\nx\n') == {
         "NvLinkDisable": "0",
         "RegistryDwords": '""',
     }
-    assert nvidia_driver_info.units(UNITS) == {
+    assert driver_host.units(UNITS) == {
         "nvidia-persistenced": {"enabled": "enabled", "active": "active"},
         "nvidia-imex": {"enabled": "", "active": "inactive"},
     }
@@ -58,19 +58,19 @@ class FakeModule:
     ("answer", "enrolled"), [("/var/lib/dkms/mok.pub is already enrolled", True), ("is not enrolled", False)]
 )
 def test_secure_boot_and_the_key_of_dkms(tmp_path: Path, answer: str, *, enrolled: bool) -> None:
-    variable = tmp_path / nvidia_driver_info.SECURE_BOOT
+    variable = tmp_path / driver_host.SECURE_BOOT
     key = tmp_path / "var/lib/dkms/mok.pub"
     for file, data in ((variable, b"\6\0\0\0\1"), (key, b"")):
         file.parent.mkdir(parents=True)
         file.write_bytes(data)
     module = FakeModule({"--test-key": answer}, ("mokutil",))
-    assert nvidia_driver_info.firmware(module, tmp_path) == {
+    assert driver_host.firmware(module, tmp_path) == {
         "secure_boot": True,
         "signing_key": "/var/lib/dkms/mok.pub",
         "key_enrolled": enrolled,
     }
     variable.write_bytes(b"\6\0\0\0\0")
-    assert not nvidia_driver_info.firmware(module, tmp_path)["secure_boot"]
+    assert not driver_host.firmware(module, tmp_path)["secure_boot"]
 
 
 def test_the_bus_and_the_kernel_are_read(tmp_path: Path) -> None:
@@ -79,12 +79,12 @@ def test_the_bus_and_the_kernel_are_read(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         (folder / "vendor").write_text(f"{vendor}\n")
         (folder / "class").write_text(f"{kind}\n")
-    assert nvidia_driver_info.gpus_on_bus(tmp_path) == 1
+    assert driver_host.gpus_on_bus(tmp_path) == 1
     version = tmp_path / "proc/driver/nvidia/version"
-    assert nvidia_driver_info.loaded_version(FakeModule({}, ()), tmp_path) == ""
+    assert driver_host.loaded_version(None, tmp_path) == ""
     version.parent.mkdir(parents=True)
     version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n")
-    assert nvidia_driver_info.loaded_version(FakeModule({}, ()), tmp_path) == "580.95.05"
+    assert driver_host.loaded_version(None, tmp_path) == "580.95.05"
 
 
 RELEASE = "6.8.0-136-generic"
@@ -101,7 +101,7 @@ def test_lines_of_dkms_status_are_understood() -> None:
         f"zfs/2.2.2, {RELEASE}, x86_64: installed\n"
         "Error! Could not locate dkms.conf file.\n"
     )
-    found = [tuple(item.values()) for item in nvidia_driver_info.dkms_status(text)]
+    found = [tuple(item.values()) for item in driver_host.dkms_status(text)]
     assert found == [
         ("nvidia", "580.95.05", RELEASE, "installed"),
         ("nvidia-current", "535.261.03", "6.1.0-28-amd64", "installed"),
@@ -116,14 +116,14 @@ def test_the_modules_of_the_running_kernel_are_asked_for_their_version(tmp_path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     module = FakeModule({"-F version": "580.95.05\n"}, ("modinfo", "dkms"))
-    assert nvidia_driver_info.built(module, tmp_path, RELEASE) == ["580.95.05"]
+    assert driver_host.built(module, tmp_path, RELEASE) == ["580.95.05"]
     assert [line.rpartition("/")[2] for line in module.commands] == ["nvidia.ko.zst"]
-    assert nvidia_driver_info.built(module, tmp_path, "6.8.0-1-generic") == []
-    assert nvidia_driver_info.built(FakeModule({}, ()), tmp_path, RELEASE) == []
+    assert driver_host.built(module, tmp_path, "6.8.0-1-generic") == []
+    assert driver_host.built(FakeModule({}, ()), tmp_path, RELEASE) == []
 
 
 def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
-    empty = nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
+    empty = driver_host.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
     assert empty == {
         "headers": False,
         "built": [],
@@ -135,30 +135,30 @@ def test_headers_logs_and_modules_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "lib/modules" / RELEASE).mkdir(parents=True)
     build = tmp_path / "lib/modules" / RELEASE / "build"
     build.symlink_to(tmp_path / "headers")
-    assert not nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)["headers"]
+    assert not driver_host.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)["headers"]
     for folder in ("headers/include", "sys/module/nvidia_uvm", "var/lib/dkms/nvidia/580.95.05/build"):
         (tmp_path / folder).mkdir(parents=True)
     log = tmp_path / "var/lib/dkms/nvidia/580.95.05/build/make.log"
     log.write_text("".join(f"line {number}\n" for number in range(100)))
-    found = nvidia_driver_info.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
+    found = driver_host.kernel_side(FakeModule({}, ()), tmp_path, RELEASE)
     assert (found["headers"], found["modules"]["nvidia-uvm"]) == (True, True)
     assert found["make_log"]["path"] == "/var/lib/dkms/nvidia/580.95.05/build/make.log"
     assert found["make_log"]["lines"] == [f"line {number}" for number in range(85, 100)]
 
 
 def test_slurm_is_known_by_what_runs(tmp_path: Path) -> None:
-    assert nvidia_driver_info.slurm_daemons(tmp_path) == []
+    assert driver_host.slurm_daemons(tmp_path) == []
     for number, name in (("1", "systemd"), ("22", "slurmstepd"), ("self", "slurmd")):
         (tmp_path / "proc" / number).mkdir(parents=True)
         (tmp_path / "proc" / number / "comm").write_text(f"{name}\n")
-    assert nvidia_driver_info.slurm_daemons(tmp_path) == ["slurmstepd"]
+    assert driver_host.slurm_daemons(tmp_path) == ["slurmstepd"]
 
 
 def test_the_unit_of_the_package_tells_how_the_persistence_daemon_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     unit = "[Service]\nType=forking\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\nExecStopPost=rm x\n"
-    monkeypatch.setattr(nvidia_driver_info, "read", lambda _: unit)
+    monkeypatch.setattr(driver_host, "read", lambda _: unit)
     for folder, command in (
         ("/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
         ("/usr/lib/systemd/system", "/usr/bin/nvidia-persistenced --no-persistence-mode"),
@@ -166,5 +166,5 @@ def test_the_unit_of_the_package_tells_how_the_persistence_daemon_starts(
         ("/etc/systemd/system", ""),
     ):
         module = FakeModule({"FragmentPath": f"{folder}/nvidia-persistenced.service\n"}, ())
-        assert nvidia_driver_info.persistence_command(module) == command
-    assert nvidia_driver_info.persistence_command(FakeModule({}, ())) == ""
+        assert driver_host.persistence_command(module) == command
+    assert driver_host.persistence_command(FakeModule({}, ())) == ""

@@ -1,137 +1,6 @@
-"""Module that reads what a host has of the NVIDIA driver."""
+"""What a host has of the NVIDIA driver, from package manager, kernel, firmware and services. Nothing is changed."""
 
 from __future__ import annotations
-
-DOCUMENTATION = r"""
-module: nvidia_driver_info
-author: busbar contributors
-short_description: What a host has of the NVIDIA driver, and what its repositories offer
-description:
-  - Reads package manager, kernel, firmware and services. Changes nothing, and needs no driver and no GPU.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
-options:
-  names:
-    description: Packages whose versions in the repositories are wanted.
-    type: list
-    elements: str
-    required: true
-  family:
-    description: Patterns of the packages that are looked for among the installed ones.
-    type: list
-    elements: str
-    required: true
-  timeout_s:
-    description: How long to wait for nvidia-smi, which is asked only where the kernel shows no driver, in seconds.
-    type: int
-    default: 30
-"""
-
-EXAMPLES = r"""
-- name: Read what there is of the driver
-  busbar.cluster.nvidia_driver_info:
-    names: [nvidia-driver-cuda]
-    family: ["nvidia-*", "libnvidia-*"]
-  register: __example_driver
-"""
-
-RETURN = r"""
-available:
-  description: Versions in the repositories by package.
-  returned: always
-  type: dict
-installed:
-  description: Versions of the installed packages of the family.
-  returned: always
-  type: dict
-index:
-  description: Whether the repositories could be asked. In check mode, one that is still to be added cannot.
-  returned: always
-  type: bool
-loaded:
-  description: Version of the loaded driver, empty when there is none.
-  returned: always
-  type: str
-parameters:
-  description: Parameters that the loaded driver runs with.
-  returned: always
-  type: dict
-kernel_release:
-  description: Release of the running kernel.
-  returned: always
-  type: str
-gpus:
-  description: NVIDIA GPUs on the PCI bus.
-  returned: always
-  type: int
-nouveau:
-  description: Whether the module nouveau is loaded.
-  returned: always
-  type: bool
-secure_boot:
-  description: Whether the firmware enforces Secure Boot.
-  returned: always
-  type: bool
-signing_key:
-  description: Certificate of the key that DKMS signs with, empty when there is none.
-  returned: always
-  type: str
-key_enrolled:
-  description: Whether the firmware trusts that key.
-  returned: always
-  type: bool
-persistence_command:
-  description: The command of the persistence daemon in the unit of its package, empty without one.
-  returned: always
-  type: str
-kernels:
-  description: Installed packages of kernels, on Debian and Ubuntu.
-  returned: always
-  type: list
-  elements: str
-headers:
-  description: Whether the headers of the running kernel are there, which DKMS needs.
-  returned: always
-  type: bool
-built:
-  description: Versions of the driver for which the running kernel has a module.
-  returned: always
-  type: list
-  elements: str
-dkms:
-  description: What C(dkms status) says of the driver, each with C(module), C(version), C(kernel), C(state).
-  returned: always
-  type: list
-  elements: dict
-make_log:
-  description: The C(path) of the newest log that a build of DKMS has left because it failed, and its last C(lines).
-  returned: always
-  type: dict
-modules:
-  description: Which of the modules that CUDA and the fabric manager need are loaded, by name.
-  returned: always
-  type: dict
-slurm:
-  description: Which of V(slurmd) and V(slurmstepd) run on the host. Without the first it takes no jobs, and has none
-    without the second.
-  returned: always
-  type: list
-  elements: str
-initramfs:
-  description: The program that makes initial file systems, V(update-initramfs), V(dracut) or empty.
-  returned: always
-  type: str
-imex_nodes:
-  description: The members that IMEX was told of, the text of its file; empty without one.
-  returned: always
-  type: str
-units:
-  description: C(enabled) and C(active) of the driver's services by name, as systemd says.
-  returned: always
-  type: dict
-"""
 
 import os
 import re
@@ -139,16 +8,19 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils.common.package_changes import parse_madison
-from ..module_utils.hardware.gpu_sources import proc_version
-from ..module_utils.hardware.pci_devices import classify
-from ..module_utils.nvidia.imex import NODES_FILE
-from ..module_utils.nvidia.kernel_headers import EL_HEADERS, header_names
+from ..common.package_changes import parse_madison
+from ..hardware.gpu_reading import find_smi, pci_devices, read_gpus
+from ..hardware.gpu_sources import proc_version
+from ..hardware.pci_devices import classify
+from .imex import NODES_FILE
+from .kernel_headers import EL_HEADERS, header_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["read_answering_gpus", "read_driver"]
 
 UNITS = ["nvidia-persistenced", "nvidia-fabricmanager", "nvidia-imex"]
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -161,6 +33,7 @@ MODULE_FILE = re.compile(r"nvidia(-current(-open)?|-tesla(-\d+)?(-open)?|-open)?
 DKMS_LINE = re.compile(r"(?P<module>[^/,:]+)/(?P<version>[^,:]+)(?:, (?P<kernel>[^,]+), [^:]+)?: (?P<state>\w+)")
 LOG_LINES = 15
 SLURM = ("slurmd", "slurmstepd")
+SMI_PATIENCE_S = 30
 SMI_VERSION = re.compile(r"<driver_version>([^<]+)</driver_version>")
 
 
@@ -178,9 +51,8 @@ def pairs(text: str) -> dict[str, str]:
     return {line[0]: line[1] for line in words if len(line) > 2 and line[2][1] == "i"}  # noqa: PLR2004 - three words
 
 
-def packages(module: AnsibleModule, release: str) -> dict[str, Any]:
+def packages(module: AnsibleModule, release: str, names: list[str], family: list[str]) -> dict[str, Any]:
     """Return what is installed and what is to be had, the headers of the running kernel among it."""
-    names, family = module.params["names"], module.params["family"]
     kernels: list[str] = []
     if module.get_bin_path("dpkg-query"):
         shape = "${Package} ${Version} ${db:Status-Abbrev}\n"
@@ -256,10 +128,9 @@ def kernel_side(module: AnsibleModule, root: Path, release: str) -> dict[str, An
     }
 
 
-def loaded_version(module: AnsibleModule, root: Path) -> str:
+def loaded_version(program: str | None, root: Path, timeout_s: float = SMI_PATIENCE_S) -> str:
     """Return the version of the loaded driver; nvidia-smi is asked where /proc has nothing, as in some containers."""
     version = proc_version(read(root / "proc/driver/nvidia/version"))
-    program = module.get_bin_path("nvidia-smi", opt_dirs=["/usr/local/bin"])
     if version or not program:
         return version or ""
     try:
@@ -270,7 +141,7 @@ def loaded_version(module: AnsibleModule, root: Path) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=module.params["timeout_s"],
+            timeout=timeout_s,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
@@ -330,35 +201,41 @@ def gpus_on_bus(root: Path) -> int:
     return sum(kind == "gpu" for kind in kinds)
 
 
-def main() -> None:
-    """Run the module."""
-    module = AnsibleModule(
-        argument_spec={
-            "names": {"type": "list", "elements": "str", "required": True},
-            "family": {"type": "list", "elements": "str", "required": True},
-            "timeout_s": {"type": "int", "default": 30},
-        },
-        supports_check_mode=True,
-    )
-    root, release = Path("/"), os.uname().release
+def read_driver(module: AnsibleModule, names: list[str], family: list[str], root: Path = Path("/")) -> dict[str, Any]:
+    """Return what a host has of the driver, and what its repositories offer.
+
+    Args:
+        module: the module that runs.
+        names: packages whose versions in the repositories are wanted.
+        family: patterns of the packages that are looked for among the installed ones.
+        root: where the host's files are.
+
+    Returns:
+        `available` and `installed` (versions by package), `index` (whether the repositories could be asked), `kernels`;
+        `headers`, `built`, `dkms`, `make_log`, `modules` of the running kernel; `loaded` (version, '' for none),
+        `parameters` that it runs with, `kernel_release`, `gpus` (how many are on the PCI bus), `slurm` (daemons that
+        run), `persistence_command`, `nouveau`, `initramfs`, `units`, `imex_nodes`; `secure_boot`, `signing_key`,
+        `key_enrolled`.
+    """
+    release = os.uname().release
     show = ["systemctl", "show", "-p", "Id,UnitFileState,ActiveState", *UNITS]
-    module.exit_json(
-        changed=False,
-        **packages(module, release),
+    return {
+        **packages(module, release, names, family),
         **kernel_side(module, root, release),
-        loaded=loaded_version(module, root),
-        parameters=parameters(read(root / "proc/driver/nvidia/params")),
-        kernel_release=release,
-        gpus=gpus_on_bus(root),
-        slurm=slurm_daemons(root),
-        persistence_command=persistence_command(module),
-        nouveau=(root / "sys/module/nouveau").exists(),
-        initramfs=next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
-        units=units(module.run_command(show)[1]),
-        imex_nodes=read(root / NODES_FILE.lstrip("/")),
+        "loaded": loaded_version(find_smi(), root),
+        "parameters": parameters(read(root / "proc/driver/nvidia/params")),
+        "kernel_release": release,
+        "gpus": gpus_on_bus(root),
+        "slurm": slurm_daemons(root),
+        "persistence_command": persistence_command(module),
+        "nouveau": (root / "sys/module/nouveau").exists(),
+        "initramfs": next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
+        "units": units(module.run_command(show)[1]),
+        "imex_nodes": read(root / NODES_FILE.lstrip("/")),
         **firmware(module, root),
-    )
+    }
 
 
-if __name__ == "__main__":
-    main()
+def read_answering_gpus(root: Path = Path("/")) -> dict[str, Any]:
+    """Return what nvidia-smi and the kernel say of the GPUs."""
+    return read_gpus(root, pci_devices(root)["gpu"], find_smi(), SMI_PATIENCE_S)

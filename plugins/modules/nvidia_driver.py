@@ -1,0 +1,193 @@
+"""Module that reads what a host has of the NVIDIA driver and decides what is to be done."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver
+author: busbar contributors
+short_description: Choose the NVIDIA driver of a host, and tell what it lacks
+description:
+  - Reads package manager, repositories, kernel, firmware, services and GPUs, and works out from the hardware and what
+    is declared which packages, files, modules and services the host is to have, what needs a reboot, and what is wrong.
+  - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must be sound, as
+    the filter P(busbar.cluster.nvidia_driver_problems#filter) checks before any host is asked.
+attributes:
+  check_mode:
+    description: Changes nothing in any mode.
+    support: full
+options:
+  host:
+    description: Name of the host, as problems and notes call it.
+    type: str
+    required: true
+  hardware:
+    description: Its hardware profile.
+    type: dict
+    required: true
+  settings:
+    description:
+      - What is declared, with the keys C(source), C(branch), C(version), C(kernel_modules), C(build),
+        C(kernel_flavour), C(kernel_parts), C(module_parameters), C(fabric_manager), C(nvlsm), C(imex), C(imex_nodes)
+        and C(reboot), as the options of the role nvidia_driver.
+    type: dict
+    required: true
+  system:
+    description: C(distribution) and C(major) of the host, and C(container), whether its kernel is somebody else's.
+    type: dict
+    required: true
+  locked:
+    description: Versions of the whole cluster by branch, as they are written down. They count where none is declared.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Read the host and choose its driver
+  busbar.cluster.nvidia_driver:
+    host: "{{ inventory_hostname }}"
+    hardware: "{{ lookup('busbar.cluster.hardware', 'dgx_h100') }}"
+    settings: {source: nvidia, branch: "580"}
+    system: {distribution: Debian, major: "12", container: false}
+  register: __example_driver
+"""
+
+RETURN = r"""
+version:
+  description: Version of the driver that the host is to have. Empty when only a run without check mode will tell.
+  returned: always
+  type: str
+offer:
+  description: What the host can have of its branch, for the choice of the whole cluster's version.
+  returned: always
+  type: dict
+locked:
+  description: Version of the cluster that it was chosen by. Empty without one.
+  returned: always
+  type: str
+problems:
+  description: Why the driver cannot be installed, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: always
+  type: list
+  elements: dict
+files:
+  description: Pins and settings, and those of units whose packages are installed, for M(busbar.cluster.files).
+  returned: always
+  type: list
+  elements: dict
+packages:
+  description: The driver's packages, for M(busbar.cluster.packages), as C(headers), C(absent), C(family) and C(stream).
+  returned: always
+  type: list
+  elements: dict
+moves:
+  description: Whether packages of another version are replaced, under the programs that use them.
+  returned: always
+  type: bool
+imex_moves:
+  description: Whether a running IMEX gets another list of members.
+  returned: always
+  type: bool
+kernel:
+  description: Whether kernel modules, their settings and services are cared for.
+  returned: always
+  type: bool
+build:
+  description: Whether DKMS is to be asked again for the module of the running kernel.
+  returned: always
+  type: bool
+build_problems:
+  description: Why the running kernel has no module of the driver.
+  returned: always
+  type: list
+  elements: dict
+load:
+  description: Modules that are to be loaded now, in their order.
+  returned: always
+  type: list
+  elements: str
+services:
+  description: Services, each with C(name), C(started), and C(right), whether it is as it should be.
+  returned: always
+  type: list
+  elements: dict
+initramfs:
+  description: Command that brings changed settings into the initial file systems.
+  returned: always
+  type: str
+reboot:
+  description: Why a reboot is due.
+  returned: always
+  type: list
+  elements: str
+blocked:
+  description: That programs of GPUs fail until then, as a problem.
+  returned: always
+  type: list
+  elements: dict
+unready:
+  description: Why the driver that is loaded does not serve all GPUs and their fabric yet.
+  returned: always
+  type: list
+  elements: str
+notes:
+  description: What is left alone and why, that a reboot is needed, what Secure Boot wants.
+  returned: always
+  type: list
+  elements: str
+found:
+  description:
+    - What was read, as C(loaded) (version of the loaded driver), C(kernel_release), C(gpus) (on the PCI bus), C(slurm)
+      (daemons that run), C(units), C(make_log).
+  returned: always
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.nvidia.driver_host import read_answering_gpus, read_driver
+from ..module_utils.nvidia.driver_plan import driver_plan
+from ..module_utils.nvidia.driver_state import unready_reasons
+
+SHOWN = ("loaded", "kernel_release", "gpus", "slurm", "units", "make_log")
+
+
+def unready(hardware: dict[str, Any], plan: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Return why the loaded driver cannot be used yet; the GPUs are asked only where there may be an answer."""
+    if not plan["kernel"] or not (found["gpus"] or found["loaded"]):
+        return []
+    gpus = read_answering_gpus() if found["loaded"] == plan["version"] else {}
+    services = {item["name"] for item in plan["services"]}
+    fabric_manager = "nvidia-fabricmanager" in services
+    return unready_reasons(hardware, plan["version"], found, gpus, fabric_manager=fabric_manager)
+
+
+def main() -> None:
+    """Run the module."""
+    dictionary: dict[str, Any] = {"type": "dict", "required": True}
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "hardware": dictionary,
+            "settings": dictionary,
+            "system": dictionary,
+            "locked": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    host, hardware, system = (module.params[key] for key in ("host", "hardware", "system"))
+    settings = {**module.params["settings"], "check_mode": module.check_mode}
+    names = driver_plan(host, hardware, settings, system)
+    found = read_driver(module, names["names"], names["family"])
+    settings["locked"] = str(module.params["locked"].get(names["key"], ""))
+    plan = driver_plan(host, hardware, settings, system, found)
+    plan["files"] += plan.pop("drop_ins")
+    shown = {key: found[key] for key in SHOWN}
+    module.exit_json(
+        changed=False, **plan, locked=settings["locked"], found=shown, unready=unready(hardware, plan, found)
+    )
+
+
+if __name__ == "__main__":
+    main()

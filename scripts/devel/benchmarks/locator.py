@@ -16,11 +16,16 @@ from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation i
 )
 from busbar.option_values import percent, whole
 
+from devel.measured import Figure, Goal, Needs
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["add_options", "measure"]
+__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
+
+GOALS = (Goal("missed", "<=", 0), Goal("wrongly_blamed", "<=", 0))
+CHART = None
 
 _MOST_NODES = 10_000
 _MOST_TRIALS = 100_000
@@ -38,7 +43,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", default="0", metavar="S", help="default 0")
 
 
-def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+def needs(args: argparse.Namespace) -> Needs:
+    """What this size takes."""
+    count = whole("--nodes", args.nodes, 2, _MOST_NODES)
+    return Needs(memory_mib=100 + count // 10, disk_mib=0, smaller="--nodes")
+
+
+def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """The figures of all trials.
 
     Raises:
@@ -59,14 +70,14 @@ def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
         results.append(simulate(Fabric(topology, faults, noise, random)))
     spent = time.process_time() - began
     rounds = [result["rounds"] for result in results]
-    yield "trials", trials, "trials"
-    yield "rounds_median", median(rounds), "rounds"
-    yield "rounds_max", max(rounds), "rounds"
-    yield "tests_max", max(result["tests"] for result in results), "tests"
-    yield "found", sum(len(result["found"]) for result in results), "culprits"
-    yield "missed", sum(len(result["missed"]) for result in results), "culprits"
-    yield "wrongly_blamed", sum(len(result["wrongly_blamed"]) for result in results), "culprits"
-    yield "time_per_trial", round(1000 * spent / trials, 2), "ms of CPU"
+    yield Figure("trials", trials, "trials")
+    yield Figure("rounds_median", median(rounds), "rounds")
+    yield Figure("rounds_max", max(rounds), "rounds")
+    yield Figure("tests_max", max(result["tests"] for result in results), "tests")
+    yield Figure("found", sum(len(result["found"]) for result in results), "culprits")
+    yield Figure("missed", sum(len(result["missed"]) for result in results), "culprits")
+    yield Figure("wrongly_blamed", sum(len(result["wrongly_blamed"]) for result in results), "culprits")
+    yield Figure("time_per_trial", round(1000 * spent / trials, 2), "ms of CPU")
     bad = [seed + i for i, result in enumerate(results) if result["missed"] or result["wrongly_blamed"]]
     if bad:
         message = f"{len(bad)} of {trials} trials missed a culprit or blamed an innocent, the first with seed {bad[0]}"

@@ -18,11 +18,16 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines
 from busbar.option_values import whole
 
+from devel.measured import Figure, Goal, Needs
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["add_options", "measure", "peak_kib"]
+__all__ = ["CHART", "GOALS", "add_options", "measure", "needs", "peak_kib"]
+
+GOALS = (Goal("throughput_per_cpu", ">=", 150), Goal("peak_memory", "<=", 64))
+CHART = None
 
 _MIB = 1 << 20
 _MOST_MIB = 1 << 20
@@ -43,7 +48,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mib", default="1024", metavar="N", help="size of the log in MiB; default 1024")
 
 
-def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+def needs(args: argparse.Namespace) -> Needs:
+    """What this size takes."""
+    whole("--mib", args.mib, 1, _MOST_MIB)
+    return Needs(memory_mib=100, disk_mib=0, smaller="--mib")
+
+
+def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """The figures of one log.
 
     Raises:
@@ -53,11 +64,11 @@ def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
     mib = whole("--mib", args.mib, 1, _MOST_MIB)
     answer = _run_reader(mib * _MIB)
     size = answer["characters"] / 1e6
-    yield "size", round(size, 1), "MB"
-    yield "throughput", round(size / answer["seconds"], 1), "MB/s"
-    yield "throughput_per_cpu", round(size / answer["cpu_seconds"], 1), "MB/s"
-    yield "peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB"
-    yield "rows", len(answer["rows"]), "rows"
+    yield Figure("size", round(size, 1), "MB")
+    yield Figure("throughput", round(size / answer["seconds"], 1), "MB/s")
+    yield Figure("throughput_per_cpu", round(size / answer["cpu_seconds"], 1), "MB/s")
+    yield Figure("peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB")
+    yield Figure("rows", len(answer["rows"]), "rows")
     if (answer["runs"], answer["outcome"], answer["rows"]) != (1, "ok", [[size, _busbw(size)] for size in _SIZES]):
         message = f"the table is not complete: {answer['runs']} runs, {len(answer['rows'])} rows, {answer['outcome']}"
         raise ValueError(message)

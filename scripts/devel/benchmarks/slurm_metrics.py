@@ -21,13 +21,17 @@ from busbar.option_values import whole
 from busbar.paths import collection
 
 from devel.benchmarks.parser import peak_kib
+from devel.measured import Figure, Needs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
     from types import ModuleType
 
-__all__ = ["add_options", "measure"]
+__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
+
+GOALS = ()
+CHART = None
 
 _MOST = 1_000_000
 _CYCLES = 3
@@ -39,7 +43,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", default="10000", metavar="N", help="jobs, of which one in ten runs; default 10000")
 
 
-def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
+def needs(args: argparse.Namespace) -> Needs:
+    """What this size takes."""
+    nodes, jobs = (whole(f"--{name}", getattr(args, name), 0, _MOST) for name in ("nodes", "jobs"))
+    size = 100 + nodes // 20 + jobs // 200
+    return Needs(memory_mib=size, disk_mib=size, smaller="--nodes")
+
+
+def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """The figures of one cycle, the last of several.
 
     Raises:
@@ -62,12 +73,12 @@ def measure(args: argparse.Namespace) -> Iterator[tuple[str, float, str]]:
         answer: dict[str, Any] = json.loads(done.stdout)
         text = (Path(folder) / "busbar_slurm.prom").read_text(encoding="utf-8")
         asked = sum((Path(folder) / name).stat().st_size for name in ("nodes", "jobs"))
-    yield "slurm_output", round(asked / 1e6, 2), "MB"
-    yield "wall", round(answer["seconds"], 3), "s"
-    yield "cpu", round(answer["cpu_seconds"], 3), "s"
-    yield "peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB"
-    yield "file", round(len(text) / 1e6, 3), "MB"
-    yield "series", sum(1 for line in text.splitlines() if not line.startswith("#")), "series"
+    yield Figure("slurm_output", round(asked / 1e6, 2), "MB")
+    yield Figure("wall", round(answer["seconds"], 3), "s")
+    yield Figure("cpu", round(answer["cpu_seconds"], 3), "s")
+    yield Figure("peak_memory", round(answer["peak_kib"] / 1024, 1), "MiB")
+    yield Figure("file", round(len(text) / 1e6, 3), "MB")
+    yield Figure("series", sum(1 for line in text.splitlines() if not line.startswith("#")), "series")
     counted = sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("busbar_slurm_jobs{"))
     if counted != jobs or text.count("busbar_slurm_node_gpus{") != nodes:
         message = f"not all is told of: {counted:.0f} jobs, {text.count('busbar_slurm_node_gpus{')} nodes"

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
-from devel import benchmark
+from devel import benchmark, measured, scale_page
 from devel.benchmarks import parser
+from devel.measured import Chart, Figure, Goal, Needs
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "benchmark"
 
@@ -20,13 +28,15 @@ def _search_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _figures(text: str) -> dict[str, float]:
-    lines = [json.loads(line) for line in text.splitlines()]
-    assert all(line.keys() == {"benchmark", "figure", "value", "unit"} for line in lines)
-    return {line["figure"]: line["value"] for line in lines}
+    result = json.loads(text)
+    assert result.keys() == {"benchmark", "date", "command", "machine", "figures"}
+    return {entry["figure"]: entry["value"] for entry in result["figures"]}
 
 
 def test_parser_reads_the_whole_table_in_little_memory() -> None:
-    result = subprocess.run([SCRIPT, "parser", "--mib", "6"], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [SCRIPT, "parser", "--mib", "6", "--runs", "1", "--json"], capture_output=True, text=True, check=True
+    )
     figures = _figures(result.stdout)
     assert figures["size"] >= 6 * 1.048
     assert figures["rows"] == 31
@@ -45,7 +55,12 @@ def test_a_table_with_a_row_missing_fails(capsys: pytest.CaptureFixture[str], mo
 
 
 def test_locator(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["locator", "--nodes", "96", "--trials", "20", "--faults", "3", "--seed", "5"]) == 0
+    assert (
+        benchmark.main(
+            ["locator", "--json", "--runs", "1", "--nodes", "96", "--trials", "20", "--faults", "3", "--seed", "5"]
+        )
+        == 0
+    )
     figures = _figures(capsys.readouterr().out)
     assert figures["trials"] == 20
     assert figures["rounds_median"] <= figures["rounds_max"] <= 30
@@ -54,22 +69,25 @@ def test_locator(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["slurm_metrics", "--nodes", "20", "--jobs", "300"]) == 0
+    assert benchmark.main(["slurm_metrics", "--json", "--nodes", "20", "--jobs", "300", "--runs", "1"]) == 0
     figures = _figures(capsys.readouterr().out)
     assert figures["series"] > 20 * 7
     assert figures["cpu"] < 10
     assert 5 < figures["peak_memory"] < 200
 
 
-def test_without_a_name_it_lists_them() -> None:
-    result = subprocess.run([SCRIPT], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize("options", [[], ["--list"]])
+def test_without_a_name_it_lists_them(options: list[str]) -> None:
+    result = subprocess.run([SCRIPT, *options], capture_output=True, text=True, check=True)
     assert [line.split()[0] for line in result.stdout.splitlines()] == list(benchmark.NAMES)
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are parser, locator, slurm_metrics"),
+        (["speed"], "there is no benchmark 'speed'; there are parser, locator, "),
+        (["parser", "--runs", "0"], "--runs: '0' is not a whole number from 1 to 99"),
+        (["--page", "now"], "--page knows only --check, not now"),
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
         (["slurm_metrics", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
@@ -84,3 +102,115 @@ def test_bad_input(options: list[str], words: str, capsys: pytest.CaptureFixture
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+class _Ticks:
+    """A benchmark whose runs take 3, 1 and 2 seconds."""
+
+    GOALS = (Goal("wall", "<=", 1.5), Goal("wall", "<=", 30, at=20))
+    CHART = Chart("Seconds", ("wall",), "hosts")
+
+    def __init__(self) -> None:
+        self.seconds = iter([3, 1, 2])
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--hosts", default="10")
+
+    def needs(self, _args: object) -> Needs:
+        return Needs(memory_mib=1000, disk_mib=2000, smaller="--hosts")
+
+    def measure(self, _args: object) -> Iterator[Figure]:
+        took = next(self.seconds)
+        yield Figure("wall", took, "s")
+        yield from (Figure("wall", took * size, "s", at=size) for size in (10, 20))
+
+
+@pytest.fixture(name="ticks")
+def _ticks(monkeypatch: pytest.MonkeyPatch) -> _Ticks:
+    ticks = _Ticks()
+    monkeypatch.setitem(benchmark.NAMES, "ticks", "ticks")
+    monkeypatch.setitem(sys.modules, "devel.benchmarks.ticks", ticks)
+    return ticks
+
+
+@pytest.mark.usefixtures("ticks")
+def test_a_result_is_the_median_beside_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["ticks", "--hosts", "20", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["command"] == "scripts/benchmark ticks --hosts 20"
+    assert result["machine"].keys() >= {"cpu", "cores", "memory_gib", "python"}
+    first, second, third = result["figures"]
+    assert first == {"figure": "wall", "value": 2, "unit": "s", "runs": [3, 1, 2], "goal": "<= 1.5", "met": False}
+    assert second == {"figure": "wall", "value": 20, "unit": "s", "at": 10, "runs": [30, 10, 20]}
+    assert (third["value"], third["met"]) == (40, False)
+
+
+@pytest.mark.usefixtures("ticks")
+def test_text_tells_spread_and_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["ticks"]) == 0
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "wall 2 s 1 to 3 goal <= 1.5: missed",
+        "wall 10 20 s 10 to 30",
+        "wall 20 40 s 20 to 60 goal <= 30: missed",
+    ]
+
+
+@pytest.mark.usefixtures("ticks")
+@pytest.mark.parametrize(
+    ("resource", "words"),
+    [
+        ("available_mib", "needs 1000 MiB of memory at this size, and 9 MiB are available"),
+        ("free_mib", "set TMPDIR to a larger file system, or choose a smaller --hosts"),
+    ],
+)
+def test_too_little_room_is_refused_before_anything_runs(
+    resource: str, words: str, ticks: _Ticks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measured, resource, lambda: 9)
+    assert benchmark.main(["ticks"]) == 2
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+    assert next(ticks.seconds) == 3
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_was_measured() -> None:
+    assert scale_page.stale() == [], "run scripts/benchmark --page"
+
+
+def test_every_kept_result_is_of_a_benchmark() -> None:
+    kept = {path.stem for path in (SCRIPT.parents[1] / "docs/benchmarks").glob("*.json")}
+    assert kept <= set(benchmark.NAMES)
+
+
+@pytest.mark.usefixtures("ticks")
+def test_the_page_has_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "docs/scale.md"
+    page.parent.mkdir()
+    page.write_text("# Scale\n\n<!-- benchmark ticks -->\nold\n<!-- end of benchmark -->\n\nMore.\n")
+    assert benchmark.main(["ticks", "--json"]) == 0
+    scale_page.save(json.loads(capsys.readouterr().out), tmp_path)
+    assert '"runs": [3, 1, 2]' in (tmp_path / "docs/benchmarks/ticks.json").read_text()
+    assert scale_page.stale(tmp_path) == ["docs/scale.md", "docs/benchmarks/ticks.svg"]
+    scale_page.write(tmp_path)
+    assert scale_page.stale(tmp_path) == []
+    text = page.read_text()
+    assert "| wall | 2 s | <= 1.5: missed |" in text
+    assert "| 20 | 40 (<= 30: missed) |" in text
+    assert "old" not in text
+    assert text.endswith("![Seconds](benchmarks/ticks.svg)\n<!-- end of benchmark -->\n\nMore.\n")
+    picture = ET.fromstring((tmp_path / "docs/benchmarks/ticks.svg").read_text())  # noqa: S314 - our own
+    assert len(picture.findall("{*}polyline")) == 1
+    assert len(picture.findall("{*}circle")) == 2
+
+
+def test_a_result_that_no_page_shows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "docs/benchmarks").mkdir(parents=True)
+    (tmp_path / "docs/scale.md").write_text("# Scale\n")
+    (tmp_path / "docs/benchmarks/ticks.json").write_text("{}")
+    with pytest.raises(ValueError, match="each needs the other"):
+        scale_page.stale(tmp_path)

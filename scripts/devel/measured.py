@@ -1,0 +1,104 @@
+"""What a benchmark answers, what it needs of the machine, and the machine itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import NamedTuple
+
+from busbar.errors import UsageError
+
+__all__ = ["Chart", "Figure", "Goal", "Needs", "available_mib", "free_mib", "machine", "refuse_too_little"]
+
+_MIB = 1 << 20
+
+
+class Figure(NamedTuple):
+    """One thing measured; at is the size, where a benchmark measures several."""
+
+    name: str
+    value: float
+    unit: str
+    at: int | None = None
+
+
+class Goal(NamedTuple):
+    """The least (>=) or the most (<=) that a figure is to be, at one size where it has several."""
+
+    figure: str
+    relation: str
+    limit: float
+    at: int | None = None
+
+    def met(self, value: float) -> bool:
+        """Whether a value is good enough."""
+        return value >= self.limit if self.relation == ">=" else value <= self.limit
+
+
+class Chart(NamedTuple):
+    """Figures of one unit that are drawn over the sizes; both axes are logarithmic."""
+
+    title: str
+    figures: tuple[str, ...]
+    size: str
+
+
+class Needs(NamedTuple):
+    """Memory and disk that a benchmark takes at the size asked for, and how a smaller one is asked for."""
+
+    memory_mib: int
+    disk_mib: int
+    smaller: str
+
+
+def available_mib() -> int:
+    """Memory that programs can still have."""
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    match = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+    return int(match[1]) // 1024 if match else 0
+
+
+def free_mib() -> int:
+    """Room where temporary files lie."""
+    return shutil.disk_usage(tempfile.gettempdir()).free // _MIB
+
+
+def refuse_too_little(name: str, needs: Needs) -> None:
+    """Refuse what the machine has no room for.
+
+    Raises:
+        UsageError: memory or disk is too small.
+    """
+    if needs.memory_mib > available_mib():
+        message = (
+            f"{name} needs {needs.memory_mib} MiB of memory at this size, and {available_mib()} MiB are available: "
+            f"end other programs, or choose a smaller {needs.smaller}"
+        )
+        raise UsageError(message)
+    if needs.disk_mib > free_mib():
+        message = (
+            f"{name} needs {needs.disk_mib} MiB of disk in {tempfile.gettempdir()} at this size, and {free_mib()} MiB "
+            f"are free: set TMPDIR to a larger file system, or choose a smaller {needs.smaller}"
+        )
+        raise UsageError(message)
+
+
+def machine() -> dict[str, str | int]:
+    """What the figures depend on."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
+    memory = re.search(r"^MemTotal:\s+(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    return {
+        "cpu": model[1].strip() if model else platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(int(memory[1]) / (1 << 20)) if memory else 0,
+        "system": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "ansible_core": version("ansible-core"),
+    }

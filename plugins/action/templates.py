@@ -1,0 +1,67 @@
+"""Action behind `busbar.cluster.templates`: renders the files that a task lists, for the module `files` to keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+
+from ..plugin_utils.template_files import HANDED_ON, checked, sources
+
+SPEC: dict[str, dict[str, Any]] = {
+    "files": {"type": "list", "elements": "dict", "required": True},
+    "more": {"type": "list", "elements": "dict", "default": []},
+    "pending": {"type": "path"},
+    "unsafe_writes": {"type": "bool", "default": False},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
+    """Renders on the provisioning host, writes with one execution on the host."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the result of the module `files`."""
+        super().run(tmp, task_vars)
+        _checked, given = self.validate_argument_spec(SPEC)
+        try:
+            listed = checked(given["files"], given["more"])
+        except ValueError as error:
+            raise AnsibleActionFail(self._told(error)) from None
+        files = [*given["more"], *(self._file(entry, task_vars or {}) for entry in listed)]
+        arguments = {"files": files, "unsafe_writes": given["unsafe_writes"]}
+        if given["pending"]:
+            arguments["pending"] = given["pending"]
+        return dict(
+            self._execute_module(module_name="busbar.cluster.files", module_args=arguments, task_vars=task_vars)
+        )
+
+    def _told(self, problem: object) -> str:
+        """Return a message that names the task."""
+        return f"task '{self._task.name}': {problem}"
+
+    def _file(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return an entry as the module `files` takes it."""
+        kept = {"path": entry["dest"], **{key: entry[key] for key in HANDED_ON if key in entry}}
+        if entry.get("state") == "absent":
+            return kept
+        return kept | {"content": entry["content"] if "content" in entry else self._text(entry, task_vars)}
+
+    def _text(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
+        """Return the text of a template, rendered, or of a file as it is."""
+        # It looks where the builtin modules look, and renders as they do.
+        lookup = lookup_loader.get("template", loader=self._loader, templar=self._templar)
+        places = sources(entry)
+        for folder, path in places:
+            found = lookup.find_file_in_search_path(task_vars, folder, path, ignore_missing=True)
+            if found and folder == "templates":
+                text = lookup.run([path], variables=task_vars, template_vars=entry.get("vars") or {})[0]
+                return "" if text is None else str(text)
+            if found:
+                return str(self._loader.get_text_file_contents(found))
+        wanted = " or ".join(f"{folder}/{path}" for folder, path in places)
+        message = f"{entry['dest']}: the role has no {wanted}: add it, or set src"
+        raise AnsibleActionFail(self._told(message))

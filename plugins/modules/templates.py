@@ -1,0 +1,105 @@
+"""Documentation of the action `busbar.cluster.templates`."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: templates
+author: busbar contributors
+short_description: Keep the files of a role that the task lists
+description:
+  - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and keeps the files with one
+    execution of M(busbar.cluster.files) on the host. So they are validated together before the first one is replaced.
+  - The templates of a role lie where their files lie on the host. C(/etc/slurm/slurm.conf) is rendered from
+    C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
+  - A template that is missing, a file that is listed twice, and a key that is not known are refused.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  files:
+    description: The files, in the order in which they are written.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      dest:
+        description: Absolute path on the host.
+        type: path
+        required: true
+      src:
+        description:
+          - Template below C(templates/), when it ends with C(.j2), else file below C(files/), which is copied as it is.
+          - By default the path of O(files[].dest).
+        type: str
+      content:
+        description: The whole text, instead of a template.
+        type: str
+      vars:
+        description: Variables that the template has besides those of the task.
+        type: dict
+        default: {}
+      when:
+        description: Whether this entry counts. Where it does not, the file stays as it is.
+        type: bool
+        default: true
+      state:
+        description: Whether the file should be there. The template of a file that should not is not rendered.
+        type: str
+        choices: [present, absent]
+        default: present
+      mode:
+        description: Permissions, in octal as a string.
+        type: str
+        default: "0644"
+      owner:
+        description: Name of the owner. Empty leaves it as it is.
+        type: str
+        default: root
+      group:
+        description: Name of the group. Empty leaves it as it is.
+        type: str
+        default: root
+      validate:
+        description: Command that checks the new text; C(%s) stands for a file that holds it.
+        type: str
+      hidden:
+        description: Whether the diff keeps silent about its text. A task that writes a secret needs C(no_log) as well.
+        type: bool
+        default: false
+  more:
+    description:
+      - Files that a filter or lookup has made, as O(busbar.cluster.files#module:files). They are written first.
+    type: list
+    elements: dict
+    default: []
+  pending:
+    description: As O(busbar.cluster.files#module:pending).
+    type: path
+  unsafe_writes:
+    description: Write in place where a file cannot be replaced, such as a bind mount of a container.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Write the configuration of Slurm
+  busbar.cluster.templates:
+    files:
+      - {dest: /etc/slurm/cgroup.conf}
+      - {dest: /etc/slurm/slurmdbd.conf, owner: slurm, mode: "0600", hidden: true}
+      - {dest: /etc/slurm/gres.conf, state: "{{ 'present' if slurm_gpus else 'absent' }}"}
+      - {dest: "{{ example_config }}", src: etc/example.conf.j2, validate: example --check %s}
+  register: __example_written
+"""
+
+RETURN = r"""
+changed_paths:
+  description: As RV(busbar.cluster.files#module:changed_paths).
+  returned: always
+  type: list
+  elements: str
+"""

@@ -1,0 +1,72 @@
+"""What a task of the action `templates` lists: each file checked, with the place of its text in the role."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["KEYS", "checked", "sources"]
+
+# What is handed on to the module `files` as it is.
+HANDED_ON = ("mode", "owner", "group", "validate", "hidden", "state")
+KEYS = ("dest", "src", "content", "vars", "when", *HANDED_ON)
+STATES = ("present", "absent")
+
+
+def checked(listed: Sequence[Mapping[str, Any]], more: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Return the files that a task keeps: those of its list whose condition holds.
+
+    Args:
+        listed: the files as the task lists them, with the keys of `KEYS`.
+        more: files that have their text already, with `path`.
+
+    Raises:
+        ValueError: an entry is not valid; the message names its file and its key.
+    """
+    for entry in listed:
+        _check(entry)
+    kept = [dict(entry) for entry in listed if boolean(entry.get("when", True))]
+    counts = Counter([*(entry["dest"] for entry in kept), *(str(entry.get("path")) for entry in more)])
+    twice = [dest for dest, count in counts.items() if count > 1]
+    if twice:
+        message = f"{twice[0]} is listed twice: remove one of the entries, or give them conditions (when)"
+        raise ValueError(message)
+    return kept
+
+
+def _check(entry: Mapping[str, Any]) -> None:
+    """Look whether an entry says one thing, and in keys that are known."""
+    dest = entry.get("dest")
+    if not isinstance(dest, str) or not dest.startswith("/") or PurePosixPath(dest).name in {"", ".."}:
+        message = f"dest: {dest!r} is not an absolute path: set it for each of the files"
+        raise ValueError(message)
+    unknown = sorted(set(entry) - set(KEYS))
+    if unknown:
+        message = f"{dest}: {unknown[0]} is not a known key: use {', '.join(KEYS)}"
+        raise ValueError(message)
+    if "src" in entry and "content" in entry:
+        message = f"{dest}: src and content exclude each other: remove one"
+        raise ValueError(message)
+    if entry.get("state", "present") not in STATES:
+        message = f"{dest}: state: {entry['state']!r} is not valid: use {' or '.join(STATES)}"
+        raise ValueError(message)
+    try:
+        boolean(entry.get("when", True))
+    except TypeError:
+        message = f"{dest}: when: {entry['when']!r} is neither true nor false"
+        raise ValueError(message) from None
+
+
+def sources(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return where the text of an entry may lie, as folder of the role and path below it; the first found counts."""
+    src = entry.get("src")
+    if src is None:
+        below = entry["dest"].lstrip("/")
+        return [("templates", f"{below}.j2"), ("files", below)]
+    return [("templates" if str(src).endswith(".j2") else "files", str(src))]

@@ -1,0 +1,136 @@
+"""The action that renders the files that a task lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.playbook.task import Task
+from ansible.template import Templar, trust_as_template
+from ansible_collections.busbar.cluster.plugins.action.templates import ActionModule
+from ansible_collections.busbar.cluster.plugins.plugin_utils.template_files import checked, sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Local:
+    """As much of a connection as an action without a host looks at."""
+
+    class _shell:  # noqa: N801 - Ansible's name
+        tmpdir = None
+
+
+class Handed(ActionModule):  # type: ignore[misc]  # Ansible has no types
+    """The action, with the host left out: what it hands to the module is the result."""
+
+    def _execute_module(self, module_name: str, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
+        del task_vars
+        return {"module": module_name, **module_args}
+
+
+@pytest.fixture
+def role(tmp_path: Path) -> Path:
+    for name, text in {
+        "templates/etc/a.conf.j2": "# {{ ansible_managed }}\n{% if wanted %}\nwanted = {{ wanted }}\n{% endif %}\n",
+        "templates/etc/bad.conf.j2": "first\n{{ nobody_sets_this }}\n",
+        "templates/other.j2": "{% include 'etc/part.j2' %}\n",
+        "templates/etc/part.j2": "of {{ wanted }}",
+        "files/etc/plain": "{{ as it is }}\n\n",
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(role: Path, *files: dict[str, Any], **arguments: object) -> dict[str, Any]:
+    """What the module would be handed, with files by their paths."""
+    task = Task()
+    task.name = "example | Write the files"
+    task.action, task.args = "busbar.cluster.templates", {"files": list(files), **arguments}
+    loader = DataLoader()
+    variables = {"ansible_search_path": [str(role)], "wanted": 3, "ansible_managed": trust_as_template("by busbar")}
+    templar = Templar(loader=loader, variables=variables)
+    result = dict(Handed(task, Local(), None, loader, templar, None).run(task_vars=variables))
+    return result | {"files": {entry["path"]: entry for entry in result["files"]}}
+
+
+def test_templates_and_files_lie_in_the_role_as_on_the_host(role: Path) -> None:
+    result = run(role, {"dest": "/etc/a.conf", "mode": "0600", "hidden": True}, {"dest": "/etc/plain"})
+    assert result["module"] == "busbar.cluster.files"
+    assert result["files"]["/etc/a.conf"] == {
+        "path": "/etc/a.conf",
+        "mode": "0600",
+        "hidden": True,
+        "content": "# by busbar\nwanted = 3\n",
+    }
+    assert result["files"]["/etc/plain"]["content"] == "{{ as it is }}\n\n"
+
+
+def test_a_source_and_a_text_may_be_named(role: Path) -> None:
+    result = run(
+        role,
+        {"dest": "/opt/x", "src": "other.j2"},
+        {"dest": "/opt/y", "content": "{{ y }}"},
+        {"dest": "/opt/z", "src": "etc/plain"},
+        {"dest": "/opt/v", "src": "other.j2", "vars": {"wanted": 4}},
+    )
+    texts = {path: entry["content"] for path, entry in result["files"].items()}
+    assert texts == {"/opt/x": "of 3\n", "/opt/y": "{{ y }}", "/opt/z": "{{ as it is }}\n\n", "/opt/v": "of 4\n"}
+
+
+def test_what_is_absent_is_not_rendered_and_what_does_not_count_stays(role: Path) -> None:
+    result = run(role, {"dest": "/etc/bad.conf", "state": "absent"}, {"dest": "/etc/gone", "when": False})
+    assert result["files"] == {"/etc/bad.conf": {"path": "/etc/bad.conf", "state": "absent"}}
+
+
+def test_more_files_come_first_and_the_note_is_handed_on(role: Path) -> None:
+    more = [{"path": "/etc/rule", "content": "made"}]
+    result = run(role, {"dest": "/etc/plain"}, more=more, pending="/var/lib/note", unsafe_writes=True)
+    assert list(result["files"]) == ["/etc/rule", "/etc/plain"]
+    assert (result["pending"], result["unsafe_writes"]) == ("/var/lib/note", True)
+    assert "pending" not in run(role, {"dest": "/etc/plain"})
+
+
+def test_an_undefined_variable_names_template_and_line(role: Path) -> None:
+    with pytest.raises(AnsibleError) as error:
+        run(role, {"dest": "/etc/bad.conf"})
+    assert "nobody_sets_this" in str(error.value)
+    told = "".join(str(part) for part in (error.value, getattr(error.value.obj, "_ansible_tags_mapping", "")))
+    assert "bad.conf.j2" in told
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ([{"dest": "/etc/none"}], "/etc/none: the role has no templates/etc/none.j2 or files/etc/none"),
+        ([{"dest": "/etc/a.conf", "src": "none.j2"}], "the role has no templates/none.j2"),
+        ([{"dest": "/etc/plain", "src": "none"}], "the role has no files/none"),
+        ([{"dest": "/etc/plain"}, {"dest": "/etc/plain"}], "/etc/plain is listed twice"),
+        ([{"dest": "/etc/plain", "mod": "0600"}], "/etc/plain: mod is not a known key"),
+        ([{"src": "a.j2"}], "dest: None is not an absolute path"),
+        ([{"dest": "etc/plain"}], "dest: 'etc/plain' is not an absolute path"),
+        ([{"dest": "/etc/plain", "src": "a.j2", "content": ""}], "src and content exclude each other"),
+        ([{"dest": "/etc/plain", "state": "gone"}], "state: 'gone' is not valid"),
+        ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' is neither true nor false"),
+    ],
+)
+def test_a_mistake_names_task_and_key(role: Path, files: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(AnsibleError) as error:
+        run(role, *files)
+    assert str(error.value).startswith("task 'example | Write the files': ")
+    assert words in str(error.value)
+
+
+def test_two_entries_for_a_file_need_conditions() -> None:
+    one, other = ({"dest": "/etc/a", "when": wanted, "content": str(wanted)} for wanted in (True, False))
+    assert checked([one, other]) == [one]
+    with pytest.raises(ValueError, match="/etc/a is listed twice"):
+        checked([one], [{"path": "/etc/a", "content": ""}])
+
+
+def test_a_template_goes_before_a_file() -> None:
+    assert sources({"dest": "/etc/a"}) == [("templates", "etc/a.j2"), ("files", "etc/a")]

@@ -32,10 +32,10 @@ ROLE = {
     "roles/NAME/README.md": """\
 # NAME
 
-Installs packages.
+Installs packages and writes `/etc/NAME.conf`.
 
 ```yaml
-NAME_packages: [tree]
+NAME_config: {answer: 42}
 ```
 
 <!-- BEGIN_ANSIBLE_DOCS -->
@@ -43,14 +43,28 @@ NAME_packages: [tree]
 """,
     "roles/NAME/defaults/main.yml": """\
 ---
-NAME_packages: []
+NAME_config: {}
+""",
+    "roles/NAME/vars/Debian.yml": """\
+---
+__NAME_packages: []
+""",
+    "roles/NAME/vars/RedHat.yml": """\
+---
+__NAME_packages: []
+""",
+    "roles/NAME/templates/etc/NAME.conf.j2": """\
+{{ ansible_managed | comment }}
+{% for key, value in NAME_config.items() %}
+{{ key }} = {{ value }}
+{% endfor %}
 """,
     "roles/NAME/meta/main.yml": """\
 ---
 galaxy_info:
   role_name: NAME
   author: busbar contributors
-  description: Packages of NAME
+  description: Packages and configuration of NAME
   license: Apache-2.0
   min_ansible_version: "2.19"
   platforms:
@@ -67,22 +81,36 @@ dependencies:
 ---
 argument_specs:
   main:
-    short_description: Packages of NAME
-    description: Installs packages.
+    short_description: Packages and configuration of NAME
+    description: Installs packages and writes C(/etc/NAME.conf).
     options:
-      NAME_packages:
-        description: The packages.
-        type: list
-        elements: str
-        default: []
+      NAME_config:
+        description: Lines of the configuration.
+        type: dict
+        default: {}
 """,
     "roles/NAME/tasks/main.yml": """\
 ---
+- name: Gather the facts that NAME needs
+  ansible.builtin.setup:
+    gather_subset: ["!all", "!min", distribution]
+  when: "'os_family' not in ansible_facts"
+  tags: [NAME]
+
+- name: Load the package names of NAME
+  ansible.builtin.include_vars: "{{ role_path }}/vars/{{ ansible_facts['os_family'] | basename }}.yml"
+  tags: [NAME]
+
 - name: Install the packages of NAME
-  ansible.builtin.package:
-    name: "{{ NAME_packages }}"
-    state: present
-  when: NAME_packages | length > 0
+  busbar.cluster.packages:
+    name: "{{ __NAME_packages }}"
+  when: __NAME_packages | length > 0
+  tags: [NAME]
+
+- name: Write the configuration of NAME
+  busbar.cluster.templates:
+    files:
+      - {dest: /etc/NAME.conf}
   tags: [NAME]
 """,
     "tests/sandbox/test_NAME.py": '''\

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from .blocks import Block, Border, Duel, Family, Item, Sweep, narrow
+from .blocks import Block, Border, Duel, Family, Item, LinkOrBorder, Sweep, narrow
 from .evidence import Question
 from .untested import Untested
 
@@ -66,6 +66,11 @@ class Agenda:
         """Open the block between two sets that were slow together, though each is fine."""
         self.items.append(Family([Block(left, right)]))
 
+    def covered(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether each pair of the nodes has been part of a test that passed."""
+        self._take_in()
+        return not self.untested.holds(nodes)
+
     def forget(self) -> None:
         """Take no pair for tested any more."""
         self.untested = Untested(self.context.nodes)
@@ -81,13 +86,14 @@ class Agenda:
         self._take_in()
         for turn in range(_MOST_ROUNDS):
             # What cannot be tested as it is, since a known culprit lies within, counts as untested again.
-            self.items = [item for item in self.items if isinstance(item, Duel) or self._clean(item)]
+            self.items = [item for item in self.items if isinstance(item, (Border, Duel)) or self._clean(item)]
+            self._close_borders()
             if not self.items and self.found >= goal:
                 return
             plan = next((plan for way in range(_WAYS) if (plan := self._plan(scopes, turn + way, goal))), [])
             if not plan:
                 break
-            outcomes = yield Question("search", [block.nodes for _item, blocks in plan for block in blocks])
+            outcomes = yield self._question(plan)
             self._take_in()
             rest = iter(outcomes)
             for item, blocks in plan:
@@ -98,6 +104,19 @@ class Agenda:
                     follows = item.learn(self, blocks, told)
                     self.items += follows
         self._give_up()
+
+    def _close_borders(self) -> None:
+        """Conclude what no pair is left to ask about."""
+        closed = [item for item in self.items if isinstance(item, Border) and not item.ask(self, set())]
+        self.items = [item for item in self.items if not any(item is other for other in closed)]
+        for item in closed:
+            self.items += item.learn(self, [], [])
+
+    def _question(self, plan: list[tuple[Item, list[Block]]]) -> Question:
+        """Return a round; beside what is slow, nothing waits for a sweep that cannot be told from noise."""
+        tests = [block.nodes for _item, blocks in plan for block in blocks]
+        needed = sum(len(blocks) for item, blocks in plan if not isinstance(item, Sweep))
+        return Question("search", tests, needed=needed or None)
 
     def _give_up(self) -> None:
         left = self.hot()
@@ -188,6 +207,26 @@ class Agenda:
         self.items = [item for item in self.items if all(node not in block.nodes for block in item.blocks)]
 
     def link(self, block: Block, outcomes: list[Outcome]) -> None:
+        """Enter a slow link, or find out whether it is a boundary between two switches."""
+        one, other = sorted(block.nodes)
+        mine, theirs = self._others_of(one), self._others_of(other)
+        across = (mine and self._slow_with(other, mine)) or (theirs and self._slow_with(one, theirs))
+        if self.context.switch_of[one] == self.context.switch_of[other] or not across:
+            self.name_link(block, outcomes)
+            return
+        between = Block(tuple(mine or [one]), tuple(theirs or [other]))
+        self.items.append(LinkOrBorder(between, [], pair=block, games=outcomes))
+
+    def _others_of(self, node: str) -> list[str]:
+        """Return the other innocent nodes of a node's switch."""
+        switch_of = self.context.switch_of
+        return [other for other in self.context.innocent() if other != node and switch_of[other] == switch_of[node]]
+
+    def _slow_with(self, node: str, others: list[str]) -> bool:
+        """Return whether the node was fast with none of the others."""
+        return all(self.untested.holds((node, other)) for other in others)
+
+    def name_link(self, block: Block, outcomes: list[Outcome]) -> None:
         """Enter a slow link."""
         one, other = sorted(block.nodes)
         self.context.bad.append((frozenset({one}), frozenset({other})))

@@ -14,11 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .evidence import OPEN
+
 if TYPE_CHECKING:
     from .agenda import Agenda
     from .evidence import Outcome
 
-__all__ = ["Block", "Border", "Duel", "Family", "Item", "Sweep", "narrow"]
+__all__ = ["Block", "Border", "Duel", "Family", "Item", "LinkOrBorder", "Sweep", "narrow"]
 
 _PAIR = 2
 _SAMPLES = 4
@@ -94,8 +96,9 @@ class Sweep(Item):
         return first
 
     def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Open what failed."""
-        hits = [(part, outcome) for part, outcome in zip(asked, outcomes, strict=True) if not outcome.passed]
+        """Open what failed; what stayed within the noise counts as untested."""
+        told = zip(asked, outcomes, strict=True)
+        hits = [(part, outcome) for part, outcome in told if not outcome.passed and outcome.kind != OPEN]
         if len(hits) == len(self.others) == _PAIR:
             return [_Probe(self.block, hits, self.others)]
         return _narrowed(agenda, hits)
@@ -183,12 +186,12 @@ class Border(Item):
         self.blocks = [self.block]
 
     def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
-        """Return some pairs across."""
-        del agenda
+        """Return some pairs across, without known links."""
         lefts, rights = ([node for node in side if node not in taken] for side in (self.block.left, self.block.right))
         count = min(_PAIRS_ACROSS, len(lefts), len(rights))
         lefts, rights = ([side[len(side) * i // count] for i in range(count)] for side in (lefts, rights))
-        return [Block((one,), (other,)) for one, other in zip(lefts, rights, strict=True)]
+        pairs = zip(lefts, rights, strict=True)
+        return [Block((one,), (other,)) for one, other in pairs if agenda.context.clean((one, other))]
 
     def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
         """Name the boundary when most pairs across it are slow."""
@@ -198,6 +201,35 @@ class Border(Item):
             agenda.name_boundary(self.block.left, self.block.right, self.slow + slow)
         else:
             agenda.suspect_boundary(self.block.left, self.block.right)
+        return []
+
+
+@dataclass
+class LinkOrBorder(Border):
+    """A slow pair of two switches, neither of whose nodes was fast with the switch of the other: link or boundary?
+
+    Attributes:
+        pair: of which it is asked.
+        games: in which the pair was slow.
+    """
+
+    pair: Block = Block(())
+    games: list[Outcome] = field(default_factory=list)
+
+    def ask(self, agenda: Agenda, taken: set[str]) -> list[Block]:
+        """Return some pairs across, none of which is one that is slow itself, once all of them are free."""
+        slow = {frozenset(item.pair.nodes) for item in agenda.items if isinstance(item, LinkOrBorder)}
+        pairs = [block for block in super().ask(agenda, set()) if frozenset(block.nodes) not in slow]
+        return [] if any(node in taken for block in pairs for node in block.nodes) else pairs
+
+    def learn(self, agenda: Agenda, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+        """Name the boundary when most other pairs across are slow, too, else the link."""
+        del asked
+        slow = [outcome for outcome in outcomes if outcome.guilty]
+        if 2 * len(slow) > len(outcomes):
+            agenda.name_boundary(self.block.left, self.block.right, self.games + slow)
+        else:
+            agenda.name_link(self.pair, self.games)
         return []
 
 

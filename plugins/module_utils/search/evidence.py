@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-__all__ = ["FAILED", "NONE", "OUTCOMES", "PASSED", "SLOW", "Context", "Outcome", "Question", "Steps"]
+__all__ = ["FAILED", "NONE", "OPEN", "OUTCOMES", "PASSED", "SLOW", "Context", "Outcome", "Question", "Steps"]
 
 PASSED = "pass"
 SLOW = "slow"
 NONE = "inconclusive"
+OPEN = "open"
 FAILED = frozenset({SLOW, "wrong"})
 OUTCOMES = ("ok", "wrong", "crashed", "hung", NONE)
 
@@ -35,11 +36,14 @@ class Question:
         stage: what the round is for: pairs, alone, confirm, whole, switches or search.
         tests: one tuple of node names per test.
         repeats: how often each is measured.
+        needed: so many of the tests, from the first, decide how the search goes on; None for all of them. The others
+            run beside them, and are not repeated when they cannot be told from noise.
     """
 
     stage: str
     tests: list[tuple[str, ...]]
     repeats: int = 1
+    needed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Outcome:
 
     Attributes:
         nodes: the nodes that took part.
-        kind: pass, slow, wrong, crashed, hung or inconclusive.
+        kind: pass, slow, wrong, crashed, hung or inconclusive; open for what was within the noise and not repeated.
         results: positions of its results among those given.
         sure: it is under its floor, or slower than others of as many nodes; not only slower than smaller tests.
         mean: logarithm of what was measured; None for nothing.

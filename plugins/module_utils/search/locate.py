@@ -76,7 +76,11 @@ class Locator:
         self._ask(next(self._steps, None))
 
     def _ask(self, question: Question | None) -> None:
-        self._asked = [Reading(test, question.stage in _DRAWN) for test in question.tests] if question else []
+        self._asked = []
+        if question is not None:
+            drawn = question.stage in _DRAWN
+            needed = len(question.tests) if question.needed is None else question.needed
+            self._asked = [Reading(test, drawn, i < needed) for i, test in enumerate(question.tests)]
         self._open, self._again = self._asked, 0
         self.question = question and Question(question.stage, question.tests, self._readings.repeats())
         if question is None:
@@ -100,12 +104,13 @@ class Locator:
             reading.take(result, place)
         self._readings.read(self._asked)
         self._open = self._readings.undecided(self._asked)
-        if self._open and self._again < _MOST_AGAIN:
+        if any(reading.needed for reading in self._open) and self._again < _MOST_AGAIN:
             self._again += 1
             tests = [reading.nodes for reading in self._open]
             self.question = Question(self.question.stage, tests, self._readings.repeats())
             return
-        self._suspected += self._open
+        self._suspected += [reading for reading in self._open if reading.needed]
+        self._suspected += [reading for reading in self._asked if reading.coarse]
         outcomes = [reading.outcome() for reading in self._asked]
         self._context.take(outcomes)
         try:
@@ -178,7 +183,8 @@ def locate(
         nodes: names of the nodes.
         results: tests that ran, each with nodes (list), busbw and floor in GB/s (or None), and outcome: ok, wrong
             (sums), crashed, hung, or inconclusive (no evidence against anybody). Where it has a scope, only tests of
-            the same are its peers. Where it has repeats, these are the busbw of each; busbw is their median.
+            the same are its peers. Where it has repeats, these are the busbw of each; busbw is their median. Where it
+            has a rounding, each may be off by this share for the digits that were printed.
         topology: nodes of each switch.
         drop: the smallest share by which a test is to be slower than normal to be called slow.
         most_repeats: how often a test is measured in one round at most.

@@ -9,12 +9,12 @@ tells what is suspicious; nobody is blamed for that alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, log2, sqrt
+from math import exp, log1p, log2, sqrt
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from . import decide
-from .evidence import NONE, PASSED, SLOW, Outcome
+from .evidence import NONE, OPEN, PASSED, SLOW, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +24,7 @@ __all__ = ["Reading", "Readings"]
 _PAIR = 2
 # Tests of so many nodes more or less are compared with each other.
 _NEAR = 1.25
+_CLEAR = 0.75
 _MOST_ASKED = 100
 _LEAST_SUSPECTED = 4
 
@@ -47,10 +48,14 @@ class Reading:
         error: standard deviation of the mean of the samples.
         margin: as Outcome says.
         drawn: whether it was asked of all nodes alike, and not since something was slow there; only such are peers.
+        rounding: by what share what was measured may be off, for it was printed in few digits.
+        coarse: whether it would be slow but for that rounding, which no repeat makes smaller.
+        needed: whether the search waits for it; what it does not wait for may stay open.
     """
 
     nodes: tuple[str, ...]
     drawn: bool = True
+    needed: bool = True
     places: list[int] = field(default_factory=list)
     samples: list[float] = field(default_factory=list)
     scope: str = ""
@@ -61,6 +66,8 @@ class Reading:
     error: float = 0.0
     margin: float = 0.0
     counted: list[float] = field(default_factory=list)
+    rounding: float = 0.0
+    coarse: bool = False
 
     @property
     def kind(self) -> _Kind:
@@ -77,6 +84,7 @@ class Reading:
             return
         floor = result.get("floor")
         self.floor, self.scope = floor is not None, str(result.get("scope") or "")
+        self.rounding = max(self.rounding, float(result.get("rounding") or 0.0))
         repeats = result.get("repeats") or [busbw]
         self.samples += [decide.logarithm(float(each) / float(floor or 1.0)) for each in repeats]
 
@@ -85,7 +93,9 @@ class Reading:
         places = tuple(self.places)
         if self.broken or self.verdict is None:
             return Outcome(self.nodes, self.broken or NONE, places)
-        kind = SLOW if self.verdict <= -decide.BOUND else PASSED
+        kind = SLOW if self.verdict <= -decide.BOUND and not self.coarse else PASSED
+        if not self.needed and abs(self.verdict) < decide.BOUND:
+            kind = OPEN
         return Outcome(self.nodes, kind, places, self.sure, fmean(self.samples), self.error, self.margin)
 
 
@@ -141,7 +151,13 @@ class Readings:
         reference, own = self._normal(reading.kind, distance)
         at = decide.limit(reference, distance, floor=reading.floor)
         reading.verdict = None if at is None else decide.likelihood(reading.samples, at, noise, distance)
-        under = reading.floor and decide.likelihood(reading.samples, 0.0, noise, distance) <= -decide.BOUND
+        reading.coarse = False
+        up = log1p(reading.rounding)
+        if at is not None and reading.verdict is not None and reading.verdict <= -decide.BOUND:
+            # At its best, what was printed may stand for less of a drop; what is normal was rounded as well.
+            best = at - up if reference is None else at - 2 * up
+            reading.coarse = decide.likelihood(reading.samples, best, noise, distance) > -decide.BOUND
+        under = reading.floor and decide.likelihood(reading.samples, -up, noise, distance) <= -decide.BOUND
         reading.sure = own or under
         reading.margin = 0.0 if at is None else at - fmean(reading.samples)
         reading.error = noise / sqrt(len(reading.samples))
@@ -157,7 +173,11 @@ class Readings:
                 means = [mean for each in near for mean in self._means((each, scope))]
                 found = decide.normal(means, distance)
                 if found is not None:
-                    self._known[kind] = found, max(size, other) <= _NEAR * min(size, other)
+                    few = decide.fastest(means, distance) if other > _PAIR + 1 else found
+                    # Of large tests most may be slow, as those between few switches with several bad uplinks are.
+                    most_slow = few - found > _CLEAR * distance
+                    near_enough = max(size, other) <= _NEAR * min(size, other)
+                    self._known[kind] = (few, False) if most_slow else (found, near_enough)
                     break
         return self._known[kind]
 
@@ -170,7 +190,7 @@ class Readings:
         ]
 
     def suspected(self, reading: Reading) -> dict[str, Any]:
-        """Return what is said of a test that is rather slow than fast, but within the noise.
+        """Return what is said of a test that is rather slow than fast, but within the noise or the rounding.
 
         The number of repeats is that which would tell the drop that was seen.
         """
@@ -182,6 +202,16 @@ class Readings:
         seen = max(usual - mean, distance / _LEAST_SUSPECTED)
         repeats = min(_MOST_ASKED, max(len(reading.samples) + 1, decide.repeats_for(noise, seen)))
         of_what = "what is normal for as many nodes" if reference is not None else "the floor"
+        if reading.coarse:
+            return {
+                "nodes": list(reading.nodes),
+                "repeats": 0,
+                "reason": (
+                    f"{100 * exp(mean - (reference or 0.0)):.0f} % of {of_what}, but printed in so few digits that it "
+                    f"may be off by {100 * reading.rounding:.0f} %: suspected, measure with a validation_max_bytes "
+                    "that takes less than 10 s"
+                ),
+            }
         return {
             "nodes": list(reading.nodes),
             "repeats": repeats,

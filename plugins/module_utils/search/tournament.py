@@ -9,6 +9,7 @@ slow proves nothing but that one of them, or what lies between them, is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ class League:
         teams: the nodes of each player.
         group_of: the switch of each player; partners of the same switch are preferred.
         needed: failures with different known-good partners before a player is blamed.
+        few: whether to have failed with all good players is enough, however few they are.
         lost: players that are blamed, with the results that show it.
         spared: players whose failures have another explanation.
         games: the games of each player, by its partners.
@@ -72,6 +74,7 @@ class League:
     teams: dict[str, tuple[str, ...]]
     group_of: dict[str, str]
     needed: int = 2
+    few: bool = False
     lost: dict[str, list[Outcome]] = field(default_factory=dict)
     spared: set[str] = field(default_factory=set)
     games: dict[str, dict[frozenset[str], list[Outcome]]] = field(default_factory=dict)
@@ -107,13 +110,16 @@ class League:
                 apart.append(others)
         return apart
 
-    def _enough(self, player: str, failures: list[frozenset[str]]) -> int:
+    def _enough(self, player: str, failures: list[frozenset[str]]) -> float:
         """Return how many failures show a player to be guilty: more where they are near the limit.
 
-        A healthy player at the slow end of the spread is near it with everybody.
+        A healthy player at the slow end of the spread is near it with everybody. No more are asked for than there are
+        good players where that is said to be enough.
         """
+        most = max(self.needed, sum(map(self.good, self.teams))) if self.few else inf
         margins = [outcome.margin for others in failures for outcome in self.games[player][others]]
-        return self.needed + (_MORE_NEAR if margins and fmean(margins) < _NEAR else 0)
+        more = _MORE_NEAR if margins and fmean(margins) < _NEAR else 0
+        return min(self.needed + more, most)
 
     def verdict(self, player: str) -> bool | None:
         """Return whether the player is innocent; None while that is open."""

@@ -15,7 +15,8 @@ from ..search.locate import locate
 from ..slurm.jobs import CUT
 from .causes import KNOWN_CAUSE
 from .hands import TOO_LONG
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER
+from .printed_speed import repeats_at
 from .tests import floor_for, scope_for
 
 if TYPE_CHECKING:
@@ -198,16 +199,12 @@ def search_result(test: Test) -> dict[str, Any]:
     # A test that lacks a node is still the answer to the question that named it.
     nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
     measured = outcome == "ok"
+    repeats = [repeat for run in test["runs"] for repeat in repeats_at(run, test["at_size"])] if measured else []
     return {
         "nodes": nodes,
         "busbw": test["measured_busbw"] if measured else None,
         "floor": test["floor"] if measured and test["floor"] else None,
         "outcome": outcome,
-        "repeats": _repeats(test) if measured else [],
+        "repeats": [busbw for busbw, _rounding in repeats],
+        "rounding": max((rounding for _busbw, rounding in repeats), default=0.0),
     }
-
-
-def _repeats(test: Test) -> list[float]:
-    """Return what each repeat of a test measured at the size that it is judged by, in GB/s."""
-    points = [point for run in test["runs"] for point in out_of_place(run)]
-    return [busbw for size, busbw in points if size == test["at_size"]]

@@ -49,6 +49,26 @@ def test_noise_of_few_repeats_is_taken_for_larger() -> None:
     assert decide.Noise().level([]) == 0.05
 
 
+@pytest.mark.parametrize(("rounding", "kind"), [(0.0, SLOW), (0.01, SLOW), (0.2, PASSED)])
+def test_what_was_printed_too_coarsely_is_suspected_and_not_slow(rounding: float, kind: str) -> None:
+    readings = Readings(decide.DROP, decide.MOST_REPEATS)
+    asked = [Reading((f"a{i}", f"b{i}")) for i in range(8)]
+    for place, reading in enumerate(asked):
+        busbw = 0.09 if place == 0 else 0.11
+        result = {"busbw": busbw, "floor": None, "repeats": [busbw * pace for pace in (0.999, 1, 1.001)] * 4}
+        reading.take({**result, "rounding": rounding}, place)
+    readings.read(asked)
+    assert [reading.outcome().kind for reading in asked] == [kind] + [PASSED] * 7
+    assert readings.undecided(asked) == []
+    assert [reading.coarse for reading in asked] == [kind == PASSED] + [False] * 7
+    if kind == PASSED:
+        reason = readings.suspected(asked[0])["reason"]
+        assert reason.startswith(
+            "82 % of what is normal for as many nodes, but printed in so few digits that it may be "
+        )
+        assert reason.endswith("off by 20 %: suspected, measure with a validation_max_bytes that takes less than 10 s")
+
+
 def test_slow_tests_do_not_make_slow_normal() -> None:
     assert decide.normal([0.0] * 4 + [-0.7] * 6, 0.1) == 0.0
     assert decide.normal([0.0] * 4, 0.1) is None

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from .evidence import Context, Outcome, Steps
     from .tournament import League
 
-__all__ = ["Agenda"]
+__all__ = ["UNSURE", "Agenda"]
 
+UNSURE = "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
 _PAIR = 2
 _MOST_ROUNDS = 60
 # In so many ways known links and boundaries are parted.
@@ -245,10 +246,7 @@ class Agenda:
     def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
         """Enter two sets that are slower together than fewer nodes are, while nothing tells what is normal for both."""
         self.context.bad.append((frozenset(left), frozenset(right)))
-        reason = (
-            "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
-        )
-        self.suspect({*left, *right}, reason)
+        self.suspect({*left, *right}, UNSURE)
 
     def suspect(self, nodes: Collection[str], reason: str) -> None:
         """Enter nodes of which the search cannot tell more."""

@@ -8,7 +8,7 @@ from collections import deque
 from math import inf
 from typing import TYPE_CHECKING
 
-from .agenda import Agenda
+from .agenda import UNSURE, Agenda
 from .evidence import NONE, Question
 from .tournament import League, neighbours, next_games, round_robin
 
@@ -113,6 +113,10 @@ def together(context: Context, league: League) -> Steps:
             before = agenda.found
             while causes and agenda.found == before:
                 yield from causes.popleft()(context, league, agenda)
+            if agenda.found == before and not outcome.guilty and len(context.nodes) <= TOURNAMENT:
+                # Each pair was tested, and nothing tells what is normal for so many.
+                agenda.suspect(outcome.nodes, UNSURE)
+                return
             yield from _explain(agenda, outcome, before, again=failed > 1)
     reason = "slow together, but no cause was found" if outcome.kind != NONE else "no result of all together"
     context.found["unresolved"].append({"nodes": list(nodes), "reason": reason})

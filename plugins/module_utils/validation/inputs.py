@@ -45,6 +45,7 @@ _EMPTY: dict[str, Any] = {
     "search_drop": round(100 * DROP),
     "out_of_service": False,
     "reservation": "",
+    "inspector": "",
     "resume": "own",
 }
 
@@ -126,6 +127,7 @@ def _problems(options: Options) -> list[str]:
         problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
     elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
         problems.append("validation_backend: nccl needs validation_binary (a path on the nodes) or validation_image")
+    problems += _inspector_problems(options)
     known = registry.choices()
     problems += [
         f"validation_stages: {stage!r} is not one of {', '.join(known)}"
@@ -140,6 +142,15 @@ def _problems(options: Options) -> list[str]:
     problems += queue_problems(options) + _reservation_problems(options)
     problems += _user_problems(options) + size_problems(options) + _topology_problems(options)
     return problems + [problem for stage in registry.STAGES for problem in stage.problems(options)]
+
+
+def _inspector_problems(options: Options) -> list[str]:
+    path = options.get("inspector", "")
+    if path and options["backend"] != "nccl":
+        return [f"validation_inspector: it records NCCL, and validation_backend is {options['backend']}: leave it out"]
+    if path and not (path.startswith("/") and path.isprintable()):
+        return [f"validation_inspector: {path!r} is no path from / of libnccl-profiler-inspector.so"]
+    return []
 
 
 def _user_problems(options: Options) -> list[str]:

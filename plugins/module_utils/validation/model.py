@@ -88,6 +88,7 @@ class Options(TypedDict):
     p2p_floor_gbs: NotRequired[float]
     binary: str
     image: str
+    inspector: NotRequired[str]
     mpi_ranks_per_node: Annotated[int, Span(1)]
     min_bytes: str
     max_bytes: str

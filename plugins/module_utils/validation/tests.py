@@ -10,6 +10,7 @@ from ..catalogue.collectives import floor_of, sections
 from ..catalogue.domains import domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
+from ..nccl.inspector import inspector_words
 from ..nccl.output import parse_text
 from ..nccl.ras import ras_words
 from .counters import port_findings
@@ -242,7 +243,7 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
                     *answer["findings"],
                     *(difference_words(*each) for each in unlike.items()),
                     *port_findings(text, slow=answer["verdict"] != PASS),
-                    *(ras_words(text or "") if answer["verdict"] != PASS else []),
+                    *(ras_words(text or "") + inspector_words(text or "") if answer["verdict"] != PASS else []),
                 ],
                 "differences": unlike,
                 "runs": runs,

@@ -495,6 +495,7 @@ class Client(socketserver.StreamRequestHandler):
                 self.wfile.write(b"OK\n")
             elif words.lower() == "status":
                 self.wfile.write(b'{\n  "communicators": []\n}\n')
+                open(sys.argv[1], "w").close()
                 return
             else:
                 self.wfile.write(f"ERROR: Unknown command {words}\n".encode())
@@ -504,6 +505,40 @@ with socketserver.TCPServer(("127.0.0.1", 0), Client) as server:
 """
 
 
+# NCCL's Inspector as far as a job meets it: a file of its own for each process (inspector.cc, inspectorGlobalInit).
+RECORDING = """#!/bin/bash
+env | grep -E '^NCCL_(PROFILER|INSPECTOR)_' | sort | paste -sd ' '
+for line in $(seq 30); do
+  echo "{\\"line\\": $line}" >>"$NCCL_INSPECTOR_DUMP_DIR/$SLURMD_NODENAME-pid$SLURM_PROCID.log"
+done
+printf '{"cut' >>"$NCCL_INSPECTOR_DUMP_DIR/$SLURMD_NODENAME-pid$SLURM_PROCID.log"
+"""
+
+
+@pytest.mark.parametrize("image", ["", IMAGE])
+def test_what_the_inspector_recorded_last_is_collected_from_each_node(tmp_path: Path, image: str) -> None:
+    job = Job(tmp_path, "job", validation_image=image, validation_repeats=1, validation_inspector="/opt/insp ector.so")
+    job.image()
+    (tmp_path / "bin" / "all_reduce_perf").write_text(RECORDING)
+    kept = Path("/tmp/busbar-inspector-30007")  # noqa: S108 - that of the job
+    shutil.rmtree(kept, ignore_errors=True)
+    code, output = job.run(BUSBAR_COLLECTIVES="all_reduce")
+    assert (code, kept.exists()) == (0, False)
+    assert f"NCCL_INSPECTOR_DUMP_DIR={kept}" in output
+    assert "NCCL_INSPECTOR_ENABLE=1 NCCL_PROFILER_PLUGIN=/opt/insp ector.so" in output
+    told = [line for line in output.splitlines() if line.startswith("# busbar inspector: ")]
+    # Both nodes have the one folder here, with the files of two ranks, of which the last 20 lines are told.
+    assert told.count('# busbar inspector: gpu1 {"cut') == 2
+    assert told.count('# busbar inspector: gpu2 {"line": 12}') == 2
+    assert '# busbar inspector: gpu2 {"line": 11}' not in told
+    assert [line for line in told if line.endswith("files")] == [
+        "# busbar inspector: gpu1 - 2 files",
+        "# busbar inspector: gpu2 - 2 files",
+    ]
+    mounts = [options.get("--container-mounts") for options, _words in job.steps()]
+    assert mounts == ([f"{kept}:{kept}"] if image else [])
+
+
 @pytest.mark.parametrize("name", ["job", "job_soak"])
 def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, name: str) -> None:
     job = Job(
@@ -511,14 +546,20 @@ def test_nccl_is_asked_who_hangs_before_the_job_is_cancelled(tmp_path: Path, nam
         name,
         validation_image="",
         validation_gemm_image="",
+        validation_repeats=1,
         validation_test_time_limit=2,
         validation_soak_minutes=0.01,
     )
-    (tmp_path / "bin" / "all_reduce_perf").write_text("#!/bin/sh\nsleep 3\nexit 1\n")
-    with subprocess.Popen([sys.executable, "-c", RAS], stdout=subprocess.PIPE, text=True) as ras:
+    # The first rank hangs until it was asked for, the others at once give up.
+    asked = tmp_path / "asked"
+    hang = f"for _ in $(seq 100); do [ ! -e {asked} ] || exit 1; sleep 0.1; done"
+    (tmp_path / "bin" / "all_reduce_perf").write_text(f"#!/bin/sh\n[ $SLURM_PROCID -gt 0 ] || {{ {hang}; }}\nexit 1\n")
+    with subprocess.Popen([sys.executable, "-c", RAS, asked], stdout=subprocess.PIPE, text=True) as ras:
         try:
             assert ras.stdout is not None
-            _code, output = job.run(NCCL_RAS_ADDR=f"127.0.0.1:{ras.stdout.readline().strip()}", TMPDIR=str(tmp_path))
+            environment = {"TMPDIR": str(tmp_path), "BUSBAR_COLLECTIVES": "all_reduce"}
+            address = f"127.0.0.1:{ras.stdout.readline().strip()}"
+            _code, output = job.run(**environment, NCCL_RAS_ADDR=address)
         finally:
             ras.kill()
     assert '# busbar ras: OK\n# busbar ras: {\n# busbar ras:   "communicators": []\n# busbar ras: }\n' in output

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.search.locate import locate
+from ansible_collections.busbar.cluster.plugins.module_utils.search.locate import Locator, locate
 from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
     Fabric,
     Faults,
@@ -212,3 +212,27 @@ def test_pairs_within_a_rack_are_no_peers_of_pairs_between_racks() -> None:
             )
     assert answer["done"]
     assert (answer["nodes"], answer["links"], answer["boundaries"], answer["unresolved"]) == ([], [], [], [])
+
+
+def test_few_nodes_that_are_slower_together_than_pairs_are_suspected_at_once() -> None:
+    locator = Locator(["a", "b", "c", "d"])
+    while locator.question is not None:
+        assert locator.rounds < 10
+        locator.tell(
+            [
+                {
+                    "nodes": list(test),
+                    "busbw": busbw,
+                    "floor": 50.0,
+                    "repeats": [busbw * pace for pace in (0.99, 1, 1.01)],
+                }
+                for test in locator.question.tests
+                for busbw in [100.0 if len(test) == 2 else 80.0]
+            ]
+        )
+    (suspected,) = locator.found["suspected"]
+    assert (suspected["nodes"], suspected["reason"].split(",")[0]) == (
+        ["a", "b", "c", "d"],
+        "slower together than fewer nodes are",
+    )
+    assert [kind for kind, found in locator.found.items() if found] == ["suspected"]

@@ -48,7 +48,7 @@ def test_every_option_of_every_role_is_known() -> None:
 def test_what_roles_and_plugins_read_of_a_site_is_known(known: set[str]) -> None:
     """A new site-wide variable must be named in SITE_VARIABLES, or sites that set it are refused."""
     prefixes = tuple(f"{family}_" for family in family_names())
-    files = [*TOP.glob("roles/*/*/*.yml"), *TOP.glob("roles/*/templates/*"), *TOP.glob("playbooks/**/*.yml")]
+    files = [*TOP.glob("roles/*/*/*.yml"), *TOP.glob("roles/*/templates/**/*.j2"), *TOP.glob("playbooks/**/*.yml")]
     files += [*TOP.glob("group_vars/all/*.yml"), *TOP.glob("plugins/*/*.py")]
     read = {name for path in files for found in READ.findall(path.read_text()) for name in found if name}
     tasks = [*TOP.glob("roles/*/tasks/*.yml"), *TOP.glob("playbooks/**/*.yml")]

@@ -101,11 +101,17 @@ def with_apt(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgra
 
 def with_dnf(module: AnsibleModule, patterns: Sequence[str]) -> tuple[list[Upgrade], list[Upgrade]]:
     """Return what was upgraded and what is held, by dnf."""
-    words = ["--security"] * (module.params["scope"] == "security")
-    offered = parse_dnf(managed(module, ["dnf", "-q", "--refresh", "check-update", *words], OFFERS))
+    # What obsoletes another package would remove it.
+    words = ["--setopt=obsoletes=False", *["--security"] * (module.params["scope"] == "security")]
+    look = ["dnf", "-q", *words, "check-update"]
+    offered = parse_dnf(managed(module, [*look, "--refresh"], OFFERS))
     todo, held = chosen(offered, patterns, security=False)
     if todo and not module.check_mode:
-        managed(module, ["dnf", "-y", "--nobest", *(f"--exclude={each}" for each in patterns), "upgrade", *words])
+        managed(module, ["dnf", "-y", "--nobest", *words, *(f"--exclude={each}" for each in patterns), "upgrade"])
+        # With --nobest dnf skips what needs something that is held, and ends well.
+        left = parse_dnf(managed(module, look, OFFERS))
+        held += [each for each in todo if each in left]
+        todo = [each for each in todo if each not in left]
     return todo, held
 
 

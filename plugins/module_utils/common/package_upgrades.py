@@ -54,13 +54,16 @@ def parse_apt(said: str) -> tuple[list[Upgrade], list[str]]:
 
 
 def parse_dnf(said: str) -> list[Upgrade]:
-    """Return what `dnf -q check-update` offers; what it says of obsoleted packages comes after, and is no offer."""
-    found = []
-    for line in said.splitlines():
-        words = line.split()
-        if line.startswith("Obsoleting"):
-            break
-        if len(words) == _DNF_FIELDS and "." in words[0] and not line.startswith(" "):
+    """Return what `dnf -q check-update` offers; what it says of obsoleted packages comes after, and is no offer.
+
+    Where there is no terminal dnf takes it to be 80 columns wide, and a field that is wider than its column ends the
+    line, so that the rest of the package is on the next ones (`fmtColumns` in its cli/output.py).
+    """
+    found: list[Upgrade] = []
+    words: list[str] = []
+    for line in said.partition("\nObsoleting")[0].splitlines():
+        words = [*words, *line.split()] if line.startswith(" ") else line.split()
+        if len(words) == _DNF_FIELDS and "." in words[0]:
             found.append(Upgrade(words[0].rpartition(".")[0], words[1]))
     return found
 

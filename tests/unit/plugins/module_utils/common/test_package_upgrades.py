@@ -52,6 +52,26 @@ def test_what_dnf_offers_ends_before_what_it_obsoletes() -> None:
     ]
 
 
+def test_what_dnf_writes_on_several_lines_is_one_offer() -> None:
+    # As fmtColumns of dnf 4.14 writes it with the columns 32, 26 and 20.
+    said = (
+        "\nbash.x86_64                      5.1.8-9.el9                baseos\n"
+        "python3-setuptools-wheel-of-a-site.noarch\n"
+        "                                 53.0.0-13.el9_6.1          baseos\n"
+        "container-tools-of-a-module.x86_64\n"
+        "                                 2:4.9.4-18.module+el9.5.0+1\n"
+        "                                                            appstream\n"
+        "zlib.x86_64                      1.2.11-40.el9              baseos\n"
+    )
+    assert [(each.name, each.version) for each in parse_dnf(said)] == [
+        ("bash", "5.1.8-9.el9"),
+        ("python3-setuptools-wheel-of-a-site", "53.0.0-13.el9_6.1"),
+        ("container-tools-of-a-module", "2:4.9.4-18.module+el9.5.0+1"),
+        ("zlib", "1.2.11-40.el9"),
+    ]
+    assert parse_dnf("\nObsoleting Packages\na.x86_64  1-1  b\n    c.x86_64  1-1  @b\n") == []
+
+
 def test_what_is_held_is_told_and_not_made() -> None:
     made, held = chosen(parse_apt(APT)[0], held_patterns(["kernel", "slurm"]), security=True)
     assert [each.name for each in made] == ["libssl3", "libc6:i386"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.sandbox.recording import gpu_recording
 from conftest import QUICK
-from test_health import LOST, recording
+from test_health import LOST, PENDING, recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("node_health")
 
 CHECK, HISTORY = "/usr/local/lib/busbar/node_health", "/var/lib/busbar/repairs.jsonl"
+NOW, CLIENT = "/run/simulated-gpus.xml", "/run/simulated-gpus.client"
+# Waits for a reset of the GPU.
+TO_REMAP = f"{PENDING}<ecc_mode>".join(gpu_recording("gpu1", 2).rsplit("<ecc_mode>", 1))
 REBOOT, BOOTS, RECORDING = "/usr/local/sbin/simulated-reboot", "/run/simulated-boots", "/etc/simulated-gpus.xml"
 # The reboot cures the GPU. A container that goes down takes the other containers' cgroups with it on some hosts.
 SCRIPT = f"""#!/bin/sh
 cp {RECORDING}.sound {RECORDING}
-rm -f /var/lib/busbar/node_health/state.json
+rm -f {NOW} /var/lib/busbar/node_health/state.json
 systemctl restart slurmd
 date +%s%N >>{BOOTS}
 """
@@ -39,7 +42,7 @@ def broken(sandbox: Cluster) -> Iterator[None]:
     sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='fan, Meyer'")
     yield
     sandbox.exec("gpu1", recording(gpu_recording("gpu1", 2)))
-    sandbox.exec("gpu1", f"rm -rf {RECORDING}.sound {BOOTS} {REBOOT} /var/lib/busbar/node_health")
+    sandbox.exec("gpu1", f"rm -rf {NOW} {RECORDING}.sound {BOOTS} {REBOOT} /var/lib/busbar/node_health")
     sandbox.exec("ctl", f"rm -f {HISTORY}; scontrol update nodename=gpu1,gpu2 state=resume", check=False)
     sandbox.wait_idle()
 
@@ -58,8 +61,24 @@ def reason(sandbox: Cluster, node: str) -> str:
 
 def events(sandbox: Cluster) -> list[tuple[str, str]]:
     """Nodes and events of the history."""
-    lines = sandbox.exec("ctl", f"cat {HISTORY}").stdout.splitlines()
-    return [(each["node"], each["event"]) for each in map(json.loads, lines)]
+    return [(each["node"], each["event"]) for each in history(sandbox)]
+
+
+def history(sandbox: Cluster) -> list[dict[str, str]]:
+    """What was done, and to which node."""
+    return [json.loads(line) for line in sandbox.exec("ctl", f"cat {HISTORY}").stdout.splitlines()]
+
+
+def drained_for_a_row(sandbox: Cluster) -> None:
+    """Have gpu1 drained for what a reset of its GPUs cures."""
+    sandbox.exec("gpu1", recording(TO_REMAP))
+    sandbox.exec("gpu1", CHECK)
+    assert "waits to be remapped" in sandbox.exec("gpu1", f"{CHECK} --look", check=False).stdout
+
+
+def boots(sandbox: Cluster) -> int:
+    """How often gpu1 was rebooted."""
+    return len(sandbox.exec("gpu1", f"cat {BOOTS}").stdout.split()) - 1
 
 
 def test_a_node_is_repaired_and_after_two_repairs_given_up(sandbox: Cluster) -> None:
@@ -82,3 +101,43 @@ def test_a_node_is_repaired_and_after_two_repairs_given_up(sandbox: Cluster) -> 
     # Sound again or not, the health check does not give it back.
     sandbox.exec("gpu1", f"cp {RECORDING}.sound {RECORDING}; {CHECK}; {CHECK}; {CHECK}")
     assert "ISOLATE" in reason(sandbox, "gpu1")
+
+
+def test_a_reset_of_the_gpus_cures_what_it_can_without_a_reboot(sandbox: Cluster) -> None:
+    drained_for_a_row(sandbox)
+    asked = sandbox.exec("gpu1", "nvidia-smi --gpu-reset", check=False)
+    assert (asked.returncode, "In use by another client" in asked.stdout) == (255, True)
+    code, said = repair(sandbox, "-e", "node_health_repair=reset")
+    assert code == 0, said
+    assert reason(sandbox, "gpu1") == "idle|none"
+    assert [(each["event"], each["how"]) for each in history(sandbox)] == [("began", "reset"), ("repaired", "reset")]
+    assert boots(sandbox) == 0
+    # As it was before: persistence mode is what held the GPUs.
+    shown = sandbox.exec("gpu1", "nvidia-smi --query-gpu=index,persistence_mode --format=csv,noheader").stdout
+    assert shown == "0, Enabled\n1, Enabled\n"
+
+
+def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
+    drained_for_a_row(sandbox)
+    sandbox.exec("gpu1", f"touch {CLIENT}; systemd-run --unit=holder -p StandardInput=file:{CLIENT} sleep 900")
+    try:
+        code, said = repair(sandbox, "-e", "node_health_repair=reset")
+        assert code == 2, said
+        assert "the reset of the GPUs does not cure it, and node_health_repair is reset: The following GPUs" in said
+        assert reason(sandbox, "gpu1").startswith("drain|busbar health: repair failed: ")
+        assert boots(sandbox) == 0
+        # A reboot is allowed by default, and helps where the reset does not.
+        code, said = repair(sandbox)
+        assert code == 0, said
+        assert [(each["event"], each["how"]) for each in history(sandbox)[-2:]] == [
+            ("began", "reset"),
+            ("repaired", "reboot"),
+        ]
+        assert boots(sandbox) == 1
+    finally:
+        sandbox.exec("gpu1", f"systemctl stop holder; rm -f {CLIENT}", check=False)
+
+
+def test_a_user_may_not_reset_gpus(sandbox: Cluster) -> None:
+    asked = sandbox.exec("gpu1", "nvidia-smi --gpu-reset", user="alice", check=False)
+    assert (asked.returncode, asked.stdout.strip()) == (4, "Insufficient Permissions")

@@ -75,3 +75,22 @@ def test_instances_lie_where_the_card_takes_them(smi: SimulatedGpus) -> None:
 
 def test_a_card_without_mig_refuses_it(tmp_path: Path) -> None:
     assert "not supported" in SimulatedGpus(tmp_path, Card())(["-mig", "1"])[1]
+
+
+def test_a_reset_is_refused_while_the_gpus_are_held_and_forgets_what_was_set(smi: SimulatedGpus) -> None:
+    smi(["-pl", "300"])
+    status, said = smi(["--gpu-reset"])
+    assert (status, said.count("In use by another client")) == (255, 2)
+    smi(["-pm", "0"])
+    with smi.held():
+        assert smi(["-r"])[0] == 255
+    assert smi(["-r", "-i", "0"])[1].startswith("GPU 0000FFFF:01:00.0 was successfully reset.")
+    first, second = settings_found(smi(["-q", "-x"])[1])
+    assert (first["power"]["now"], first["persistence"], second["power"]["now"]) == (400, False, 300)
+
+
+def test_a_lost_gpu_is_not_reset(smi: SimulatedGpus) -> None:
+    smi.kept.write_text(smi.kept.read_text().replace("<total>40960 MiB</total>", "<total>GPU is lost</total>"))
+    status, said = smi(["-r"])
+    assert status
+    assert "Reboot the system to recover this GPU" in said

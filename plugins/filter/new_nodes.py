@@ -23,6 +23,10 @@ options:
       - One that is in service is refused.
     type: raw
     default: ""
+  drained:
+    description: Nodes that would be drained by now, were it not for check mode; as a list or folded.
+    type: raw
+    default: ""
 """
 
 EXAMPLES = r"""

@@ -25,13 +25,16 @@ _ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
 _KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHostName=(\S+))?", re.MULTILINE)
 
 
-def new_nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = "") -> list[str]:
+def new_nodes(
+    declared: Sequence[str], shown: str, asked: str | Sequence[str] = "", drained: str | Sequence[str] = ""
+) -> list[str]:
     """Return the nodes to be admitted, in the inventory's order: those that Slurm lacks, or that wait behind the gate.
 
     Args:
         declared: compute nodes of the inventory.
         shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
         asked: nodes that were asked for, as a list or folded; these and no others.
+        drained: nodes that would be drained by now, were it not for check mode.
 
     Raises:
         ValueError: a node that was asked for is no compute node of the inventory, or is in service.
@@ -45,7 +48,8 @@ def new_nodes(declared: Sequence[str], shown: str, asked: str | Sequence[str] = 
     if strangers:
         message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"
         raise ValueError(message)
-    serving = [name for name in sorted(wanted - left) if name in known and known[name].state not in _OUT_OF_SERVICE]
+    out = left | set(unfold_hosts(drained))
+    serving = [name for name in sorted(wanted - out) if name in known and known[name].state not in _OUT_OF_SERVICE]
     if serving:
         names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
         message = (

@@ -54,6 +54,10 @@ def test_a_node_in_service_is_not_admitted_again(state: str) -> None:
         new_nodes(DECLARED, shown("gpu1", state), "gpu[1,4]")
 
 
+def test_in_check_mode_a_node_that_would_be_drained_is_one_of_them() -> None:
+    assert new_nodes(DECLARED, shown("gpu1"), "gpu1", "gpu[1-2]") == ["gpu1"]
+
+
 def test_those_that_failed_are_not_tested_again_by_themselves() -> None:
     assert untested_nodes(FAILED) == ["gpu2"]
     assert untested_nodes(FAILED.replace("Reason=busbar: new ", "Reason=busbar: new : Not responding ")) == ["gpu2"]

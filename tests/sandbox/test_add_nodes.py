@@ -47,7 +47,7 @@ def test_new_nodes_join_and_nobody_is_disturbed(sandbox: Cluster) -> None:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
         waiting = sandbox.exec("login", f"sbatch --parsable {waits}", user="alice").stdout.strip()
         assert _state(sandbox, waiting) == "PENDING"
-        done = _add(sandbox, len(old) + len(new))
+        done = grow(sandbox, len(old) + len(new))
         assert _state(sandbox, job) == "RUNNING"
         assert {node: sandbox.exec(node, STARTED).stdout for node in old} == started
         assert sandbox.exec("ctl", WATCHER).stdout == watcher
@@ -104,7 +104,7 @@ def _unbroken(ticks: str) -> None:
     assert max(gaps) < 15, gaps
 
 
-def _add(sandbox: Cluster, compute: int) -> str:
+def grow(sandbox: Cluster, compute: int) -> str:
     """Grow the sandbox to so many compute nodes and admit the new ones to the cluster; returns what was said."""
     done = sandbox.busbar("sandbox", "up", "--name", sandbox.name, "--compute", str(compute))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import QUICK, TOP, as_json, plain_environment, recap
 from prometheus_api import Prometheus
+from test_add_nodes import ENOUGH, grow
 from test_validation_reserved import offspring
 
 if TYPE_CHECKING:
@@ -38,6 +39,13 @@ def reason_of(sandbox: Cluster, node: str) -> tuple[str, str]:
 def never_began(sandbox: Cluster, job: str) -> bool:
     """Whether a job has waited ever since it was submitted."""
     return sandbox.exec("ctl", f"squeue -h -j {job} -o %T").stdout.split() == ["PENDING"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def partners(sandbox: Cluster) -> None:
+    """New nodes are told apart by known-good partners, so that there must be some."""
+    if len(sandbox.compute) < ENOUGH:
+        grow(sandbox, ENOUGH)
 
 
 @contextlib.contextmanager

@@ -394,3 +394,31 @@ def test_a_gate_of_somebody_else_is_refused_before_anything_is_resumed(monkeypat
     (entry,) = submitted(run)
     assert "busbar-new is not one that busbar made" in entry["problem"]
     assert "RESUME" not in [what for what, _nodes in slurm.history]
+
+
+def test_five_hundred_new_nodes_are_held_and_tested_with_old_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = [f"rack{number // 20:02}-h100-node{number:04}" for number in range(500)]
+    old = ["gpu1", "gpu2", "gpu3"]
+    slurm = Slurm(dict.fromkeys(new, ("drained", "busbar: new")) | dict.fromkeys(old, ("idle", "")))
+    words: list[str] = []
+    count = 0
+
+    def counted(command: list[str], **more: object) -> tuple[int, str, str]:
+        nonlocal count
+        words.extend(command)
+        count += 1
+        return slurm.run_command(command, **more)
+
+    monkeypatch.setattr(job_runner, "time", slurm)
+    params = PARAMS | {"reservation": {"name": "", "fresh": True}}
+    params["tests"] = [job("cluster", new, candidates=old, partners=2)]
+    (entry,) = submitted(job_runner.Runner(SimpleNamespace(params=params, run_command=counted)))
+    assert (entry["nodes"], entry["partners"], entry["problem"]) == (new, ["gpu1", "gpu2"], "")
+    assert entry["held"] == dict.fromkeys(new, "busbar: new")
+    assert [what for what, _nodes in slurm.history] == [
+        *("create", "create gate", "RESUME", "sbatch", "DRAIN", "delete gate"),
+    ]
+    assert {state for node, (state, _reason) in slurm.nodes.items() if node in new} == {"draining"}
+    # Linux takes no longer word than 128 KiB (MAX_ARG_STRLEN); the number of commands does not depend on the nodes.
+    assert max(map(len, words)) < 1 << 15
+    assert count < 20

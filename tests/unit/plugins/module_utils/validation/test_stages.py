@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.module_utils.validation.release import passed_nodes
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.searches import (
     calls_for_search,
     member_nodes,
@@ -698,3 +700,35 @@ def test_the_budget_is_told_in_one_line() -> None:
     assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
     assert said.endswith("never more than 7200 s in all")
     assert "only if that fails, the culprit search, at most 30 rounds" in said
+
+
+def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_admitted() -> None:
+    old = [f"old{number}" for number in range(1, 9)]
+    new = [f"new{number:03}" for number in range(1, 501)]
+    pool = [*old, *new]
+    changes: dict[str, Any] = {"nodes": new, "pool": pool, "hardware": dict.fromkeys(pool, "dgx_h100")}
+    fabric, bad, seen, most = with_partners("new321"), "new321", set(), 0
+
+    def watched(test: Any) -> tuple[dict[str, Any], Any]:  # noqa: ANN401 - as planned
+        nonlocal most
+        told, text = fabric(test)
+        seen.update(told["partners"])
+        most = max(most, len(told["nodes"] + told["partners"]))
+        return {**told, "held": {node: "busbar: new" for node in told["nodes"] if node in new}}, text
+
+    began = time.process_time()
+    options = {**OPTIONS, **changes, "partners": 2, "stages": ["node", "cluster"], "standing": dict.fromkeys(old, True)}
+    state, steps = None, 0
+    while (step := next_step(options, state, 1000.0))["tests"]:
+        both = [watched(test) for test in step["tests"]]
+        result = {"tests": [one for one, _text in both], "node_reasons": []}
+        state = with_results(options, state, step, result, [text for _one, text in both])
+        steps += 1
+    assert state is not None
+    found = report(options, state, step["stopped"])
+    assert guilty(found) == [("node", [bad])]
+    assert passed_nodes(state, found, found["culprits"]) == [node for node in new if node != bad]
+    # All of them with two that were there before, then parts of those that are suspected.
+    assert (seen, most) == ({"old1", "old2"}, len(new) + 2)
+    assert steps < 40
+    assert time.process_time() - began < 60

@@ -60,12 +60,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-
-def make(path: Path) -> None:
-    """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
-    for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
-        missing.mkdir()
-        missing.chmod(0o755)
+from ..module_utils.common.host_files import make_directory
 
 
 def keep(module: AnsibleModule, item: dict[str, Any]) -> bool:
@@ -77,7 +72,7 @@ def keep(module: AnsibleModule, item: dict[str, Any]) -> bool:
     if made:
         if module.check_mode:
             return True
-        make(path)
+        make_directory(path)
     changed = module.set_owner_if_different(str(path), item["owner"], made)
     changed = module.set_group_if_different(str(path), item["group"], changed)
     return bool(module.set_mode_if_different(str(path), item["mode"], changed))

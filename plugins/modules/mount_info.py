@@ -1,92 +1,50 @@
-"""Module that tells whether mounts are there, and whether those that are not can be made."""
+"""Module that looks at shared trees that are bound in, and at what the kernel has for storage."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mount_info
 author: busbar contributors
-short_description: Whether mounts are there, and what keeps them from being made
+short_description: Whether shared trees are there, and what the kernel has for storage
 description:
-  - Looks at the mount points, the servers and the client's software, and changes nothing.
-  - It never waits for a server that does not answer. What is mounted is read from C(/proc/self/mountinfo), every
-    question to a server and every look at a directory has its time limit.
-  - A trial mount is made in a mount namespace of its own, read-only, and is gone when the module ends.
+  - Looks at the table of mounts, the modules of the running kernel and its RDMA devices, and changes nothing.
 attributes:
   check_mode:
     support: full
     description: Changes nothing in any mode.
 options:
-  mounts:
-    description: The mounts.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      type:
-        description: Kind of storage.
-        type: str
-        choices: [nfs, lustre, beegfs, weka, cephfs]
-        required: true
-      src:
-        description: What to mount, as fstab says it.
-        type: str
-        required: true
-      path:
-        description: Mount point.
-        type: str
-        required: true
-      options:
-        description: Options of the mount.
-        type: list
-        elements: str
-        default: []
   bound:
     description: Paths of shared trees that must be there, bound in from outside; something is mounted at or above them.
     type: list
     elements: str
     default: []
-  client_ready:
-    description:
-      - Whether the client's software must be there by now; then it is asked for, and NFS mounts are tried.
-    type: bool
-    default: false
   kernel_modules:
-    description: Further modules that the kernel is asked for.
+    description: Modules that the kernel is asked for.
     type: list
     elements: str
     default: []
-  timeout_s:
-    description: For how many seconds a server may fail to answer.
-    type: int
-    default: 20
   host:
     description: Name of the host, for the problems.
     type: str
-    default: ""
+    required: true
   key:
-    description: Name of the variable that declares the mounts, for the problems.
+    description: Name of the variable that declares the trees, for the problems.
     type: str
-    default: mounts
+    required: true
 """
 
 EXAMPLES = r"""
-- name: Look at the mounts
+- name: Look at the shared tree
   busbar.cluster.mount_info:
-    mounts:
-      - {type: nfs, src: "10.0.0.10:/shared", path: /shared, options: [vers=4.2]}
+    bound: [/shared]
     host: "{{ inventory_hostname }}"
+    key: nfs_client_mounts
   register: looked
 """
 
 RETURN = r"""
-states:
-  description: By mount point, V(mounted), V(waiting) (for an automount), V(free) or V(taken).
-  type: dict
-  returned: always
 problems:
-  description:
-    - What is wrong, each with C(hosts), C(key), C(problem) and C(remedy).
-    - C(about) is V(place), V(server) (which does not answer) or V(client).
+  description: What is wrong, each with C(hosts), C(key), C(problem) and C(remedy).
   type: list
   elements: dict
   returned: always
@@ -99,209 +57,41 @@ rdma_devices:
   type: list
   elements: str
   returned: always
+processors:
+  description: How many processors the host has, also those that are switched off.
+  type: int
+  returned: always
 """
 
-import concurrent.futures
 import os
-import platform
-import tempfile
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.bounded import bounded
-from ..module_utils.common.problems import make_problem
-from ..module_utils.storage.file_servers import addresses, server_fault
-from ..module_utils.storage.mount_faults import (
-    bound_state,
-    busy_fault,
-    content_fault,
-    kernel_fault,
-    place_state,
-    trial_fault,
-)
-from ..module_utils.storage.mount_holders import PROC, holders, read
-from ..module_utils.storage.mounts import (
-    STORAGE_TYPES,
-    endpoints,
-    kernel_offers,
-    on_network,
-    option,
-    parse_mountinfo,
-    trial_options,
-)
-
-LOOK_S = 5
-
-
-class Examination:
-    """A look at the mounts of a host."""
-
-    def __init__(self, module: AnsibleModule) -> None:
-        """Read what is mounted and what the kernel has."""
-        self.module = module
-        self.params: dict[str, Any] = module.params
-        self.mounts = parse_mountinfo(read(PROC / "self" / "mountinfo"))
-        self.release = platform.release()
-        self.filesystems = read(PROC / "filesystems")
-        modules = Path("/lib/modules") / self.release
-        self.modules = [read(modules / name) for name in ("modules.dep", "modules.builtin")]
-        self.problems: list[dict[str, Any]] = []
-        self.states: dict[str, str] = {}
-
-    def has(self, name: str) -> bool:
-        """Return whether the kernel has a module."""
-        return kernel_offers(name, self.filesystems, self.modules)
-
-    def blame(self, entry: dict[str, Any], fault: tuple[str, str] | None, about: str = "place") -> bool:
-        """Note a fault of a mount, and what it is about; return whether there is one."""
-        if fault:
-            key = f"{self.params['key']}[{entry['path']}]"
-            hosts = [self.params["host"]] if self.params["host"] else []
-            self.problems.append({**make_problem(hosts, key, *fault), "about": about})
-        return fault is not None
-
-    def look(self) -> None:
-        """Look at every mount point, then at the servers, then at the mounts and at what the client needs."""
-        for path in self.params["bound"]:
-            self.states[path], fault = bound_state(path, self.mounts)
-            self.blame({"path": path}, fault)
-        known = self.resolve()
-        good = []
-        for entry in self.params["mounts"]:
-            state, fault = place_state(entry, self.mounts, known.get(self.server(entry), []))
-            if state == "free":
-                fault = self.place_fault(entry["path"])
-            self.states[entry["path"]] = state
-            if not self.blame(entry, fault):
-                good.append(entry)
-        silent = self.ask_servers(good)
-        for entry in good:
-            if endpoints_key(entry) in silent:
-                continue
-            if self.states[entry["path"]] == "free":
-                self.blame(entry, self.client_fault(entry), "client")
-            elif self.states[entry["path"]] == "mounted":
-                self.blame(entry, self.stale_fault(entry["path"]))
-
-    def resolve(self) -> dict[str, list[str]]:
-        """Return the addresses of the NFS servers by name."""
-        known = {}
-        for name in {self.server(entry) for entry in self.params["mounts"]} - {""}:
-            with suppress(OSError):
-                known[name] = bounded(partial(addresses, name), LOOK_S)
-        return known
-
-    @staticmethod
-    def server(entry: dict[str, Any]) -> str:
-        """Return the NFS server of a mount, '' for other storage."""
-        return endpoints(entry)[0][0] if entry["type"] == "nfs" else ""
-
-    def place_fault(self, path: str) -> tuple[str, str] | None:
-        """Return what is wrong with a mount point on which nothing is mounted."""
-        place = Path(path)
-
-        def content() -> list[str] | str:
-            if place.is_symlink():
-                return f"is a link to {place.readlink()}"
-            if place.exists() and not place.is_dir():
-                return "is not a directory"
-            return sorted(os.listdir(place)) if place.exists() else []  # noqa: PTH208 - plain names are wanted
-
-        try:
-            found = bounded(content, LOOK_S)
-        except OSError as exc:
-            wanting = "the server above it does not answer" if on_network(path, self.mounts) else str(exc)
-            return f"cannot be looked at: {wanting}", "bring back what is mounted above it, or unmount that"
-        if isinstance(found, str):
-            return found, "remove it, or choose another path"
-        return content_fault(path, found) or busy_fault(holders(path))
-
-    def stale_fault(self, path: str) -> tuple[str, str] | None:
-        """Return what is wrong with a mount that is there but cannot be used."""
-        try:
-            bounded(partial(os.statvfs, path), 2 * LOOK_S)
-        except OSError as exc:
-            return f"is mounted, but cannot be used: {exc}", f"bring the server back; if it is: umount -l {path}"
-        return None
-
-    def ask_servers(self, entries: list[dict[str, Any]]) -> set[Any]:
-        """Ask all servers at once, note which mounts they fail, and return those that do."""
-        asked = {endpoints_key(entry): entry for entry in entries if endpoints(entry)}
-        with concurrent.futures.ThreadPoolExecutor(max(1, len(asked))) as pool:
-            waiting = {key: pool.submit(server_fault, list(key[0]), key[1], self.params["timeout_s"]) for key in asked}
-            faults = {key: future.result() for key, future in waiting.items()}
-        remedy = "start the server, correct src, and let the firewalls between pass that port"
-        for entry in entries:
-            fault = faults.get(endpoints_key(entry))
-            self.blame(entry, (fault, remedy) if fault else None, "server")
-        return {key for key, fault in faults.items() if fault}
-
-    def client_fault(self, entry: dict[str, Any]) -> tuple[str, str] | None:
-        """Return what the host lacks for a mount, or why a trial of it fails."""
-        kind, ready = STORAGE_TYPES[entry["type"]], self.params["client_ready"]
-        helper = self.module.get_bin_path(kind.helper, opt_dirs=["/sbin", "/usr/sbin"]) if kind.helper else "none"
-        if ready and not helper:
-            return f"there is no {kind.helper}, so the client is not installed", f"install {kind.origin}"
-        if (ready or entry["type"] == "nfs") and not self.has(kind.module):
-            return kernel_fault(entry["type"], self.release)
-        return self.tried(entry) if ready and entry["type"] == "nfs" else None
-
-    def tried(self, entry: dict[str, Any]) -> tuple[str, str] | None:
-        """Return why an NFS mount fails; it is made where nobody else sees it, and goes with its process."""
-        limit = max(LOOK_S, self.params["timeout_s"])
-        with tempfile.TemporaryDirectory(prefix="busbar-mount-") as folder:
-            mount = ["mount", "-t", "nfs", "-o", trial_options(entry["options"]), entry["src"], folder]
-            command = ["timeout", "-k", "2", str(limit), "unshare", "--mount", "--propagation", "private", *mount]
-            status, out, err = self.module.run_command(command, environ_update={"LC_ALL": "C.UTF-8"})
-        if status in {124, 137}:
-            return trial_fault(entry["src"], f"the server did not answer within {limit} s")
-        return trial_fault(entry["src"], err or out) if status else None
-
-
-def endpoints_key(entry: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the servers of a mount and the version of NFS to ask them for; None for other storage."""
-    version = None
-    if entry["type"] == "nfs":
-        version = int((option(entry["options"], "vers", "nfsvers") or "4").partition(".")[0])
-    return tuple(endpoints(entry)), version
+from ..module_utils.storage.mount_look import Examination
 
 
 def main() -> None:
     """Run the module."""
-    mount = {
-        "type": {"type": "str", "required": True, "choices": list(STORAGE_TYPES)},
-        "src": {"type": "str", "required": True},
-        "path": {"type": "str", "required": True},
-        "options": {"type": "list", "elements": "str", "default": []},
-    }
+    texts = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "mounts": {"type": "list", "elements": "dict", "default": [], "options": mount},
-            "bound": {"type": "list", "elements": "str", "default": []},
-            "client_ready": {"type": "bool", "default": False},
-            "kernel_modules": {"type": "list", "elements": "str", "default": []},
-            "timeout_s": {"type": "int", "default": 20},
-            "host": {"type": "str", "default": ""},
-            "key": {"type": "str", "default": "mounts", "no_log": False},
+            "bound": texts,
+            "kernel_modules": texts,
+            "host": {"type": "str", "required": True},
+            "key": {"type": "str", "required": True, "no_log": False},
         },
         supports_check_mode=True,
     )
-    found = Examination(module)
-    try:
-        found.look()
-    except ValueError as exc:
-        module.fail_json(msg=f"mount_info: {exc}")
+    found = Examination(module, module.params["host"], module.params["key"])
+    found.look_bound(module.params["bound"])
     devices = Path("/sys/class/infiniband")
     module.exit_json(
         changed=False,
-        states=found.states,
         problems=found.problems,
         kernel={name: found.has(name) for name in module.params["kernel_modules"]},
         rdma_devices=sorted(os.listdir(devices)) if devices.is_dir() else [],  # noqa: PTH208 - plain names are wanted
+        processors=os.sysconf("SC_NPROCESSORS_CONF"),
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["FILE_OPTIONS", "keep_files"]
+__all__ = ["FILE_OPTIONS", "current_text", "keep_files", "make_directory"]
 
 FILE_OPTIONS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
@@ -173,3 +173,10 @@ def keep_files(
             headers = {"before_header": item["path"], "after_header": item["path"]}
             diff.append({"before": former, "after": after, **headers})
     return changed_paths, diff
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
+    for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+        missing.mkdir()
+        missing.chmod(0o755)

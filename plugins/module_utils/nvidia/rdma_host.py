@@ -9,6 +9,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..common.installed_packages import installed_versions
 from ..hardware.gpu_reading import listed, read
 from ..hardware.network import parse_addresses, parse_sminfo, pci_nics, rdma_ports
 from .rdma_files import ASKED, MANAGERS, MODE_RULES, MODULES, NAMING_RULES, OURS, ROCE, ROCE_UNIT
@@ -60,18 +61,6 @@ def manager(module: AnsibleModule) -> str:
         if field(block, "ActiveState=") == "active"
     }
     return next((name for name in MANAGERS if UNITS[name] in running), "")
-
-
-def versions(module: AnsibleModule, names: list[str]) -> dict[str, str]:
-    """Return the versions of those packages that are installed."""
-    if module.get_bin_path("dpkg-query"):
-        _, out, _ = module.run_command(
-            ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status} ${Version}\\n", *names]
-        )
-        found = [line.split() for line in out.splitlines()]
-        return {words[0]: words[2] for words in found if len(words) == 3 and words[1] == "installed"}  # noqa: PLR2004
-    _, out, _ = module.run_command(["rpm", "-q", "--qf", "%{NAME} %{VERSION}-%{RELEASE}\\n", *names])
-    return dict(line.split() for line in out.splitlines() if len(line.split()) == 2)  # noqa: PLR2004
 
 
 def subnet_managers(module: AnsibleModule, ports: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -129,7 +118,7 @@ def read_rdma(
         "default_interfaces": sorted({route["dev"] for route in routes if "dev" in route}),
         "manager": manager(module),
         "modules_loaded": modules_loaded(),
-        "packages": versions(module, sorted({*packages, *ASKED})),
+        "packages": installed_versions(module, sorted({*packages, *ASKED})),
         "files": sorted(path for pattern in ours for path in glob.glob(pattern)),  # noqa: PTH207 - plain names are wanted
         "subnet_managers": subnet_managers(module, ports) if subnet_manager else [],
         "answering": answering(module, ask_addresses, interfaces),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.installed_packages import installed_versions
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import gpudirect_host, rdma_host
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def test_who_runs_the_network(running: tuple[str, ...], expected: str) -> None:
 
 def test_versions_of_packages() -> None:
     text = "rdma-core installed 56.1-1\nopensm config-files 3.3.23-3.1\n"
-    assert rdma_host.versions(Host({"dpkg-query -W": text}), ["rdma-core"]) == {"rdma-core": "56.1-1"}
+    assert installed_versions(Host({"dpkg-query -W": text}), ["rdma-core"]) == {"rdma-core": "56.1-1"}
     text = "rdma-core 51.0-1.el9\npackage opensm is not installed\n"
-    assert rdma_host.versions(Host({"rpm -q": text}), ["rdma-core"]) == {"rdma-core": "51.0-1.el9"}
+    assert installed_versions(Host({"rpm -q": text}), ["rdma-core"]) == {"rdma-core": "51.0-1.el9"}
 
 
 def test_subnet_managers_of_active_ports_of_infiniband() -> None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded import bounded
+from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_look
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_holders import holders
-from ansible_collections.busbar.cluster.plugins.modules import mount_info
+from ansible_collections.busbar.cluster.plugins.modules import mount_info, mounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,14 +126,22 @@ def test_who_uses_a_directory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
-    """Run the module."""
+    """Run the module that mounts, in check mode unless told otherwise."""
 
-    def go(**args: object) -> dict[str, Any]:
-        with patch_module_args({"host": "gpu1", "key": "nfs_client_mounts", **args}), pytest.raises(SystemExit):
-            mount_info.main()
+    def go(*, check: bool = True, **args: object) -> dict[str, Any]:
+        given = {"host": "gpu1", "key": "nfs_client_mounts", "boot_wait_s": 60, **args, "_ansible_check_mode": check}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            mounts.main()
         return dict(json.loads(capsys.readouterr().out))
 
     return go
+
+
+def ask(capsys: pytest.CaptureFixture[str], **args: object) -> dict[str, Any]:
+    """Run the module that looks at shared trees and the kernel."""
+    with patch_module_args({"host": "gpu1", "key": "nfs_client_mounts", **args}), pytest.raises(SystemExit):
+        mount_info.main()
+    return dict(json.loads(capsys.readouterr().out))
 
 
 def entry(path: Path, port: int, *options: str) -> dict[str, Any]:
@@ -140,7 +149,79 @@ def entry(path: Path, port: int, *options: str) -> dict[str, Any]:
 
 
 def words(result: dict[str, Any]) -> list[str]:
-    return [f"{problem['about']} {problem['key']}: {problem['problem']}" for problem in result["problems"]]
+    return [f"{problem.get('about')} {problem['key']}: {problem['problem']}" for problem in result["problems"]]
+
+
+@pytest.fixture
+def fstab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that stands for fstab; systemctl ends as the files `status` and `mountinfo` beside it say."""
+    file = tmp_path / "fstab"
+    file.write_text("UUID=0-1 / ext4 defaults 0 1\n")
+    proc, programs = tmp_path / "proc", tmp_path / "bin"
+    (proc / "self").mkdir(parents=True)
+    programs.mkdir()
+    (proc / "self/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/sda1 rw\n")
+    (proc / "filesystems").write_text("nodev\tlustre\n")
+    (tmp_path / "after").write_text("")
+    (programs / "systemctl").write_text(
+        f"#!/bin/sh\necho $* >>{tmp_path}/calls\n[ $1 = daemon-reload ] && exit 0\n"
+        f"[ -e {tmp_path}/broken ] && echo 'Job for data.mount failed.' >&2 && exit 1\n"
+        f"cat {tmp_path}/after >>{proc}/self/mountinfo\n"
+    )
+    (programs / "mount.lustre").write_text("#!/bin/sh\n")
+    for each in programs.iterdir():
+        each.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(mounts, "FSTAB", file)
+    monkeypatch.setattr(mount_look, "PROC", proc)
+    monkeypatch.setattr(mount_look, "server_fault", lambda *_: "")
+    return file
+
+
+def test_what_is_mounted_is_written_mounted_and_proven_once(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
+    place = fstab.parent / "data"
+    lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": str(place), "options": ["flock"]}
+    before = fstab.read_text()
+    told = run(mounts=[lustre])
+    assert (told["changed"], told["states"], fstab.read_text()) == (True, {str(place): "free"}, before)
+    assert not place.exists()
+    (fstab.parent / "after").write_text(f"2 1 0:2 / {place} rw - lustre 10.0.0.1@tcp:/fs rw\n")
+    told = run(mounts=[lustre], check=False)
+    line = f"10.0.0.1@tcp:/fs {place} lustre flock,_netdev,x-systemd.mount-timeout=60s 0 0\n"
+    assert (told["changed"], fstab.read_text()) == (True, before + line)
+    assert told["diff"][0]["after"] == before + line
+    calls = (fstab.parent / "calls").read_text().splitlines()
+    assert [each.split()[0] for each in calls] == ["daemon-reload", "start"]
+    told = run(mounts=[lustre], check=False)
+    assert (told["changed"], told["notes"], told["states"]) == (False, [], {str(place): "mounted"})
+    told = run(mounts=[{**lustre, "options": ["noflock"]}], check=False)
+    assert "the new options take effect at the next mount" in told["notes"][0]
+    assert ",flock" not in fstab.read_text().replace(" flock", ",flock")
+    assert (fstab.parent / "calls").read_text().splitlines()[2:] == ["daemon-reload"]
+
+
+def test_a_mount_that_fails_names_its_unit(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
+    place = fstab.parent / "data"
+    lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": str(place)}
+    told = run(mounts=[lustre], check=False)
+    assert told["failed"]
+    assert f"nfs_client_mounts[{place}]: systemd has started its unit, and nothing is mounted" in told["msg"]
+    (fstab.parent / "broken").touch()
+    told = run(mounts=[lustre], check=False)
+    assert f"nfs_client_mounts[{place}]: `systemctl start " in told["msg"]
+    assert "Job for data.mount failed." in told["msg"]
+
+
+def test_nothing_is_changed_while_a_client_is_missing(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
+    before = fstab.read_text()
+    beegfs = {"type": "beegfs", "src": "beegfs_nodev", "path": str(fstab.parent / "b")}
+    told = run(mounts=[beegfs], packages=["no-such-package-of-busbar"], check=False)
+    assert told["missing_packages"] == ["no-such-package-of-busbar"]
+    assert (told["changed"], fstab.read_text()) == (False, before)
+    told = run(mounts=[beegfs], check=False)
+    assert told["busbar_refused"]
+    assert told["msg"].startswith("Nothing was mounted:\ngpu1: nfs_client_mounts[")
+    assert (fstab.read_text(), (fstab.parent / "b").exists()) == (before, False)
 
 
 def test_all_that_is_wrong_is_told_at_once(
@@ -151,8 +232,8 @@ def test_all_that_is_wrong_is_told_at_once(
     (tmp_path / "link").symlink_to(tmp_path / "full")
     (tmp_path / "file").touch()
     dead = closed_port()
-    mounts = [entry(tmp_path / name, serve(nfs(4, 4))) for name in ("full", "link", "file")]
-    result = run(mounts=[*mounts, entry(tmp_path / "new", dead)], timeout_s=1)
+    given = [entry(tmp_path / name, serve(nfs(4, 4))) for name in ("full", "link", "file")]
+    result = run(mounts=[*given, entry(tmp_path / "new", dead)], timeout_s=1, check=False)
     found = words(result)
     assert len(found) == 4
     assert f"nfs_client_mounts[{tmp_path}/full]: is not empty, and the mount would hide" in found[0]
@@ -160,7 +241,7 @@ def test_all_that_is_wrong_is_told_at_once(
     assert found[2].endswith("is not a directory")
     assert f"server nfs_client_mounts[{tmp_path}/new]: 127.0.0.1 does not answer on TCP port {dead}" in found[3]
     assert all(problem["hosts"] == ["gpu1"] and problem["remedy"] for problem in result["problems"])
-    assert not result["changed"]
+    assert result["msg"].startswith("Nothing was mounted:\ngpu1: nfs_client_mounts[")
     assert not (tmp_path / "new").exists()
 
 
@@ -170,24 +251,24 @@ def test_the_root_is_a_mount_of_something_else(run: Callable[..., dict[str, Any]
     assert result["states"] == {"/proc": "taken"}
 
 
-def test_a_tree_that_is_bound_in(tmp_path: Path, run: Callable[..., dict[str, Any]]) -> None:
-    assert run(bound=["/proc/self"])["problems"] == []
+def test_a_tree_that_is_bound_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, bound=["/proc/self"])["problems"] == []
     if not any(line.split()[4] == str(tmp_path.parents[-2]) for line in open("/proc/self/mountinfo")):  # noqa: PTH123, SIM115
-        assert "there is no shared tree" in words(run(bound=[str(tmp_path)]))[0]
+        assert "there is no shared tree" in words(ask(capsys, bound=[str(tmp_path)]))[0]
 
 
 def test_the_client_that_is_missing_is_named(run: Callable[..., dict[str, Any]], tmp_path: Path) -> None:
-    mounts = [
+    given = [
         {"type": "lustre", "src": "10.0.0.1@o2ib:/fs", "path": str(tmp_path / "l")},
         {"type": "weka", "src": "fs", "path": str(tmp_path / "w")},
     ]
-    assert run(mounts=mounts)["problems"] == []
-    ready = run(mounts=mounts, client_ready=True)
+    assert run(mounts=given, packages=["no-such-package-of-busbar"])["missing_packages"] != []
+    ready = run(mounts=given)
     assert [problem["about"] for problem in ready["problems"]] == ["client", "client"]
     assert "mount.lustre" in ready["problems"][0]["problem"]
     assert "lustre-client" in ready["problems"][0]["remedy"]
     assert "WEKA" in ready["problems"][1]["remedy"]
 
 
-def test_the_kernel_is_asked(run: Callable[..., dict[str, Any]]) -> None:
-    assert run(kernel_modules=["proc", "no_such_module"])["kernel"] == {"proc": True, "no_such_module": False}
+def test_the_kernel_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ask(capsys, kernel_modules=["proc", "no_such_module"])["kernel"] == {"proc": True, "no_such_module": False}

@@ -11,7 +11,8 @@ short_description: Load the collection's filters and hardware profiles once, and
 description:
   - Ansible forks a process for each task on each host. The first of our filters that such a process meets makes it read
     and compile every filter of the collection. This callback has them loaded before the first fork, so that the forked
-    processes find them in memory. The same holds for the hardware profiles, and for the library that checks them.
+    processes find them in memory. The same holds for the hardware profiles, the library that checks them, and
+    what renders templates.
   - The forked processes also do without the garbage collector of Python. They live for one task, and looking for
     garbage makes them copy the memory that they share with their parent.
   - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
@@ -34,7 +35,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import filter_loader, lookup_loader
+from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 
 from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
 from ..module_utils.catalogue.profiles import site_catalogue
@@ -42,7 +43,8 @@ from ..module_utils.catalogue.schema import validator
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
-LOOKUPS = ("busbar.cluster.hardware", "busbar.cluster.hardware_catalogue")
+LOOKUPS = ("busbar.cluster.hardware", "busbar.cluster.hardware_catalogue", "template")
+ACTION = "busbar.cluster.templates"
 CONTROL_PATHS = "ANSIBLE_SSH_CONTROL_PATH_DIR"
 # The path of a socket has at most 107 bytes; ours is followed by ten, and by 17 more until the connection stands.
 LONGEST = 75
@@ -87,6 +89,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         # The roles' defaults name the hardware of the host, so that most processes look it up.
         for name in LOOKUPS:
             lookup_loader.get(name)
+        action_loader.get(ACTION, class_only=True)
         site_catalogue({})
         with contextlib.suppress(ImportError):  # it is missed where it is needed
             validator()

@@ -14,6 +14,8 @@ _BECOME = re.compile(
 _PYTHON = re.compile(
     r"interpreter .* was not found|python\d?: (command )?not found|no python interpreters", re.IGNORECASE
 )
+# What nologin(8) says, of util-linux and of shadow, instead of a shell.
+_SHELL = re.compile(r"this account is currently not available", re.IGNORECASE)
 _NOISE = re.compile(
     r"^(task failed: |data could not be sent to remote host.*?: |failed to connect to the host via ssh: )+",
     re.IGNORECASE,
@@ -35,7 +37,9 @@ def clock_offset(before: float, there: float, after: float) -> float:
 
 
 def failure_kind(text: str) -> str:
-    """Return `python`, `become` or `module`: the step that failed, told from the error's text."""
+    """Return `shell`, `python`, `become` or `module`: the step that failed, told from the error's text."""
+    if _SHELL.search(text):
+        return "shell"
     if _PYTHON.search(text):
         return "python"
     return "become" if _BECOME.search(text) else "module"
@@ -47,7 +51,8 @@ def short_message(text: str, address: str = "") -> str:
     telling = [line for line in lines if line and not line.startswith(("Warning:", "debug", "@@@"))]
     if not telling:
         return "no message"
-    line = next((line for line in telling if _BECOME.search(line) or _PYTHON.search(line)), telling[-1])
+    signs = (_SHELL, _BECOME, _PYTHON)
+    line = next((line for line in telling if any(sign.search(line) for sign in signs)), telling[-1])
     line = _PLACE.sub("", line)
     if address:
         line = re.sub(rf"(?<![\w.]){re.escape(address)}(?![\w.])", "the host", line)

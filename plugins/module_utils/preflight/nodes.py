@@ -25,12 +25,14 @@ _REMEDY = {
     "become": "give the right sudo password with -K (--ask-become-pass), or let the user use sudo without one",
     "python": "install python3 on the host, or set ansible_python_interpreter",
     "module": "run the command again with -vvv to see what the host answers",
+    "shell": "give ansible_user a shell on the host (usermod -s /bin/bash), or set ansible_user to a user who has one",
 }
 _WHAT = {
     "connection": "cannot be reached",
     "become": "sudo fails",
     "python": "has no Python that can be used",
     "module": "cannot be examined",
+    "shell": "has no shell",
 }
 
 
@@ -46,7 +48,7 @@ def contact_problem(host: str, answer: Mapping[str, Any]) -> Problem:
     if failure == "connection":
         found = (text for sign, text in _REMEDY_CONNECTION if sign in message.lower())
         remedy = next(found, remedy)
-    key = {"connection": "ansible_host", "become": "become"}.get(failure, "python")
+    key = {"connection": "ansible_host", "become": "become", "shell": "ansible_user"}.get(failure, "python")
     return make_problem([host], key, f"{_WHAT.get(failure, _WHAT['module'])}: {message}", remedy)
 
 

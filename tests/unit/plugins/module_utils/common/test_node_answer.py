@@ -28,6 +28,7 @@ def test_clock_offset_is_the_least_that_is_certain(there: float, expected: float
         ("bob is not in the sudoers file.", "become"),
         ("The module interpreter '/usr/bin/python3' was not found.", "python"),
         ("/bin/sh: 1: /usr/bin/python3: not found", "python"),
+        ("This account is currently not available.", "shell"),
         ("MemTotal", "module"),
     ],
 )

@@ -61,6 +61,10 @@ def system(name: str, version: str) -> dict[str, str]:
             {"reached": False, "failure": "become", "message": "Incorrect sudo password"},
             [("become", "sudo fails: Incorrect sudo password")],
         ),
+        (
+            {"reached": False, "failure": "shell", "message": "This account is currently not available"},
+            [("ansible_user", "has no shell: This account is currently not available")],
+        ),
         ({}, [("python", "cannot be examined: ")]),
     ],
 )

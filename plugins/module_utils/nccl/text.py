@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
@@ -52,6 +53,8 @@ LIBRARY_LINE = re.compile(
     r"(?:\[\d+,\s*\d+\](?:<std(?:out|err|diag)>)?:|\s*\d{1,6}:[ \t]+)?"
     r"[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE)"
 )
+# What comes before the longest level, and the level: what LIBRARY_LINE finds ends there.
+_HEAD_END = len("] NCCL TRACE")
 _TAG = re.compile(r"\[\d+,\s*\d+\]<std(?:out|err|diag)>:")
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -135,10 +138,18 @@ def clean(line: str) -> str:
     return line
 
 
+@lru_cache(maxsize=16384)
+def _is_library_head(head: str) -> bool:
+    """Return whether a line begins as one of the library, up to the level: each thread begins all its lines alike."""
+    return LIBRARY_LINE.match(head) is not None
+
+
 def is_library_line(raw: str) -> bool:
     """Return whether a line as it came is one of the library that cleaning would leave as it is, but for a prefix."""
-    match = LIBRARY_LINE.match(raw)
-    return match is not None and "\x1b" not in raw and "\r" not in raw and "<std" not in raw[match.end() :]
+    at = raw.find("] NCCL ")
+    if at < 0 or not _is_library_head(raw[: at + _HEAD_END]):
+        return False
+    return "\x1b" not in raw and "\r" not in raw and raw.find("<std", at) < 0
 
 
 def read_cell(token: str) -> Cell | None:

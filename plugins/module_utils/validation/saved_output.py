@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..nccl.condensed import condensed
-from ..nccl.output import MAX_LINE
+from ..nccl.output import bounded_lines
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,5 +28,4 @@ def saved_text(path: Path, most: int = MOST_KEPT) -> str:
     """
     # What a node printed may be no text at all.
     with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-        lines = iter(lambda: file.readline(MAX_LINE), "")
-        return condensed(lines, lambda line: line.startswith(_BEGINS), most).rstrip("\r\n")
+        return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), most).rstrip("\r\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import bounded_lines, parse_lines, parse_text
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -27,7 +27,6 @@ from busbar.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
 __all__ = ["read_runs", "register"]
 
@@ -39,12 +38,6 @@ _LOOK = 8192
 # A log may hold a few stray bytes, as files on a network do that a crash left half written.
 _MOST_STRANGE = 0.1
 _TEXT_CONTROLS = frozenset(b"\t\n\r\f\b\x1b")
-
-
-def _lines(text: TextIO) -> Iterator[str]:
-    """Lines of a file, none longer than what the parser takes at once."""
-    while line := text.readline(MAX_LINE):
-        yield line
 
 
 def read_runs(path: Path) -> dict[str, Any]:
@@ -62,7 +55,7 @@ def read_runs(path: Path) -> dict[str, Any]:
         with path.open(encoding=encoding, errors="replace") as text:
             if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
                 return parse_text(text.read(_MOST_JSON))
-            return parse_lines(_lines(text))
+            return parse_lines(bounded_lines(text))
     except OSError as exc:
         message = f"cannot read {path}: {exc.strerror or exc}"
         raise UsageError(message) from exc

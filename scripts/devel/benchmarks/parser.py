@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import bounded_lines, parse_lines
 from busbar.option_values import whole
 
 from devel.measured import Figure, Goal, Needs
@@ -135,7 +135,7 @@ def _read() -> None:
     def lines() -> Iterator[str]:
         nonlocal count
         text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
-        while line := text.readline(MAX_LINE):
+        for line in bounded_lines(text):
             count += len(line)
             yield line
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import re
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from busbar.errors import UsageError
 
-__all__ = ["Chart", "Figure", "Goal", "Needs", "available_mib", "free_mib", "machine", "refuse_too_little"]
+__all__ = ["Chart", "Figure", "Goal", "Needs", "available_mib", "free_mib", "growth", "machine", "refuse_too_little"]
 
 _MIB = 1 << 20
 
@@ -102,3 +103,9 @@ def machine() -> dict[str, str | int]:
         "python": platform.python_version(),
         "ansible_core": version("ansible-core"),
     }
+
+
+def growth(points: dict[int, float]) -> float:
+    """The exponent with which a figure grows from the smallest to the largest size: 1 is in proportion."""
+    low, high = min(points), max(points)
+    return round(math.log(points[high] / points[low]) / math.log(high / low), 3)

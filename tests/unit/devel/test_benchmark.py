@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from devel import benchmark, measured, scale_page
-from devel.benchmarks import parser
-from devel.measured import Chart, Figure, Goal, Needs
+from devel.benchmarks import controller, parser
+from devel.measured import Chart, Figure, Goal, Needs, growth
 
 if TYPE_CHECKING:
     import argparse
@@ -76,6 +76,20 @@ def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     assert 5 < figures["peak_memory"] < 200
 
 
+def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1"]) == 0
+    figures = _figures(capsys.readouterr().out)
+    assert figures.keys() == {"cpu", "wall", "cpu_per_host", "peak_memory"}
+    assert figures["cpu"] > 0.5
+    assert figures["peak_memory"] > 50
+
+
+def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
+    assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1
+    assert "preflight on 3 hosts ended with code" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("options", [[], ["--list"]])
 def test_without_a_name_it_lists_them(options: list[str]) -> None:
     result = subprocess.run([SCRIPT, *options], capture_output=True, text=True, check=True)
@@ -85,7 +99,10 @@ def test_without_a_name_it_lists_them(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are parser, locator, "),
+        (["speed"], "there is no benchmark 'speed'; there are controller, parser, locator, "),
+        (["controller", "--hosts", "16,2"], "--hosts: '2' is not a whole number from 3 to 10000"),
+        (["controller", "--hosts", "16,16"], "--hosts: '16,16' names a number twice"),
+        (["controller", "--playbook", "all"], "--playbook: 'all' is none of preflight, base"),
         (["parser", "--runs", "0"], "--runs: '0' is not a whole number from 1 to 99"),
         (["--page", "now"], "--page knows only --check, not now"),
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
@@ -173,6 +190,11 @@ def test_too_little_room_is_refused_before_anything_runs(
     assert words in error
     assert error.count("\n") == 1
     assert next(ticks.seconds) == 3
+
+
+def test_growth() -> None:
+    assert growth({16: 1.0, 64: 99.0, 1024: 64.0}) == 1
+    assert growth({10: 1.0, 100: 100.0}) == 2
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""Connection plugins of Ansible for benchmarks."""

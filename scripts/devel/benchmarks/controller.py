@@ -1,0 +1,183 @@
+"""Runs a playbook on many hosts that answer at once, so that only the provisioning host's own work is measured.
+
+The connection plugin `instant` says what a sound node would say to each module. All else is real: the inventory, the
+roles, templates and filters, a process for each task on each host. SSH itself is left out. The hosts have no GPUs to
+be asked for, and the secrets of the cluster are still to be made, as in a first run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import yaml
+from busbar.errors import UsageError
+from busbar.option_values import whole
+from busbar.paths import collection, collections_root
+
+from devel.measured import Chart, Figure, Goal, Needs, growth
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["CHART", "GOALS", "add_options", "inventory", "measure", "needs"]
+
+GOALS = (Goal("cpu_growth", "<=", 1.05), Goal("peak_memory", "<=", 4096, at=1024))
+CHART = Chart("Work of the provisioning host", ("cpu", "wall"), "hosts")
+PLAYBOOKS = ("preflight", "base")
+_LEAST, _MOST = 3, 10_000
+_FORKS = 10
+_LOOK_S = 0.5
+
+
+class _Cost(NamedTuple):
+    wall: float
+    cpu: float
+    peak_mib: float
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be chosen."""
+    parser.add_argument("--hosts", default="16,64,256,1024", metavar="N,…", help="default 16,64,256,1024")
+    parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
+
+
+def needs(args: argparse.Namespace) -> Needs:
+    """What this size takes."""
+    return Needs(memory_mib=500 + max(_sizes(args)), disk_mib=100, smaller="--hosts")
+
+
+def measure(args: argparse.Namespace) -> Iterator[Figure]:
+    """The figures of one run for each size.
+
+    Raises:
+        UsageError: a size or the playbook is none.
+        ValueError: the playbook failed.
+    """
+    if args.playbook not in PLAYBOOKS:
+        message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
+        raise UsageError(message)
+    costs = {size: _run(args.playbook, size) for size in _sizes(args)}
+    for size, cost in costs.items():
+        yield Figure("cpu", round(cost.cpu, 2), "s", at=size)
+        yield Figure("wall", round(cost.wall, 2), "s", at=size)
+        yield Figure("cpu_per_host", round(1000 * cost.cpu / size), "ms", at=size)
+        yield Figure("peak_memory", round(cost.peak_mib), "MiB", at=size)
+    if len(costs) > 1:
+        # Of the two largest, where what each run takes anyway weighs least.
+        largest = sorted(costs)[-2:]
+        yield Figure("cpu_growth", growth({size: costs[size].cpu for size in largest}), "exponent")
+
+
+def _sizes(args: argparse.Namespace) -> list[int]:
+    sizes = [whole("--hosts", text, _LEAST, _MOST) for text in args.hosts.split(",")]
+    if len(set(sizes)) < len(sizes):
+        message = f"--hosts: {args.hosts!r} names a number twice"
+        raise UsageError(message)
+    return sizes
+
+
+def inventory(count: int) -> dict[str, object]:
+    """A cluster of so many hosts: one controller, one login node, and compute nodes."""
+    nodes = {
+        f"gpu{i:05}": {"ansible_host": f"10.{100 + i // 65536}.{i // 256 % 256}.{i % 256}"} for i in range(count - 2)
+    }
+    controller: dict[str, object] = {"hosts": {"ctl": None}}
+    return {
+        "all": {
+            "vars": {
+                "ansible_connection": "instant",
+                "ansible_python_interpreter": "/usr/bin/python3",
+                "cluster_name": "benchmark",
+                "cluster_networks": ["10.0.0.0/8"],
+                "hosts_timezone": "",
+                "preflight_gpu": False,
+                "validation_image": "docker://registry.example#nccl-tests",
+            },
+            "hosts": {"ctl": {"ansible_host": "10.0.0.10"}, "login": {"ansible_host": "10.0.0.11"}},
+            "children": {
+                "slurm_controller": controller,
+                "slurm_database": controller,
+                "monitoring": controller,
+                "nfs_server": controller | {"vars": {"nfs_server_exports": [{"path": "/shared"}]}},
+                "slurm_login": {"hosts": {"login": None}},
+                "nfs_client": {"hosts": {"login": None}, "children": {"slurm_compute": None}},
+                "slurm_compute": {"children": {"dgx_h100": None}},
+                "dgx_h100": {"hosts": nodes, "vars": {"hardware": "dgx_h100"}},
+            },
+        }
+    }
+
+
+def _run(playbook: str, size: int) -> _Cost:
+    """What a run of a playbook costs, in a site of its own."""
+    with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
+        site = Path(name)
+        (site / "inventory").mkdir()
+        (site / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory(size)), encoding="utf-8")
+        (site / "ansible.cfg").write_text((collection() / "ansible.cfg").read_text("utf-8"), encoding="utf-8")
+        with (site / "said").open("wb") as said:
+            process = subprocess.Popen(
+                [f"{Path(sys.executable).parent}/ansible-playbook", "-i", "inventory", f"busbar.cluster.{playbook}"],
+                cwd=site,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "ANSIBLE_COLLECTIONS_PATH": str(collections_root()),
+                    "ANSIBLE_CONFIG": str(site / "ansible.cfg"),
+                    "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).parent / "connection"),
+                    "ANSIBLE_FORKS": str(_FORKS),
+                    "ANSIBLE_PIPELINING": "1",
+                },
+            )
+            code, cost = _watched(process.pid)
+            process.returncode = code
+        if code:
+            told = (site / "said").read_text("utf-8", "replace")
+            lines = [
+                line.strip() for line in told.splitlines() if "msg:" in line or "ERROR" in line or "problem:" in line
+            ]
+            message = f"{playbook} on {size} hosts ended with code {code}: {' '.join(lines[:3]) or told[-300:]}"
+            raise ValueError(message)
+    return cost
+
+
+def _watched(leader: int) -> tuple[int, _Cost]:
+    """The exit code of a process that leads a session, and what the session cost; nothing of it is left behind."""
+    began, peak = time.monotonic(), 0
+    try:
+        while True:
+            pid, status, used = os.wait4(leader, os.WNOHANG)
+            if pid:
+                cpu = used.ru_utime + used.ru_stime
+                return os.waitstatus_to_exitcode(status), _Cost(time.monotonic() - began, cpu, peak / 1024)
+            peak = max(peak, _memory_kib(leader))
+            time.sleep(_LOOK_S)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+        raise
+
+
+def _memory_kib(session: int) -> int:
+    """Memory of all processes of a session; what they share counts once."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            if os.getsid(int(folder.name)) != session:
+                continue
+            for line in (folder / "smaps_rollup").read_text(encoding="ascii").splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1])
+    return total

@@ -1,0 +1,97 @@
+"""Faults while packages are installed, injected while a user's job runs: named with host and cause, then healed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from faulted import Fault, Work, prove, provision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("hosts")
+
+# The part of a run that installs packages; all others do it alike.
+NAMES = ("base", "-t", "hosts", "--limit", "gpu2")
+LACKS = "dpkg --purge --force-depends tzdata >/dev/null 2>&1"
+NO_LISTS = "rm -rf /var/lib/apt/lists/*_* /var/lib/apt/periodic; rm -f /var/cache/apt/archives/tzdata*"
+# A proxy of the site between the node and the mirrors.
+PROXY = """
+import http.server, sys, urllib.request
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if sys.argv[1] == "500":
+            return self.send_error(500)
+        with urllib.request.urlopen(self.path) as answer:
+            content = answer.read()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if self.path.endswith(".deb") else content)
+        self.close_connection = True
+http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Proxy).serve_forever()
+"""
+APT_PROXY = "/etc/apt/apt.conf.d/99fault"
+WITH_PROXY = (
+    f"cat >/run/proxy.py <<'END'\n{PROXY}\nEND\n{LACKS}; {NO_LISTS}"
+    f"; echo 'Acquire::http::Proxy \"http://127.0.0.1:8099\";' >{APT_PROXY}; systemd-run -q --unit fault-proxy"
+)
+WITHOUT_PROXY = f"systemctl stop fault-proxy; rm -f {APT_PROXY} /run/proxy.py"
+# The next run that can fetch heals all three at once.
+FETCHES = [
+    Fault(
+        "a resolver that does not answer",
+        says="gpu2: …tzdata…Temporary failure resolving…remedy: see that the host resolves",
+        heals="correct /etc/resolv.conf",
+        node="gpu2",
+        breaks=f"{LACKS}; {NO_LISTS}; cp /etc/resolv.conf /root/resolv.conf"
+        "; echo nameserver 192.0.2.53 >/etc/resolv.conf",
+        mends="cat /root/resolv.conf >/etc/resolv.conf; rm /root/resolv.conf",
+        run=NAMES,
+    ),
+    Fault(
+        "a mirror that answers 500",
+        says="gpu2: …tzdata…500 Internal Server Error…remedy: see that the host resolves",
+        heals="choose another mirror",
+        node="gpu2",
+        breaks=f"{WITH_PROXY} python3 /run/proxy.py 500",
+        mends=WITHOUT_PROXY,
+        run=NAMES,
+    ),
+    Fault(
+        "a mirror that cuts a package in mid-file",
+        says="gpu2: …tzdata…Failed to fetch …tzdata_…remedy: see that the host resolves",
+        heals="choose another mirror",
+        node="gpu2",
+        breaks=f"{WITH_PROXY} python3 /run/proxy.py cut",
+        mends=WITHOUT_PROXY,
+        run=NAMES,
+    ),
+]
+INSTALLED = "dpkg-query -W -f '${db:Status-Status}' tzdata"
+
+
+@pytest.fixture(scope="module")
+def work(sandbox: Cluster) -> Iterator[Work]:
+    """What nobody may lose."""
+    there = Work(sandbox)
+    yield there
+    there.end()
+
+
+@pytest.mark.parametrize("fault", FETCHES, ids=lambda fault: fault.name)
+def test_what_cannot_be_fetched_is_named_and_nothing_is_lost(sandbox: Cluster, work: Work, fault: Fault) -> None:
+    prove(sandbox, work, fault)
+    # Nothing was installed, and nothing is half done.
+    assert sandbox.exec("gpu2", INSTALLED, check=False).stdout in {"", "not-installed"}
+    assert sandbox.exec("gpu2", "dpkg --audit").stdout == ""
+
+
+def test_one_run_heals_what_could_not_be_fetched(sandbox: Cluster, work: Work) -> None:
+    healed = provision(sandbox, *NAMES)
+    assert healed.returncode == 0, healed.stdout + healed.stderr
+    assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
+    work.is_whole()

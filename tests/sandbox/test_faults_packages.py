@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from faulted import Fault, Work, prove, provision
+from fault_results import note
+from faulted import Fault, Work, is_said, prove, provision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +42,14 @@ WITH_PROXY = (
     f"; echo 'Acquire::http::Proxy \"http://127.0.0.1:8099\";' >{APT_PROXY}; systemd-run -q --unit fault-proxy"
 )
 WITHOUT_PROXY = f"systemctl stop fault-proxy; rm -f {APT_PROXY} /run/proxy.py"
+# dpkg tells it each step; at the first of the configuration the node loses its power.
+POWER = "/root/power"
+LOSE_POWER = (
+    f"printf '#!/bin/sh\\nwhile read -r line; do case $line in *half-configured*) pkill -9 -x dpkg;; esac; done\\n'"
+    f" >{POWER}; chmod +x {POWER}; {LACKS}; apt-get -qq update"
+    f"; apt-get -qq install -y -o DPkg::Options::=--status-logger={POWER} tzdata >/dev/null 2>&1; rm {POWER}"
+    f"; LC_ALL=C apt-get -qq check 2>&1 | grep -q 'dpkg was interrupted'"
+)
 # The next run that can fetch heals all three at once.
 FETCHES = [
     Fault(
@@ -95,3 +105,22 @@ def test_one_run_heals_what_could_not_be_fetched(sandbox: Cluster, work: Work) -
     assert healed.returncode == 0, healed.stdout + healed.stderr
     assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
     work.is_whole()
+
+
+@pytest.mark.fault(
+    "a node that lost its power in mid-install",
+    says="hosts : install | Install packages changed=1",
+    heals="nothing",
+)
+def test_an_install_that_was_cut_off_is_finished_by_the_next_run(sandbox: Cluster, work: Work) -> None:
+    sandbox.exec("gpu2", LOSE_POWER, timeout=300)
+    assert sandbox.exec("gpu2", INSTALLED).stdout != "installed"
+    began = time.monotonic()
+    healed = provision(sandbox, *NAMES)
+    output = healed.stdout + healed.stderr
+    assert healed.returncode == 0, output
+    assert is_said("hosts : install | Install packages changed=1", output), output
+    assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
+    assert sandbox.exec("gpu2", "dpkg --audit").stdout == ""
+    work.is_whole()
+    note("runs", "a node that lost its power in mid-install", {"healed_s": round(time.monotonic() - began)})

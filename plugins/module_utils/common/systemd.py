@@ -1,4 +1,4 @@
-"""Command lines as systemd's units write them."""
+"""Command lines as systemd's units write them, and what systemd says of units."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["exec_start"]
+__all__ = ["exec_start", "unit_states"]
 
 
 def exec_start(words: Sequence[str]) -> str:
@@ -23,6 +23,16 @@ def exec_start(words: Sequence[str]) -> str:
             message = f"{word!r} has a line break"
             raise ValueError(message)
     return " \\\n  ".join(_escaped(str(word)) for word in words)
+
+
+def unit_states(text: str) -> dict[str, dict[str, str]]:
+    """Return `enabled` and `active` of units, from ``systemctl show -p Id,UnitFileState,ActiveState``."""
+    found = {}
+    for block in text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        name = values.get("Id", "").removesuffix(".service")
+        found[name] = {"enabled": values.get("UnitFileState", ""), "active": values.get("ActiveState", "")}
+    return found
 
 
 def _escaped(word: str) -> str:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
 from .container_mounts import mount_lines
-from .enroot_credentials import credential_faults, credential_texts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,15 +64,14 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def declaration_problems(
-    files: Sequence[str], checksums: Mapping[str, str], settings: Mapping[str, Any], credentials: Sequence[Any]
+    files: Sequence[str], checksums: Mapping[str, str], settings: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return what is wrong with the declaration. No message holds a secret.
+    """Return what is wrong with the declaration.
 
     Args:
         files: names of the packages' files.
         checksums: SHA-256 by file name.
         settings: what goes to enroot.conf.
-        credentials: items with `user`, `machine`, `login`, `password`.
     """
     problems = []
     for name in files:
@@ -87,9 +85,6 @@ def declaration_problems(
             problems.append(make_problem([], "enroot_settings", f"{key!r} is nothing that Enroot reads", remedy))
         elif "\n" in str(value):
             problems.append(make_problem([], "enroot_settings", f"{key} has several lines", "give it in one line"))
-    problems += [
-        make_problem([], "enroot_credentials", fault, remedy) for fault, remedy in credential_faults(credentials)
-    ]
     return problems
 
 
@@ -177,47 +172,36 @@ def sysctl_text(settings: Mapping[str, int | None]) -> str:
     return "".join(lines)
 
 
-def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a host is to have of Enroot.
 
     Args:
         declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as the
             package database tells it; `checksums`; `own`, the role's settings, and `settings`, the site's;
-            `mounts` as for `mount_lines`; `credentials`; `users`, the directory for them; `path`; `minimum_mb`.
+            `mounts` as for `mount_lines`; `path`; `minimum_mb`.
         host: its name.
-        found: what the module enroot_info returned; without it only the declaration is looked at.
+        found: what `read_enroot` returned.
 
     Returns:
-        `problems`; `files`, names; `packages` as the module package_files takes them; `config`, the text of
-        enroot.conf; `mounts`, lines of fstab; `credentials` as the module files takes them; `sysctls`, text.
+        `problems`; `files`, names; `mounts`, lines of fstab; and where the declaration is sound `packages` as the
+        module package_files takes them; `config`, the text of enroot.conf; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
     checksums = declared["checksums"]
     lines, wrong = mount_lines(declared["mounts"])
-    problems = declaration_problems(names, checksums, declared["settings"], declared["credentials"]) + wrong
+    problems = declaration_problems(names, checksums, declared["settings"]) + wrong
     plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines}
     if problems:
         return plan
-    if found:
-        # A program that is installed has its profile; if it fails all the same, no package will help.
-        profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
-        problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
-        problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))
-        problems += _user_problems(host, found["unknown_users"])
-        plan["sysctls"] = sysctl_text(found["settings"])
+    # A program that is installed has its profile; if it fails all the same, no package will help.
+    profile = not found["installed"] and brings_profile(declared["release"], declared["family"])
+    problems += namespace_problems(host, found["settings"], works=found["works"], profile=profile)
+    problems += disk_problems(host, declared["path"], found["disk"], int(declared["minimum_mb"]))
+    problems += _user_problems(host, found["unknown_users"])
+    plan["sysctls"] = sysctl_text(found["settings"])
     plan["packages"] = [
         {"name": name, "version": declared["package_version"], "file": file, "sha256": checksums[file]}
         for name, file in zip(declared["packages"], names, strict=True)
     ]
     plan["config"] = settings_text({**declared["own"], **declared["settings"]})
-    texts = credential_texts(declared["credentials"])
-    plan["credentials"] = [
-        {"path": f"{declared['users']}/{user}/.credentials", "content": text}
-        | {"owner": user, "group": "root", "mode": "0600"}
-        for user, text in texts.items()
-    ] + [
-        {"path": f"{declared['users']}/{user}/.credentials", "state": "absent"}
-        for user in (found or {}).get("credentials", [])
-        if user not in texts
-    ]
     return plan

@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import make_problem
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["credential_faults", "credential_texts", "is_evaluated", "with_token_hosts"]
+__all__ = ["credential_faults", "credential_files", "credential_texts", "is_evaluated", "with_token_hosts"]
 
 # Who gives tokens for a registry under another name.
 _TOKENS = {"nvcr.io": "authn.nvidia.com", "registry-1.docker.io": "auth.docker.io"}
@@ -98,3 +100,28 @@ def credential_texts(credentials: Sequence[Mapping[str, Any]]) -> dict[str, str]
         line = f"machine {item['machine']} login {item['login']} password {item['password']}\n"
         texts[item["user"]] = texts.get(item["user"], "") + line
     return texts
+
+
+def credential_files(
+    credentials: Sequence[Mapping[str, Any]], directory: str, kept: Sequence[str] = ()
+) -> dict[str, list[Any]]:
+    """Return what is wrong with the credentials, and the files that hold them, each for its user alone.
+
+    Args:
+        credentials: items with `user`, `machine`, `login`, `password` and perhaps `port`.
+        directory: where the files lie, in one directory for each user.
+        kept: users who have a file now.
+
+    Returns:
+        `problems`, none of which holds a secret; `files` as the module files takes them, none while there are problems.
+    """
+    faults = credential_faults(credentials)
+    if faults:
+        return {"problems": [make_problem([], "enroot_credentials", *fault) for fault in faults], "files": []}
+    texts = credential_texts(credentials)
+    present = [
+        {"path": f"{directory}/{user}/.credentials", "content": text, "owner": user, "group": "root", "mode": "0600"}
+        for user, text in texts.items()
+    ]
+    gone = [{"path": f"{directory}/{user}/.credentials", "state": "absent"} for user in kept if user not in texts]
+    return {"problems": [], "files": present + gone}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.package_changes import parse_madison
+from ..common.systemd import unit_states
 from ..hardware.gpu_reading import find_smi, pci_devices, read_gpus
 from ..hardware.gpu_sources import proc_version
 from ..hardware.pci_devices import classify
@@ -169,16 +170,6 @@ def firmware(module: AnsibleModule, root: Path) -> dict[str, Any]:
     return {"secure_boot": enforced, "signing_key": key, "key_enrolled": enrolled}
 
 
-def units(text: str) -> dict[str, dict[str, str]]:
-    """Return the units in the output of ``systemctl show -p Id,UnitFileState,ActiveState``."""
-    found = {}
-    for block in text.split("\n\n"):
-        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        name = values.get("Id", "").removesuffix(".service")
-        found[name] = {"enabled": values.get("UnitFileState", ""), "active": values.get("ActiveState", "")}
-    return found
-
-
 def persistence_command(module: AnsibleModule) -> str:
     """Return how the package's own unit starts the persistence daemon; a unit of the admin's is left alone."""
     path = module.run_command(["systemctl", "show", "-P", "FragmentPath", "nvidia-persistenced"])[1].strip()
@@ -230,7 +221,7 @@ def read_driver(module: AnsibleModule, names: list[str], family: list[str], root
         "persistence_command": persistence_command(module),
         "nouveau": (root / "sys/module/nouveau").exists(),
         "initramfs": next((name for name in ("update-initramfs", "dracut") if module.get_bin_path(name)), ""),
-        "units": units(module.run_command(show)[1]),
+        "units": unit_states(module.run_command(show)[1]),
         "imex_nodes": read(root / NODES_FILE.lstrip("/")),
         **firmware(module, root),
     }

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.modules import enroot_hooks, enroot_info, registry_access
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.common.host_files import keep_files
+from ansible_collections.busbar.cluster.plugins.module_utils.containers import enroot_host
+from ansible_collections.busbar.cluster.plugins.modules import enroot_configuration, enroot_hooks, registry_access
 
 MOUNTS = (
     "overlay / overlay rw 0 0\ntmpfs /run tmpfs rw 0 0\n/dev/sda /scratch xfs rw 0 0\n/dev/sdb /scratch2 ext4 rw 0 0\n"
@@ -17,25 +22,25 @@ MOUNTS = (
     [("/var/lib/enroot", "overlay"), ("/run/enroot", "tmpfs"), ("/scratch/enroot", "xfs"), ("/scratch2", "ext4")],
 )
 def test_file_system(path: str, kind: str) -> None:
-    assert enroot_info.file_system(Path(path), MOUNTS) == kind
+    assert enroot_host.file_system(Path(path), MOUNTS) == kind
 
 
 def test_settings_and_users(tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "max_user_namespaces").write_text("15000\n")
-    assert enroot_info.setting("user.max_user_namespaces", tmp_path) == 15000
-    assert enroot_info.setting("kernel.unprivileged_userns_clone", tmp_path) is None
-    assert enroot_info.existing(tmp_path / "a" / "b") == tmp_path
-    assert enroot_info.known("root")
-    assert not enroot_info.known("nobody-of-that-name")
+    assert enroot_host.setting("user.max_user_namespaces", tmp_path) == 15000
+    assert enroot_host.setting("kernel.unprivileged_userns_clone", tmp_path) is None
+    assert enroot_host.existing(tmp_path / "a" / "b") == tmp_path
+    assert enroot_host.known("root")
+    assert not enroot_host.known("nobody-of-that-name")
 
 
 def test_what_tries_namespaces(tmp_path: Path) -> None:
     """AppArmor's profile is for /usr/bin/enroot-nsenter alone: unshare says nothing of it."""
     program = tmp_path / "enroot-nsenter"
-    assert "unshare" in enroot_info.trial(program)
+    assert "unshare" in enroot_host.trial(program)
     program.touch()
-    assert enroot_info.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
+    assert enroot_host.trial(program)[4:] == [str(program), "--user", "--mount", "--remap-root", "true"]
 
 
 def test_each_login_is_known_with_that_of_the_host_of_its_tokens() -> None:
@@ -69,3 +74,85 @@ def test_hooks(tmp_path: Path, *, check: bool) -> None:
     assert choose("98-nvidia.sh") == (
         {"50-slurm-pmi.sh": True, "50-sharp.sh": False} if check else {"98-nvidia.sh": True}
     )
+
+
+FOUND: dict[str, Any] = {
+    "works": True,
+    "installed": True,
+    "nvidia_cli": False,
+    "settings": {"user.max_user_namespaces": 0},
+    "disk": {"total_mb": 100_000, "free_mb": 1, "type": "xfs"},
+    "unknown_users": [],
+    "credentials": ["alice"],
+    "units": {},
+}
+NAMES = ["enroot_4.1.2-1_amd64.deb"]
+DECLARED: dict[str, Any] = {
+    "packages": ["enroot"],
+    "release": {"version": "4.1.2", "revision": "1", "dist": "el8"},
+    "family": "Debian",
+    "architecture": "x86_64",
+    "package_version": "4.1.2-1",
+    "checksums": dict.fromkeys(NAMES, "a" * 64),
+    "own": {},
+    "settings": {},
+    "mounts": [],
+    "path": "/var/lib/enroot",
+    "minimum_mb": 100,
+}
+
+
+def decide(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *found: dict[str, Any],
+    **options: Any,  # noqa: ANN401 - as given
+) -> dict[str, Any]:
+    """The module's answer on a host where one look after the other finds this."""
+    looks = iter(found)
+    monkeypatch.setattr(enroot_configuration, "read_enroot", lambda *_: next(looks))
+    monkeypatch.setattr(enroot_configuration, "installed_versions", lambda *_: {"enroot": "4.0.0-1", "pigz": "2.6-1"})
+    given = {"host": "gpu1", "declared": DECLARED, "users_directory": "/etc/enroot/users", **options}
+    with patch_module_args(given), pytest.raises(SystemExit):
+        enroot_configuration.main()
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_host_is_told_what_it_lacks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = decide(capsys, monkeypatch, FOUND, extra_packages=["pigz", "squashfuse"])
+    assert (told["changed"], told["files"], told["missing"]) == (False, NAMES, ["enroot"])
+    assert (told["missing_packages"], told["credentials"]) == (["squashfuse"], ["alice"])
+
+
+def test_all_problems_are_refused_at_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {"hosts": [], "key": "enroot_credentials", "problem": "item 1 has no user", "remedy": "give one"}
+    told = decide(capsys, monkeypatch, {**FOUND, "works": False}, problems=[wrong], sysctls=True)
+    assert told["busbar_refused"]
+    lines = told["msg"].splitlines()
+    assert lines[0] == "Enroot cannot be set up:"
+    assert lines[1].startswith("gpu1: user namespaces: unprivileged users cannot")
+    assert lines[3] == "enroot_credentials: item 1 has no user"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_kernel_is_set_before_it_is_judged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, check: bool
+) -> None:
+    programs, file = tmp_path / "bin", tmp_path / "60-busbar.conf"
+    programs.mkdir()
+    (programs / "sysctl").write_text(f"#!/bin/sh\necho $* >>{tmp_path}/calls\n")
+    (programs / "sysctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr(enroot_configuration, "SYSCTLS", str(file))
+
+    def kept(module: Any, files: list[dict[str, Any]]) -> Any:  # noqa: ANN401 - as it is
+        return keep_files(module, [{**item, "owner": "", "group": ""} for item in files])
+
+    monkeypatch.setattr(enroot_configuration, "keep_files", kept)
+    closed = {**FOUND, "works": False}
+    told = decide(capsys, monkeypatch, closed, FOUND, sysctls=True, _ansible_check_mode=check)
+    assert (told["changed"], file.exists()) == (True, not check)
+    assert "+user.max_user_namespaces = 15000" in "+" + told["diff"][0]["after"].splitlines()[-1]
+    if not check:
+        assert (tmp_path / "calls").read_text() == f"-q -p {file}\n"
+        assert not decide(capsys, monkeypatch, FOUND, sysctls=True)["changed"]

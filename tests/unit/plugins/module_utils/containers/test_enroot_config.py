@@ -12,11 +12,12 @@ from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_c
     settings_text,
     sysctl_text,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_credentials import credential_files
 
 SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
 FILES = ["enroot_4.0.1-1_amd64.deb", "enroot+caps_4.0.1-1_amd64.deb"]
 RPMS = ["enroot-4.0.1-1.el8.x86_64.rpm", "enroot+caps-4.0.1-1.el8.x86_64.rpm"]
-CREDENTIAL = {"user": "alice", "machine": "nvcr.io", "login": "$oauthtoken", "password": SECRET}
+CREDENTIAL: dict[str, Any] = {"user": "alice", "machine": "nvcr.io", "login": "$oauthtoken", "password": SECRET}
 DECLARED: dict[str, Any] = {
     "packages": ["enroot", "enroot+caps"],
     "release": {"version": "4.0.1", "revision": "1", "dist": "el8"},
@@ -27,8 +28,6 @@ DECLARED: dict[str, Any] = {
     "own": {"ENROOT_CACHE_PATH": "$(enroot_path cache)", "ENROOT_CONFIG_PATH": None},
     "settings": {},
     "mounts": [],
-    "credentials": [CREDENTIAL],
-    "users": "/etc/enroot/users",
     "path": "/var/lib/enroot",
     "minimum_mb": 20000,
 }
@@ -39,7 +38,6 @@ FOUND: dict[str, Any] = {
     "mounts": [],
     "disk": {"total_mb": 100_000, "free_mb": 1, "type": "xfs"},
     "unknown_users": [],
-    "credentials": [],
 }
 
 
@@ -62,11 +60,16 @@ def test_names_of_the_files(family: str, architecture: str, names: list[str]) ->
 
 
 def test_a_sound_host() -> None:
-    plan = enroot_plan(DECLARED, "gpu1", {**FOUND, "credentials": ["alice", "bob"]})
+    plan = enroot_plan(DECLARED, "gpu1", FOUND)
     assert plan["problems"] == []
     assert plan["config"] == f"{'ENROOT_CACHE_PATH':<26} $(enroot_path cache)\n"
     assert plan["packages"][0] == {"name": "enroot", "version": "4.0.1-1", "file": FILES[0], "sha256": "a" * 64}
-    alice, bob = plan["credentials"]
+
+
+def test_credentials_are_files_of_their_users() -> None:
+    made = credential_files([CREDENTIAL], "/etc/enroot/users", ["alice", "bob"])
+    assert made["problems"] == []
+    alice, bob = made["files"]
     assert alice["content"].splitlines() == [
         f"machine {machine} login $oauthtoken password {SECRET}" for machine in ("nvcr.io", "authn.nvidia.com")
     ]
@@ -81,16 +84,27 @@ def test_a_sound_host() -> None:
         ({"architecture": "aarch64"}, "has no SHA-256 for enroot_4.0.1-1_arm64.deb"),
         ({"settings": {"PATH": "/tmp"}}, "'PATH' is nothing that Enroot reads"),  # noqa: S108 - any path
         ({"settings": {"ENROOT_X": "a\nb"}}, "ENROOT_X has several lines"),
-        ({"credentials": [{**CREDENTIAL, "user": ""}]}, "item 1 has no usable user"),
-        ({"credentials": [{**CREDENTIAL, "machine": "a b"}]}, "item 1 has no usable machine"),
         ({"settings": {"MELLANOX": "all"}}, "'MELLANOX' is nothing that Enroot reads"),
-        ({"credentials": [{**CREDENTIAL, "password": f"${SECRET}"}]}, "which Enroot gives to a shell"),
-        ({"credentials": [{**CREDENTIAL, "password": f"{SECRET} x"}]}, "item 1 has no usable password"),
     ],
 )
-def test_bad_declarations_are_refused_without_telling_a_secret(declared: dict[str, Any], said: str) -> None:
+def test_bad_declarations_are_refused(declared: dict[str, Any], said: str) -> None:
     assert said in report(declared)
-    assert SECRET not in report(declared)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"user": ""}, "item 1 has no usable user"),
+        ({"machine": "a b"}, "item 1 has no usable machine"),
+        ({"password": f"${SECRET}"}, "which Enroot gives to a shell"),
+        ({"password": f"{SECRET} x"}, "item 1 has no usable password"),
+    ],
+)
+def test_bad_credentials_are_refused_without_telling_a_secret(change: dict[str, str], said: str) -> None:
+    made = credential_files([{**CREDENTIAL, **change}], "/etc/enroot/users", ["bob"])
+    assert said in problem_report(made["problems"])
+    assert SECRET not in str(made)
+    assert made["files"] == []
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd import unit_states
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia import driver_host
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_what_the_programs_print_is_understood() -> None:
         "NvLinkDisable": "0",
         "RegistryDwords": '""',
     }
-    assert driver_host.units(UNITS) == {
+    assert unit_states(UNITS) == {
         "nvidia-persistenced": {"enabled": "enabled", "active": "active"},
         "nvidia-imex": {"enabled": "", "active": "inactive"},
     }

@@ -1,0 +1,97 @@
+"""What Enroot needs of a host: namespaces for users, the kernel's settings, disk, users; nothing is changed."""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..common.systemd import unit_states
+from .enroot_config import NAMESPACE_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["read_enroot"]
+
+UNITS = ("busbar-enroot.socket", "busbar-enroot-clean.timer")
+PROC = Path("/proc/sys")
+NSENTER = Path("/usr/bin/enroot-nsenter")
+# Where the hooks of Enroot look.
+WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+AS_NOBODY = ["runuser", "-u", "nobody", "--"]
+TRIAL = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+MEBIBYTE = 1 << 20
+
+
+def setting(name: str, proc: Path = PROC) -> int | None:
+    """Return a setting of the kernel; None when it has none of that name."""
+    try:
+        return int((proc / name.replace(".", "/")).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def existing(path: Path) -> Path:
+    """Return the path, or its nearest parent that is there."""
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """Return the type of the file system that a path lies on, from the text of /proc/mounts."""
+    found = ("", "")
+    for line in mounts.splitlines():
+        _, point, kind = line.split()[:3]
+        inside = path == Path(point) or Path(point) in path.parents
+        if inside and len(point) >= len(found[0]):
+            found = (point, kind)
+    return found[1]
+
+
+def trial(program: Path = NSENTER) -> list[str]:
+    """Return the command that tries to make namespaces: Enroot's own way to start a container, once it is there."""
+    return [*AS_NOBODY, *([str(program), "--user", "--mount", "--remap-root", "true"] if program.exists() else TRIAL)]
+
+
+def known(user: str) -> bool:
+    """Return whether the system knows a user, from wherever."""
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
+def read_enroot(module: AnsibleModule, path: str, users: Sequence[str], users_directory: str) -> dict[str, Any]:
+    """Return what a host has of what Enroot needs.
+
+    Args:
+        module: the module that runs.
+        path: where Enroot is to keep its files.
+        users: those that should be known here.
+        users_directory: where the credentials of users lie, one directory each.
+
+    Returns:
+        `works`, whether an unprivileged user could make a namespace; `installed`, whether Enroot's own program tried,
+        which AppArmor may allow what it forbids to others; `nvidia_cli`, whether nvidia-container-cli is there;
+        `settings` by name, None where the kernel has none; `disk`, `total_mb`, `free_mb` and `type` of the file
+        system; `unknown_users`; `credentials`, the users who have some; `units`, as systemd says.
+    """
+    place = existing(Path(path))
+    usage = shutil.disk_usage(place)
+    disk: dict[str, Any] = {"total_mb": usage.total // MEBIBYTE, "free_mb": usage.free // MEBIBYTE}
+    disk["type"] = file_system(place.resolve(), Path("/proc/mounts").read_text())
+    show = ["systemctl", "show", "-p", "Id,UnitFileState,ActiveState", *UNITS]
+    return {
+        "works": module.run_command(trial())[0] == 0,
+        "installed": NSENTER.exists(),
+        "nvidia_cli": shutil.which("nvidia-container-cli", path=WHERE) is not None,
+        "settings": {name: setting(name) for name in NAMESPACE_SETTINGS},
+        "disk": disk,
+        "unknown_users": [user for user in users if not known(user)],
+        "credentials": sorted(item.parent.name for item in Path(users_directory).glob("*/.credentials")),
+        "units": unit_states(module.run_command(show)[1]),
+    }

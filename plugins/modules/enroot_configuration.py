@@ -1,0 +1,209 @@
+"""Module that decides what a host is to have of Enroot, and lets its kernel take containers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: enroot_configuration
+author: busbar contributors
+short_description: Decide what a host is to have of Enroot
+description:
+  - Tells whether unprivileged users can make user namespaces, by trying it as the user nobody, and what disk there is.
+    Refuses a host on which Enroot can make no containers, and a declaration that is not sound.
+  - With O(sysctls), first writes and applies the settings of the kernel that containers need.
+  - Where Enroot is installed its own program tries it, which AppArmor may allow what it forbids to others.
+  - Packages and files are left to the caller, which is told which of them are missing.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  host:
+    description: Name of the host, as the errors call it.
+    type: str
+    required: true
+  declared:
+    description:
+      - What is declared, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
+        C(own), C(settings), C(mounts), C(path) and C(minimum_mb).
+    type: dict
+    required: true
+  extra_packages:
+    description: Packages of the distribution that are to be there, too.
+    type: list
+    elements: str
+    default: []
+  users:
+    description: Users with credentials, who should be known here. Check mode does not ask for them.
+    type: list
+    elements: str
+    default: []
+  users_directory:
+    description: Where the credentials of users lie, one directory each.
+    type: path
+    required: true
+  problems:
+    description: What else is wrong with the declaration, to be refused with what is found here.
+    type: list
+    elements: dict
+    default: []
+  sysctls:
+    description: Whether to set what the kernel must allow.
+    type: bool
+    default: false
+  headline:
+    description: First line of a refusal.
+    type: str
+    default: "Enroot cannot be set up:"
+"""
+
+EXAMPLES = r"""
+- name: Decide what the host is to have of Enroot
+  busbar.cluster.enroot_configuration:
+    host: "{{ inventory_hostname }}"
+    declared: "{{ __example_declared }}"
+    users_directory: /etc/enroot/users
+  register: __example_enroot
+"""
+
+RETURN = r"""
+files:
+  description: Names of the files with upstream's packages.
+  returned: success
+  type: list
+  elements: str
+packages:
+  description: Upstream's packages, for M(busbar.cluster.package_files).
+  returned: success
+  type: list
+  elements: dict
+missing:
+  description: Those of them that are not installed in their version.
+  returned: success
+  type: list
+  elements: str
+missing_packages:
+  description: Those of O(extra_packages) that are not installed.
+  returned: success
+  type: list
+  elements: str
+config:
+  description: Text of enroot.conf.
+  returned: success
+  type: str
+mounts:
+  description: Lines of Enroot's fstab.
+  returned: success
+  type: list
+  elements: str
+works:
+  description: Whether the user nobody could make a namespace.
+  returned: success
+  type: bool
+nvidia_cli:
+  description: Whether nvidia-container-cli is there.
+  returned: success
+  type: bool
+credentials:
+  description: Users who have a file with credentials.
+  returned: success
+  type: list
+  elements: str
+units:
+  description: C(enabled) and C(active) of busbar's units by name, as systemd says.
+  returned: success
+  type: dict
+problems:
+  description: Why nothing was done, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.host_files import keep_files
+from ..module_utils.common.installed_packages import installed_versions
+from ..module_utils.common.refusal import refusal
+from ..module_utils.containers.enroot_config import enroot_plan
+from ..module_utils.containers.enroot_host import read_enroot
+
+SYSCTLS = "/etc/sysctl.d/60-busbar-enroot.conf"
+HEADER = "# Managed by Ansible: Enroot runs containers in users' own namespaces.\n"
+OPTIONS: dict[str, Any] = {
+    "host": {"type": "str", "required": True},
+    "declared": {"type": "dict", "required": True},
+    "extra_packages": {"type": "list", "elements": "str", "default": []},
+    "users": {"type": "list", "elements": "str", "default": []},
+    "users_directory": {"type": "path", "required": True},
+    "problems": {"type": "list", "elements": "dict", "default": []},
+    "sysctls": {"type": "bool", "default": False},
+    "headline": {"type": "str", "default": "Enroot cannot be set up:"},
+}
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the host has; in check mode users may be about to come."""
+    given = module.params
+    users = [] if module.check_mode else given["users"]
+    return read_enroot(module, given["declared"]["path"], users, given["users_directory"])
+
+
+def allow(module: AnsibleModule, text: str) -> list[dict[str, str]]:
+    """Write and apply settings of the kernel; return the diff.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    _paths, diff = keep_files(module, [{"path": SYSCTLS, "content": HEADER + text}])
+    if diff and not module.check_mode:
+        status, out, err = module.run_command(["sysctl", "-q", "-p", SYSCTLS])
+        if status:
+            said = " ".join(f"{err} {out}".split())
+            module.fail_json(msg=f"{module.params['host']}: enroot_sysctls: `sysctl -q -p {SYSCTLS}` failed: {said}")
+    return diff
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    given = module.params
+    host, declared = given["host"], given["declared"]
+    diff: list[dict[str, str]] = []
+    try:
+        found = look(module)
+        plan = enroot_plan(declared, host, found)
+        if given["sysctls"] and "sysctls" in plan and not given["problems"]:
+            diff = allow(module, plan["sysctls"])
+            if diff:
+                # What the settings will allow only a run without check mode can try.
+                found = {**found, "works": True} if module.check_mode else look(module)
+                plan = enroot_plan(declared, host, found)
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{host}: enroot: {exc}")
+    problems = plan["problems"] + given["problems"]
+    if problems:
+        module.fail_json(**refusal(given["headline"], problems))
+    has = installed_versions(module, [*given["extra_packages"], *(item["name"] for item in plan["packages"])])
+    module.exit_json(
+        changed=bool(diff),
+        diff=diff,
+        files=plan["files"],
+        packages=plan["packages"],
+        missing=[item["name"] for item in plan["packages"] if has.get(item["name"]) != item["version"]],
+        missing_packages=[name for name in given["extra_packages"] if name not in has],
+        config=plan["config"],
+        mounts=plan["mounts"],
+        works=found["works"],
+        nvidia_cli=found["nvidia_cli"],
+        credentials=found["credentials"],
+        units=found["units"],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -15,10 +15,11 @@ from test_slurm_life import job_facts
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Sequence
 
     from conftest import Cluster
 
-__all__ = ["Fault", "Work", "is_said", "prove", "prove_rest", "provision", "words"]
+__all__ = ["Fault", "Work", "is_said", "prove", "prove_rest", "prove_told", "provision", "words"]
 
 TICKS = "/shared/home/alice/faults.ticks"
 TICK = f"while date +%s >> {TICKS}; do sleep 1; done"
@@ -38,6 +39,7 @@ class Fault:
         breaks: the command that brings it about, as root of the node.
         mends: the command by which the admin puts right what no run could.
         run: what the admin runs while the fault is there.
+        sound: the command that succeeds on the node once the fault is healed.
         again: what the admin runs when it is mended, to heal what it left; nothing where nothing was changed.
         limit_s: how long the run may take to say it.
     """
@@ -47,8 +49,9 @@ class Fault:
     heals: str
     node: str
     breaks: str
-    mends: str
-    run: tuple[str, ...]
+    mends: str = ""
+    run: tuple[str, ...] = ()
+    sound: str = "true"
     again: tuple[str, ...] = ()
     limit_s: float = 300
 
@@ -109,7 +112,7 @@ def is_said(says: str, output: str) -> bool:
 
 def provision(sandbox: Cluster, *run: str) -> subprocess.CompletedProcess[str]:
     """Provision the sandbox."""
-    return sandbox.busbar("provision", *run, "-i", str(sandbox.inventory))
+    return sandbox.busbar("provision", "-i", str(sandbox.inventory), *run)
 
 
 def prove(sandbox: Cluster, work: Work, fault: Fault) -> None:
@@ -134,6 +137,56 @@ def prove(sandbox: Cluster, work: Work, fault: Fault) -> None:
         measured["healed_s"] = round(time.monotonic() - began)
     work.is_whole()
     note("runs", fault.name, measured)
+
+
+def break_all(sandbox: Cluster, faults: Sequence[Fault]) -> None:
+    """Bring about several faults that have nothing to do with each other."""
+    for fault in faults:
+        assert sandbox.exec(fault.node, fault.sound, check=False, timeout=300).returncode == 0, f"before {fault.name}"
+        sandbox.exec(fault.node, fault.breaks, timeout=300)
+
+
+def mend_all(sandbox: Cluster, faults: Sequence[Fault]) -> None:
+    """Put right what no run could."""
+    for fault in faults:
+        if fault.mends:
+            sandbox.exec(fault.node, fault.mends, timeout=300)
+
+
+def are_said(faults: Sequence[Fault], output: str) -> None:
+    """See that an output names each fault."""
+    silent = [f"{fault.name}: {fault.says}" for fault in faults if not is_said(fault.says, output)]
+    assert not silent, "\n".join([*silent, output])
+
+
+def see_sound(sandbox: Cluster, faults: Sequence[Fault]) -> None:
+    """See that no fault is left."""
+    left = [
+        fault.name
+        for fault in faults
+        if sandbox.exec(fault.node, fault.sound, check=False, timeout=300).returncode != 0
+    ]
+    assert not left
+
+
+def prove_told(sandbox: Cluster, work: Work, faults: Sequence[Fault], *run: str) -> dict[str, float]:
+    """See that one run names several faults before it changes anything; returns how long it took, by fault."""
+    try:
+        break_all(sandbox, faults)
+        began = time.monotonic()
+        done = provision(sandbox, *run)
+        told_s = time.monotonic() - began
+    finally:
+        mend_all(sandbox, faults)
+    output = done.stdout + done.stderr
+    assert done.returncode == 2, output
+    are_said(faults, output)
+    assert "Traceback" not in output, output
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, output
+    assert told_s < max(fault.limit_s for fault in faults)
+    see_sound(sandbox, faults)
+    work.is_whole()
+    return {fault.name: told_s for fault in faults}
 
 
 def prove_rest(sandbox: Cluster, *run: str) -> None:

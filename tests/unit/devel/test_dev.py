@@ -27,17 +27,30 @@ def copy(tmp_path: Path) -> Path:
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TOP / name, checkout / name, follow_symlinks=False)
     (checkout / ".venv" / "bin").mkdir(parents=True)
-    for path in [*(TOP / ".venv" / "bin").iterdir(), TOP / ".venv" / "lib", TOP / ".venv" / "pyvenv.cfg"]:
-        (checkout / path.relative_to(TOP)).symlink_to(path)
+    (packages,) = (TOP / ".venv" / "lib").glob("python3*/site-packages")
+    (checkout / packages.relative_to(TOP)).mkdir(parents=True)
+    for path in [*(TOP / ".venv" / "bin").iterdir(), *packages.iterdir(), TOP / ".venv" / "pyvenv.cfg"]:
+        # What setup writes must be the copy's own: others run from the environment of this checkout meanwhile.
+        if path.name == "busbar.pth":
+            shutil.copy2(path, checkout / path.relative_to(TOP))
+        else:
+            (checkout / path.relative_to(TOP)).symlink_to(path)
     shutil.copy(TOP / ".venv" / ".busbar-setup", checkout / ".venv")
     (checkout / ".cache").symlink_to(TOP / ".cache")
-    (checkout / ".venv" / "bin" / "busbar").unlink()
-    (checkout / ".venv" / "bin" / "busbar").write_text(BUSBAR)
-    (checkout / ".venv" / "bin" / "busbar").chmod(0o755)
+    # The real pip would install into the environment that its first line names.
+    for name, text in (("busbar", BUSBAR), ("pip", "#!/bin/sh\n")):
+        (checkout / ".venv" / "bin" / name).unlink()
+        (checkout / ".venv" / "bin" / name).write_text(text)
+        (checkout / ".venv" / "bin" / name).chmod(0o755)
     return checkout
 
 
 def test_hooks_and_a_sandbox_that_stays(copy: Path, tmp_path: Path) -> None:
+    # As after a change of the locked packages, so that setup installs.
+    (copy / ".venv" / ".busbar-setup").write_text("[docs,test]\nof yesterday\n")
+    packages = next((TOP / ".venv" / "lib").glob("python3*/site-packages"))
+    before = {path: path.read_text() for path in packages.glob("*busbar*") if path.is_file()}
+    assert before
     kept = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     environment = kept | {"CALLS": str(tmp_path / "calls"), "PRE_COMMIT_HOME": str(tmp_path / "hooks")}
 
@@ -74,3 +87,4 @@ def test_hooks_and_a_sandbox_that_stays(copy: Path, tmp_path: Path) -> None:
     (copy / "docs" / "page.md").write_text("# A page\n")
     taken = commit()
     assert taken.returncode == 0, taken.stdout + taken.stderr
+    assert {path: path.read_text() for path in packages.glob("*busbar*") if path.is_file()} == before

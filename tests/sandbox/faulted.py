@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-__all__ = ["Fault", "Work", "is_said", "prove", "prove_rest", "prove_told", "provision", "words"]
+__all__ = ["Fault", "Work", "are_said", "break_all", "is_said", "mend_all", "prove", "prove_rest", "prove_told"]
+__all__ += ["provision", "see_sound", "words"]
 
 TICKS = "/shared/home/alice/faults.ticks"
 TICK = f"while date +%s >> {TICKS}; do sleep 1; done"

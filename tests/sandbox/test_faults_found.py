@@ -1,14 +1,15 @@
-"""Many faults at once, which no run can mend: the preflight names each of them before anything is changed."""
+"""Many faults at once: the preflight or the doctor names each, one plain run heals them, the next has nothing to do."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.sandbox.recording import gpu_recording
+from conftest import as_json, recap
 from fault_results import note
-from faulted import Fault, Work, prove_rest, prove_told
+from faulted import Fault, Work, are_said, break_all, is_said, prove_rest, prove_told, provision, see_sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("preflight")
+pytestmark = pytest.mark.proves("preflight", "slurm", "munge", "hosts", "ssh", "users")
 
 RECORDING = "/etc/simulated-gpus.xml"
 LATE = "/opt/busbar-test-hour"
@@ -105,6 +106,174 @@ REFUSED_TOO = [
         mends="usermod -s /bin/bash admin",
     ),
 ]
+FOLDER = "/usr/local/lib/busbar"
+
+
+def down(unit: str) -> dict[str, Any]:
+    """How a service is stopped, and that it runs."""
+    return {"breaks": f"systemctl stop {unit}", "sound": f"systemctl is-active {unit}"}
+
+
+def lost(path: str) -> dict[str, Any]:
+    """How a file is lost, and that it has content."""
+    return {"breaks": f"rm {path}", "sound": f"test -s {path}"}
+
+
+def spoilt(path: str, unit: str) -> dict[str, Any]:
+    """How a file is spoilt by hand, and that its service runs without the damage."""
+    return {
+        "breaks": f"echo '[{{ astray' >>{path}",
+        "sound": f"! grep -q astray {path} && systemctl is-active {unit}",
+    }
+
+
+# Named by `busbar doctor`.
+DOWN = [
+    Fault(
+        "slurmd is down",
+        says="gpu2: services: slurmd does not run (inactive)…systemctl restart slurmd",
+        heals="nothing",
+        node="gpu2",
+        **down("slurmd"),
+    ),
+    Fault(
+        "slurmctld is down",
+        says="ctl: services: slurmctld does not run (inactive)…systemctl restart slurmctld",
+        heals="nothing",
+        node="ctl",
+        **down("slurmctld"),
+    ),
+    Fault(
+        "slurmdbd is down",
+        says="ctl: services: slurmdbd does not run (inactive)…systemctl restart slurmdbd",
+        heals="nothing",
+        node="ctl",
+        **down("slurmdbd"),
+    ),
+    Fault(
+        "the database is down",
+        says="ctl: services: mariadb does not run (inactive)…systemctl restart mariadb",
+        heals="nothing",
+        node="ctl",
+        **down("mariadb"),
+    ),
+    Fault(
+        "munge is down on a login node",
+        says="login: services: munge does not run (inactive)…systemctl restart munge",
+        heals="nothing",
+        node="login",
+        **down("munge"),
+    ),
+    Fault(
+        "sackd is down",
+        says="login: services: sackd does not run (inactive)…systemctl restart sackd",
+        heals="nothing",
+        node="login",
+        **down("sackd"),
+    ),
+    Fault(
+        "chrony is down",
+        says="gpu2: services: chrony does not run (inactive)…systemctl restart chrony",
+        heals="nothing",
+        node="gpu2",
+        **down("chrony"),
+    ),
+    Fault(
+        "a host certificate that is damaged",
+        says="login: certificates: /etc/ssh/ssh_host_ed25519_key-cert.pub cannot be read…--tags ssh",
+        heals="nothing",
+        node="login",
+        breaks="echo damaged >/etc/ssh/ssh_host_ed25519_key-cert.pub",
+        sound="ssh-keygen -L -f /etc/ssh/ssh_host_ed25519_key-cert.pub",
+    ),
+]
+# Named by the plain run itself, with --diff: the task, the host, and the file.
+STRAYED = [
+    Fault(
+        "another munge key on a node",
+        says="munge : configure | Write the key …changed=1",
+        heals="nothing",
+        node="gpu2",
+        breaks="cp -p /etc/munge/munge.key /root/sound.key; head -c 40 /dev/urandom | base64 -w0 >/etc/munge/munge.key"
+        "; systemctl restart munge",
+        sound="test ! -e /root/sound.key || cmp /root/sound.key /etc/munge/munge.key",
+    ),
+    Fault(
+        "a table of hosts without the cluster",
+        says="hosts : configure | Write the table of hosts…changed=…login: …/etc/hosts",
+        heals="nothing",
+        node="login",
+        breaks="echo '127.0.0.1 localhost' >/etc/hosts",
+        sound="getent hosts gpu1",
+    ),
+    Fault(
+        "a package that somebody removed",
+        says="hosts : install | Install packages …changed=1",
+        heals="nothing",
+        node="gpu2",
+        breaks="dpkg --purge --force-depends tzdata",
+        sound="dpkg -s tzdata",
+    ),
+    Fault(
+        "settings of sshd that are gone",
+        says="ssh : configure | Write certificate, trust and settings of the server …changed=…gpu2: …01-busbar.conf",
+        heals="nothing",
+        node="gpu2",
+        **lost("/etc/ssh/sshd_config.d/01-busbar.conf"),
+    ),
+    Fault(
+        "a login node that knows no key of the cluster",
+        says="ssh : configure | Write certificate, trust and settings of the server …changed=…login…/etc/ssh/",
+        heals="nothing",
+        node="login",
+        **lost("/etc/ssh/ssh_known_hosts"),
+    ),
+    Fault(
+        "a user whom somebody deleted on a node",
+        says="users : accounts | Make and correct users …changed=1",
+        heals="nothing",
+        node="gpu2",
+        breaks="userdel bob",
+        sound="id bob",
+    ),
+    Fault(
+        "a controller without its gres.conf",
+        says="slurm : configuration | Write the configuration of the controller …changed=1…ctl: …/etc/slurm/gres.conf",
+        heals="nothing",
+        node="ctl",
+        **lost("/etc/slurm/gres.conf"),
+    ),
+    Fault(
+        "a slurmdbd.conf that is spoilt",
+        says="slurm : database | Write the configuration of slurmdbd …changed=1",
+        heals="nothing",
+        node="ctl",
+        **spoilt("/etc/slurm/slurmdbd.conf", "slurmdbd"),
+    ),
+    Fault(
+        "a slurmd that does not know its controller",
+        says="slurm : compute | Configure where slurmd gets its configuration …changed=1…gpu2: …/etc/default/slurmd",
+        heals="nothing",
+        node="gpu2",
+        **lost("/etc/default/slurmd"),
+    ),
+    Fault(
+        "a job script of slurmd that is gone",
+        says="slurm : job_scripts | Write what slurmd calls for each job …changed=1…gpu2: …job_prolog",
+        heals="nothing",
+        node="gpu2",
+        **lost(f"{FOLDER}/job_prolog"),
+    ),
+    Fault(
+        "a health check that is gone",
+        says="node_health : install | Install the health check …changed=1…gpu2: …node_health",
+        heals="nothing",
+        node="gpu2",
+        **lost(f"{FOLDER}/node_health"),
+    ),
+]
+# The parts of the site in which there are faults: the others have nothing to heal.
+PLAIN = ("site", "-t", "users,hosts,ssh,munge,mariadb,slurm,node_health")
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +302,37 @@ def test_faults_that_no_run_can_mend_are_all_told_before_anything_changes(
     healed_s = time.monotonic() - began
     for name, told_s in took.items():
         note("runs", name, {"told_s": round(told_s), "healed_s": round(healed_s)})
+
+
+def test_what_went_down_or_astray_is_named_and_one_plain_run_heals_it(sandbox: Cluster, work: Work) -> None:
+    break_all(sandbox, [*STRAYED, *DOWN])
+    began = time.monotonic()
+    asked = sandbox.busbar("doctor", "-i", str(sandbox.inventory), "--format", "json")
+    told_s = time.monotonic() - began
+    assert asked.returncode == 1, asked.stdout + asked.stderr
+    said = [
+        f"{','.join(each['hosts'])}: {each['key']}: {each['problem']} {each['remedy']}"
+        for each in as_json(asked.stdout)["findings"]
+    ]
+    silent = [fault.says for fault in DOWN if not any(is_said(fault.says, line) for line in said)]
+    assert not silent, (silent, said)
+    began = time.monotonic()
+    healed = provision(sandbox, *PLAIN, "--diff")
+    healed_s = time.monotonic() - began
+    output = healed.stdout + healed.stderr
+    assert healed.returncode == 0, output
+    are_said(STRAYED, output)
+    assert min(recap(healed.stdout)[host]["changed"] for host in ("ctl", "login", "gpu2")) > 0
+    see_sound(sandbox, [*STRAYED, *DOWN])
+    sandbox.exec("gpu2", "rm /root/sound.key")
+    sandbox.wait_until(lambda: sandbox.node_states()["gpu2"] == "idle", "gpu2 is not in service again", 120)
+    work.is_whole()
+    for fault in DOWN:
+        note("runs", fault.name, {"told_s": round(told_s), "healed_s": round(healed_s)})
+    for fault in STRAYED:
+        note("runs", fault.name, {"healed_s": round(healed_s)})
+
+
+def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+    prove_rest(sandbox, *PLAIN)
+    work.is_whole()

@@ -94,6 +94,30 @@ def test_a_machine_that_was_not_replaced_is_told_from_a_new_one(sandbox: Cluster
     assert dossier(sandbox)["changes"] == before
 
 
+@pytest.mark.usefixtures("resumed")
+def test_check_mode_shows_what_it_would_do_with_a_node_in_service(sandbox: Cluster) -> None:
+    before = dossier(sandbox)["changes"]
+    done = replace(sandbox, "--check", "-e", "replace_node_same_machine=true", *ALONE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"New nodes: {NODE}" in done.stdout
+    assert sandbox.node_states()[NODE] == "idle"
+    assert dossier(sandbox)["changes"] == before
+
+
+@pytest.mark.usefixtures("resumed")
+def test_a_machine_that_falls_short_of_its_profile_is_refused(sandbox: Cluster) -> None:
+    before = dossier(sandbox)["changes"]
+    started = sandbox.exec(NODE, "systemctl show -p InvocationID --value slurmd").stdout
+    sandbox.exec(NODE, recording(gpu_recording(NODE, 1)))
+    try:
+        text = refused(sandbox, "1 found", "-e", "replace_node_same_machine=true", *ALONE)
+    finally:
+        sandbox.exec(NODE, recording(gpu_recording(NODE, 2)))
+    assert {host: counts["changed"] for host, counts in recap(text).items() if counts["changed"]} == {"ctl": 1}
+    assert sandbox.exec(NODE, "systemctl show -p InvocationID --value slurmd").stdout == started
+    assert dossier(sandbox)["changes"] == before
+
+
 def test_another_machine_takes_the_name(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     validations = len(dossier(sandbox)["validations"])

@@ -1,196 +1,18 @@
-"""The jobs of a validation as the nodes get them, run here with an srun that treats containers as Pyxis does."""
+"""The jobs of a validation as the nodes get them, run here."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import program_path
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.counters import port_findings
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.environment import environment_of
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import step_fault
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-ROLE = Path(__file__).resolve().parents[3] / "roles" / "validation"
-JOBS = ("job", "job_training", "job_gemm", "job_soak", "job_hpl", "check_p2p", "check_nvbandwidth")
-IMAGE = "nvcr.io#nvidia/pytorch:25.10-py3"
-OPTIONS: dict[str, Any] = {
-    "ansible_managed": "Ansible managed",
-    "validation_backend": "nccl",
-    "validation_environment": {"NCCL_ALGO": "Ring or Tree"},
-    "validation_repeats": 2,
-    "validation_min_bytes": "8M",
-    "validation_max_bytes": "1G",
-    "validation_iterations": 5,
-    "validation_step_factor": 2,
-    "validation_binary": "all_reduce_perf",
-    "validation_image": IMAGE,
-    "validation_p2p_image": IMAGE,
-    "validation_nvbandwidth_image": IMAGE,
-    "validation_training_image": IMAGE,
-    "validation_training_python": "python3",
-    "validation_gemm_image": IMAGE,
-    "validation_soak_bytes": "1G",
-    "validation_hpl_image": IMAGE,
-    "validation_hpl_program": "xhpl",
-    "validation_hpl_arguments": ["--dat", "HPL.dat"],
-    "__validation_used_collectives": ["all_reduce", "alltoall"],
-    "__validation_program": "busbar_collectives",
-    "__validation_program_dir": "/usr/local/lib/busbar",
-}
-# What Pyxis 0.24 does, and nothing more: README (--container-env), pyxis_slurmstepd.c (slurm_spank_user_init,
-# spank_import_container_env, enroot_container_create) and common.c (memfd_print_log). The images that there are lie as
-# JSON of their variables; a container is a file for its node.
-SRUN = r"""#!/usr/bin/env python3
-import json, os, subprocess, sys
-place = os.environ["STAND_IN"]
-options, words = {}, sys.argv[1:]
-while words and words[0].startswith("-"):
-    name, _, value = words.pop(0).partition("=")
-    if name in options and name.startswith("--container"):
-        sys.exit(f"srun: error: pyxis: {name} specified multiple times")
-    options[name] = value
-with open(f"{place}/calls", "a") as file:
-    file.write(json.dumps([options, words]) + "\n")
-nodes = ["gpu1", "gpu2"][: int(options.get("--nodes") or os.environ["SLURM_NNODES"])]
-ranks = int(options.get("--ntasks-per-node") or 1)
-image, named = options.get("--container-image"), options.get("--container-name", "")
-kept = options.get("--container-env", "").split(",")
-code = 0
-for rank in range(len(nodes) * ranks):
-    node = nodes[rank // ranks]
-    given = {**os.environ, "SLURMD_NODENAME": node, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % ranks)}
-    if image is not None:
-        name, _, flag = named.partition(":")
-        if flag not in ("", "auto", "create", "exec", "no_exec"):
-            sys.exit('srun: error: pyxis: --container-name: flag must be "auto", "create", "exec" or "no_exec"')
-        container = f"{place}/data/{node}/pyxis_{name}"
-        if not (named and os.path.exists(container)):
-            try:
-                found = json.load(open(f"{place}/images/{image.replace('/', '_')}"))
-            except OSError:
-                said = [f"failed to import docker image: {image}", "printing enroot log file:"]
-                said += ["    [INFO] Querying registry for permission grant"]
-                said += [f"    [ERROR] URL https://nvcr.io/v2/{image} returned error code: 404 Not Found"]
-                for words in said:
-                    print(f"slurmstepd-{node}: error: pyxis: {words}", file=sys.stderr)
-                print(f"slurmstepd-{node}: error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1",
-                      f"slurmstepd-{node}: error: Failed to invoke spank plugin stack",
-                      f"srun: error: {node}: task {rank}: Exited with exit code 1", sep="\n", file=sys.stderr)
-                code = 1
-                continue
-            with open(f"{place}/unpacked", "a") as file:
-                file.write(node + "\n")
-            if named:
-                os.makedirs(os.path.dirname(container), exist_ok=True)
-                json.dump(found, open(container, "w"))
-        else:
-            found = json.load(open(container))
-        for key, value in found.items():
-            if key not in kept or key not in given:
-                given[key] = value
-    given["ENROOT_DATA_PATH"] = f"{place}/data/{node}"
-    code = subprocess.run(words, env=given).returncode or code
-sys.exit(code)
-"""
-# `enroot list` and `enroot remove -f NAME`, as of 4.1.2: a name that is not there is an error.
-ENROOT = """#!/bin/bash
-case "$1 $2" in
-"list ") ls "$ENROOT_DATA_PATH" ;;
-"remove -f") [ -e "$ENROOT_DATA_PATH/$3" ] || { echo "[ERROR] No such file or directory: $3" >&2; exit 1; }
-    rm "$ENROOT_DATA_PATH/$3" ;;
-*) exit 1 ;;
-esac
-"""
-# Jobs that Slurm still knows: number 4 runs.
-SQUEUE = """#!/bin/bash
-[ "${*: -1}" = 4 ] && echo RUNNING && exit
-[ "${*: -1}" = 3 ] && exit
-echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1
-"""
-PROGRAM = """#!/bin/bash
-[ "$SLURM_LOCALID" = 0 ] || exit 0
-echo "program on $SLURMD_NODENAME: $(env | grep -E '^(NCCL|MASTER|OMP)_' | sort | paste -sd ' ')"
-exit 0
-"""
-
-
-PROGRAMS = ("all_reduce_perf", "alltoall_perf", "busbar_collectives", "p2pBandwidthLatencyTest", "nvbandwidth", "xhpl")
-
-
-class Job:
-    """A job of two nodes with two ranks each."""
-
-    def __init__(self, folder: Path, name: str, **options: Any) -> None:  # noqa: ANN401 - any option
-        """Write it, and the programs that it calls."""
-        self.folder, self.script = folder, folder / "script"
-        files = [
-            yaml.safe_load((ROLE / name / "main.yml").read_text(encoding="utf-8")) for name in ("vars", "defaults")
-        ]
-        known = {key: value for file in files for key, value in file.items() if "{{" not in str(value)}
-        environment = Environment(  # noqa: S701 - shell, not HTML
-            loader=FileSystemLoader(ROLE / "templates"), trim_blocks=True, undefined=StrictUndefined
-        )
-        environment.filters |= {
-            "quote": shlex.quote,
-            "comment": "# {}".format,
-            "bool": bool,
-            "ternary": lambda value, yes, no: yes if value else no,
-            "combine": lambda one, two: one | two,
-            "union": lambda one, two: list(dict.fromkeys([*one, *two])),
-            "busbar.cluster.nccl_program": program_path,
-        }
-        found = environment.get_template(f"{name}.sh.j2").render(known | OPTIONS | options)
-        self.script.write_text(found, encoding="utf-8")
-        programs = {"srun": SRUN, "enroot": ENROOT, "squeue": SQUEUE, "nvidia-smi": "#!/bin/sh\n"}
-        programs |= dict.fromkeys(PROGRAMS, PROGRAM)
-        programs |= {"python3": PROGRAM, "scontrol": "#!/bin/sh\necho gpu1\necho gpu2\n"}
-        (folder / "bin").mkdir()
-        (folder / "images").mkdir()
-        for program, body in programs.items():
-            (folder / "bin" / program).write_text(body, encoding="utf-8")
-            (folder / "bin" / program).chmod(0o755)
-        # The stand-in's own Python is not the one of the job.
-        (folder / "bin" / "srun").write_text(SRUN.replace("/usr/bin/env python3", str(shutil.which("python3"))))
-
-    def image(self, **variables: str) -> None:
-        """Have the image, with variables of its own."""
-        (self.folder / "images" / IMAGE.replace("/", "_")).write_text(json.dumps(variables), encoding="utf-8")
-
-    def run(self, **environment: str) -> tuple[int, str]:
-        """Its exit code and its output."""
-        given = {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "STAND_IN": str(self.folder)}
-        given |= {"SLURM_JOB_ID": "30007", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[1-2]"}
-        given |= {"BUSBAR_COLLECTIVES": "all_reduce:alltoall", "BUSBAR_RANKS_PER_NODE": "2", "BUSBAR_SOAK_SECONDS": "1"}
-        done = subprocess.run(
-            ["bash", str(self.script)],
-            check=False,
-            env=given | environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-        )
-        return done.returncode, done.stdout
-
-    def steps(self) -> list[tuple[dict[str, str], list[str]]]:
-        """Options and words of each srun that ran in a container."""
-        lines = (self.folder / "calls").read_text(encoding="utf-8").splitlines()
-        return [(options, words) for options, words in map(json.loads, lines) if "--container-image" in options]
-
-    def unpacked(self) -> list[str]:
-        """The nodes on which an image was unpacked, one for each time."""
-        return (self.folder / "unpacked").read_text(encoding="utf-8").split()
+from validation_job import IMAGE, JOBS, OPTIONS, Job
 
 
 @pytest.mark.parametrize("image", ["", IMAGE])
@@ -206,33 +28,6 @@ def test_shellcheck_has_nothing_to_say(tmp_path: Path, name: str, image: str) ->
         text=True,
     )
     assert done.returncode == 0, done.stdout
-
-
-EXPORTED = {
-    "job": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "NCCL_IB_HCA"}
-    | {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_NVLS_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_PXN_DISABLE"},
-    "job_training": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"}
-    | {"RENDEZVOUS_SECRET"},
-    "job_gemm": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
-    | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
-    "job_soak": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "CUBLAS_WORKSPACE_CONFIG"}
-    | {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"},
-    "job_hpl": {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_ALGO", "OMP_NUM_THREADS", "BUSBAR_HPL_INPUT"},
-    "check_p2p": {"CUDA_DEVICE_ORDER"},
-    "check_nvbandwidth": {"CUDA_DEVICE_ORDER"},
-}
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_all_that_a_job_exports_is_named_to_pyxis(tmp_path: Path, name: str) -> None:
-    job = Job(tmp_path, name)
-    job.image(**dict.fromkeys(EXPORTED[name], "of the image"))
-    code, output = job.run(BUSBAR_RAIL="mlx5_0" if name == "job" else "")
-    assert code == 0, output
-    assert step_fault(output, ran=True) == ""
-    for options, words in job.steps():
-        assert set(options["--container-env"].split(",")) == EXPORTED[name]
-        assert not any("RENDEZVOUS_SECRET" in word for word in words)
 
 
 def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path: Path) -> None:
@@ -322,87 +117,6 @@ def test_the_search_asks_for_repeats_of_its_own(tmp_path: Path, asked: dict[str,
     assert code == 0, output
     assert len(job.steps()) == 2 * steps
     assert output.count("# busbar exit: alltoall ") == steps
-
-
-def test_a_value_that_differs_is_told_with_both_and_proves_nothing(tmp_path: Path) -> None:
-    job = Job(tmp_path, "job")
-    job.script.write_text(job.script.read_text().replace("NCCL_ALGO,", "", 1).replace(",NCCL_ALGO", "", 1))
-    job.image(NCCL_ALGO="Tree")
-    code, output = job.run()
-    assert code == 0
-    assert "# busbar variable: gpu2 NCCL_ALGO is Tree, the job set Ring or Tree\n" in output
-    fault = "the program did not run as asked, NCCL_ALGO is Tree, the job set Ring or Tree"
-    assert step_fault(output, ran=True).startswith(f"gpu1: {fault}")
-
-
-def test_an_image_is_unpacked_once_on_each_node_and_nothing_of_it_stays(tmp_path: Path) -> None:
-    job = Job(tmp_path, "job")
-    job.image()
-    for node in ("gpu1", "gpu2"):
-        (tmp_path / "data" / node).mkdir(parents=True)
-        for left in ("pyxis_busbar-3", "pyxis_busbar-4", "pyxis_busbar-5", "pyxis_of-alice", "busbar-6"):
-            (tmp_path / "data" / node / left).write_text("{}")
-    code, output = job.run()
-    assert (code, len(job.steps())) == (0, 4), output
-    assert job.unpacked() == ["gpu1", "gpu2"]
-    # Job 4 runs; of the others of busbar nothing is left, and what is not busbar's is not touched.
-    for node in ("gpu1", "gpu2"):
-        stays = sorted(path.name for path in (tmp_path / "data" / node).iterdir())
-        assert stays == ["busbar-6", "pyxis_busbar-4", "pyxis_of-alice"]
-
-
-def test_a_training_unpacks_once_too(tmp_path: Path) -> None:
-    job = Job(tmp_path, "job_training")
-    job.image(MASTER_PORT="61045")
-    code, output = job.run()
-    assert code == 0, output
-    assert len(job.steps()) == 3
-    assert job.unpacked() == ["gpu1", "gpu2"]
-    assert "MASTER_PORT=61045" not in output
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_what_pyxis_says_is_the_reason(tmp_path: Path, name: str) -> None:
-    code, output = Job(tmp_path, name).run()
-    assert code == 1
-    assert step_fault(output, ran=False) == (
-        f"gpu1: container: URL https://nvcr.io/v2/{IMAGE} returned error code: 404 Not Found"
-    )
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
-    lost = "/opt/gone/all_reduce_perf"
-    options = dict.fromkeys(
-        ("validation_binary", "validation_hpl_program", "validation_p2p_binary", "validation_nvbandwidth_binary"), lost
-    )
-    job = Job(tmp_path, name, **options, validation_training_python=lost, validation_gemm_python=lost)
-    job.image()
-    code, output = job.run()
-    assert code != 0
-    assert "gpu1: /opt/gone/all_reduce_perf: command not found\n" in output
-
-
-def test_on_cpus_a_rail_is_compared_as_well_and_no_image_is_used(tmp_path: Path) -> None:
-    job = Job(tmp_path, "job", validation_backend="mpi", validation_environment={})
-    code, output = job.run(BUSBAR_RAIL="eth1")
-    assert (code, job.steps()) == (0, [])
-    assert output.count("program on") == 8
-    # A prolog of tasks that sets a variable beats the job as well.
-    task = job.folder / "bin" / "srun"
-    task.write_text(
-        task.read_text().replace("    if image is not None:", "    given['UCX_NET_DEVICES'] = 'x'\n    if 0:")
-    )
-    told = "# busbar variable: gpu1 UCX_NET_DEVICES is x, the job set eth1\n"
-    assert told in job.run(BUSBAR_RAIL="eth1")[1]
-
-
-def test_without_an_image_there_is_no_container(tmp_path: Path) -> None:
-    job = Job(tmp_path, "job", validation_image="")
-    code, output = job.run(NCCL_ALGO="other")
-    assert (code, job.steps()) == (0, [])
-    assert output.count("program on") == 8
-    assert "# busbar variable" not in output
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import CUT
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import round as rounds
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.hands import (
     TOO_LONG,
@@ -18,147 +16,15 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.hands im
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.loop import Loop
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report
-from report_samples import nccl_text
 from validation_samples import validation_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from ansible_collections.busbar.cluster.plugins.module_utils.validation.model import Report
+from validation_hands import BEGAN, NODES, Cluster
 
-NODES = [f"gpu{number}" for number in range(1, 5)]
-BEGAN = 1000.0
 FAST = {1: 475.0}
-
-
-class Cluster:
-    """Hands that run every job in words.
-
-    Attributes:
-        seconds: how long a job runs, by the name of its test.
-        pending: how long it is in the queue, by the same.
-        at: what happens at the beginning of a call of the module, by the number of the call.
-    """
-
-    def __init__(self) -> None:
-        """Start with a healthy cluster."""
-        self.time = BEGAN
-        self.numbers = itertools.count(7)
-        self.jobs: dict[str, dict[str, Any]] = {}
-        self.seconds: dict[str, float] = {}
-        self.pending: dict[str, float] = {}
-        self.at: dict[int, Callable[[], None]] = {}
-        self.dead = False
-        self.calls: list[dict[str, Any]] = []
-        self.cancelled: list[str] = []
-        self.saved: dict[str, str] = {}
-        self.said: list[str] = []
-        self.busy: dict[str, str] = {}
-        self.slow: set[str] = set()
-        self.forged: dict[str, Any] = {}
-        self.unfetched: dict[str, str] = {}
-        self.place = ""
-        self.held: dict[str, str] = {}
-        self.unrestored: dict[str, str] = {}
-        self.unreleased: list[str] = []
-
-    def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Do what the module slurm_tests does."""
-        self.calls.append(arguments)
-        self.at.get(len(self.calls), lambda: None)()
-        if self.dead:
-            self.time += 20
-            return {"msg": "Failed to connect to the host via ssh", "unreachable": True}
-        state = arguments.get("state", "submitted")
-        ways = {"submitted": self._submit, "followed": self._follow, "cancelled": self._cancel}
-        answer = (ways | {"released": lambda _arguments: {"problems": self.unreleased}})[state](arguments)
-        return {"tests": [], "waits_for": {}, "answered": True, "node_reasons": [], **answer}
-
-    def _submit(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self.busy and arguments["waited"] < arguments["wait"]:
-            self.time += arguments["patience"]
-            return {"waits_for": self.busy}
-        reserved = "busbar-validation" if self.held else ""
-        jobs = [self._job(test) for test in arguments["tests"]]
-        return {"tests": jobs, "reserved": reserved, "unrestored": self.unrestored}
-
-    def _job(self, test: dict[str, Any]) -> dict[str, Any]:
-        name, number = test["name"], str(next(self.numbers))
-        self.jobs[number] = {"name": name, "nodes": test["nodes"], "at": self.time, "end": ""}
-        entry = {"name": name, "nodes": test["nodes"], "partners": [], "left_out": {}, "busy": {}, "over": False}
-        entry["held"] = {node: why for node, why in self.held.items() if node in test["nodes"]}
-        blank = dict.fromkeys(("state", "reason", "exit_code", "batch_host", "problem"), "")
-        return {**entry, **blank, "job_id": number, "seconds": 0.0, "submitted_at": self.time, "started_at": 0.0}
-
-    def _follow(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        ends = {job["job_id"]: self._end(job["job_id"], arguments) for job in arguments["jobs"]}
-        until = min(self.time + arguments["patience"], max(at for at, _problem in ends.values()))
-        self.time = max(self.time, until)
-        return {"tests": [self._entry(job, *ends[job["job_id"]]) for job in arguments["jobs"]]}
-
-    def _end(self, number: str, arguments: dict[str, Any]) -> tuple[float, str]:
-        """When a job ends, and what it is then said to have been ended for."""
-        job = self.jobs[number]
-        starts = job["at"] + self.pending.get(job["name"], 0.0)
-        ends = [(starts + self.seconds.get(job["name"], 1.0), "")]
-        ends.append((starts + arguments["time_limit"], f"did not end within {arguments['time_limit']} s"))
-        if arguments["left"] is not None:
-            ends.append((self.time + arguments["left"], f"{CUT}the time for all tests is over"))
-        return min(ends)
-
-    def _entry(self, asked: dict[str, Any], end: float, problem: str) -> dict[str, Any]:
-        job = self.jobs[asked["job_id"]]
-        starts = job["at"] + self.pending.get(job["name"], 0.0)
-        begun, over = self.time >= starts, self.time >= end
-        if over:
-            job["end"] = problem or "COMPLETED"
-        entry = {
-            "name": job["name"],
-            "state": ("RUNNING" if begun else "PENDING") if problem or not over else "COMPLETED",
-            "batch_host": job["nodes"][0] if begun else "",
-            "seconds": max(0.0, self.time - starts),
-            "problem": problem if over else "",
-            "over": over,
-            "started_at": starts if begun else 0.0,
-        }
-        return entry | self.forged
-
-    def _cancel(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        self.cancelled += [job["job_id"] for job in arguments["jobs"]]
-        return {"tests": [{"name": job["name"], "batch_host": self.place} for job in arguments["jobs"]]}
-
-    def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
-        """Save outputs."""
-        assert seconds > 0
-        for output in outputs:
-            job = self.jobs[output.path.removeprefix("/var/log/x-").removesuffix(".out")]
-            assert output.host == job["nodes"][0]
-            peak = (365.0 if len(job["nodes"]) > 1 else 475.0) * (0.2 if self.slow & set(job["nodes"]) else 1)
-            text = nccl_text(job["nodes"], 8, peak, program="all_reduce")
-            whole = f"# busbar test: all_reduce 1\n{text}# busbar exit: all_reduce 1 0\n"
-            self.saved[output.name] = whole if job["end"] == "COMPLETED" else whole[: len(whole) // 2]
-        return {output.name: self.unfetched.get(output.name, "") for output in outputs}
-
-    def text(self, name: str) -> str:
-        """Return a saved output."""
-        return self.saved[name]
-
-    def say(self, line: str) -> None:
-        """Keep a line."""
-        self.said.append(line)
-
-    def now(self) -> float:
-        """Return the time."""
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        """Let time go by."""
-        self.time += seconds
-
-    @contextlib.contextmanager
-    def unbroken(self) -> Iterator[None]:
-        """Break nothing."""
-        yield
 
 
 def loop_of(cluster: Cluster, **changes: Any) -> Loop:  # noqa: ANN401 - any option

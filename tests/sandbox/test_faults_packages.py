@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from fault_results import note
-from faulted import Fault, Work, is_said, prove, provision
+from faulted import Fault, Work, is_said, prove, prove_rest, provision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,8 @@ LOSE_POWER = (
     f"; apt-get -qq install -y -o DPkg::Options::=--status-logger={POWER} tzdata >/dev/null 2>&1; rm {POWER}"
     f"; LC_ALL=C apt-get -qq check 2>&1 | grep -q 'dpkg was interrupted'"
 )
+DEBCONF = "/var/cache/debconf/config.dat"
+KEEPER = f"import fcntl,time; s=open('{DEBCONF}','r+'); fcntl.flock(s, fcntl.LOCK_EX); time.sleep(900)"
 # The next run that can fetch heals all three at once.
 FETCHES = [
     Fault(
@@ -81,6 +83,16 @@ FETCHES = [
         run=NAMES,
     ),
 ]
+SCRIPT_FAILS = Fault(
+    "a package whose post-install script fails",
+    says="gpu2: …tzdata…config.dat is locked by another process…post-installation script…left half done",
+    heals="end what the message names",
+    node="gpu2",
+    breaks=f'apt-get -qq update; {LACKS}; systemd-run -q --unit fault-keeper python3 -c "{KEEPER}"',
+    mends="systemctl stop fault-keeper",
+    run=NAMES,
+    again=NAMES,
+)
 INSTALLED = "dpkg-query -W -f '${db:Status-Status}' tzdata"
 
 
@@ -124,3 +136,13 @@ def test_an_install_that_was_cut_off_is_finished_by_the_next_run(sandbox: Cluste
     assert sandbox.exec("gpu2", "dpkg --audit").stdout == ""
     work.is_whole()
     note("runs", "a node that lost its power in mid-install", {"healed_s": round(time.monotonic() - began)})
+
+
+def test_a_script_that_fails_is_named_and_the_next_run_heals(sandbox: Cluster, work: Work) -> None:
+    prove(sandbox, work, SCRIPT_FAILS)
+    assert sandbox.exec("gpu2", INSTALLED).stdout == "installed"
+
+
+def test_the_run_after_all_of_them_has_nothing_to_do(sandbox: Cluster, work: Work) -> None:
+    prove_rest(sandbox, *NAMES)
+    work.is_whole()

@@ -86,6 +86,11 @@ class Locator:
         if question is None:
             self._name_suspects()
 
+    @property
+    def hidden(self) -> str:
+        """What the noise of the results so far hides of the drop that is looked for."""
+        return self._readings.hidden()
+
     def tell(self, results: list[dict[str, Any]], first: list[int] | None = None) -> None:
         """Give the results of the question's tests, in their order.
 
@@ -217,6 +222,7 @@ def locate(
         "stage": question.stage if question else "done",
         "tests": [list(test) for test in missing],
         "repeats": question.repeats if question else 0,
+        "hidden": locator.hidden,
         **locator.found,
     }
 

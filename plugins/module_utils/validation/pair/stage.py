@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...common.hostlist import fold_hosts
 from ..collective import Collective
 from ..judge import FAIL
-from ..searches import PAIR, made_searches
+from ..searches import PAIR, made_searches, named
 from ..stage import Counts, Next
 from ..tests import planned_test
 
@@ -80,10 +80,12 @@ class Pair(Collective):
         return found, unresolved
 
     def suspected(self, options: Options, state: State, nodes: list[str]) -> list[Unresolved]:
-        """Return whom the searches suspect of what is too small to be told from noise."""
-        made = made_searches(options, state, nodes)
-        items = [item for search in made if not search["explained"] for item in search["answer"]["suspected"]]
-        return [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
+        """Return whom the searches suspect of what is too small to be told from noise, be it anybody."""
+        made = [search for search in made_searches(options, state, nodes) if not search["explained"]]
+        items = [item for search in made for item in search["answer"]["suspected"]]
+        found: list[Unresolved] = [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
+        answers = [(search["nodes"], search["answer"]) for search in made if not named(search)]
+        return found + [{"nodes": who, "reason": answer["hidden"]} for who, answer in answers if answer["hidden"]]
 
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
         """Return whether a search is not at its end."""

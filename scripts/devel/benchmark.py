@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 NAMES = {
+    "add_node": "joins one node to sandboxes of several sizes: time, CPU of the provisioning host, tasks on the others",
     "controller": "runs a playbook on many hosts that answer at once: CPU, memory and time of the provisioning host",
     "parser": "reads a table of nccl-tests out of a log that is nearly all NCCL_DEBUG noise: MB/s and peak memory",
     "locator": "searches for culprits in simulated fabrics with random faults: rounds, missed, wrongly blamed",

@@ -50,11 +50,15 @@ class Chart(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """Memory and disk that a benchmark takes at the size asked for, and how a smaller one is asked for."""
+    """Memory and disk that a benchmark takes at the size asked for, and how a smaller one is asked for.
+
+    The disk is that of temporary files, or of a folder.
+    """
 
     memory_mib: int
     disk_mib: int
     smaller: str
+    folder: str = ""
 
 
 def available_mib() -> int:
@@ -64,9 +68,9 @@ def available_mib() -> int:
     return int(match[1]) // 1024 if match else 0
 
 
-def free_mib() -> int:
-    """Room where temporary files lie."""
-    return shutil.disk_usage(tempfile.gettempdir()).free // _MIB
+def free_mib(folder: str) -> int:
+    """Room where a folder is."""
+    return shutil.disk_usage(folder).free // _MIB
 
 
 def refuse_too_little(name: str, needs: Needs) -> None:
@@ -81,10 +85,12 @@ def refuse_too_little(name: str, needs: Needs) -> None:
             f"end other programs, or choose a smaller {needs.smaller}"
         )
         raise UsageError(message)
-    if needs.disk_mib > free_mib():
+    folder = needs.folder or tempfile.gettempdir()
+    if needs.disk_mib > free_mib(folder):
+        remedy = f"make room in {folder}" if needs.folder else "set TMPDIR to a larger file system"
         message = (
-            f"{name} needs {needs.disk_mib} MiB of disk in {tempfile.gettempdir()} at this size, and {free_mib()} MiB "
-            f"are free: set TMPDIR to a larger file system, or choose a smaller {needs.smaller}"
+            f"{name} needs {needs.disk_mib} MiB of disk in {folder} at this size, and {free_mib(folder)} MiB "
+            f"are free: {remedy}, or choose a smaller {needs.smaller}"
         )
         raise UsageError(message)
 

@@ -18,7 +18,7 @@ from busbar.paths import collection
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PROGRAM = collection() / "roles/enroot/files/enroot_clean"
+PROGRAM = collection() / "roles/enroot/files/usr/local/lib/busbar/enroot_clean"
 USER = 54321
 DAY = 86400
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root acts for other users")

@@ -37,7 +37,7 @@ class Node:
         self.scripts, self.path = folder / "scripts", folder / "enroot"
         self.scripts.mkdir()
         for name in ("enroot_prolog", "enroot_directories"):
-            shutil.copy(ROLE / "files/enroot_directories", self.scripts / name)
+            shutil.copy(ROLE / "files/usr/local/lib/busbar/enroot_directories", self.scripts / name)
             (self.scripts / name).chmod(0o755)
         (self.scripts / "enroot_directories.conf").write_text(f"path='{self.path}'\n", encoding="utf-8")
         for kind in KINDS:
@@ -166,7 +166,7 @@ class Asked:
             "__enroot_users": str(folder / "users"),
             "ansible_managed": "ours",
         }
-        text = (ROLE / "templates/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
+        text = (ROLE / "templates/usr/local/lib/busbar/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
         templar = Templar(loader=DataLoader(), variables=values)
         self.file.write_text(templar.template(trust_as_template(text)), encoding="utf-8")
 
@@ -328,7 +328,7 @@ def test_slurm_calls_the_prolog_where_enroot_is_on(options: dict[str, bool], pro
 
 
 def test_only_root_may_write_where_the_directories_lie() -> None:
-    lines = (ROLE / "templates/tmpfiles.conf.j2").read_text(encoding="utf-8").splitlines()
+    lines = (ROLE / "templates/etc/tmpfiles.d/busbar-enroot.conf.j2").read_text(encoding="utf-8").splitlines()
     kept = [line for line in lines if "enroot_path" in line and not line.startswith(("X ", "R! "))]
     assert len(kept) == 5
     assert all(" 0755 root root " in line for line in kept)

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HOOK = Path(__file__).resolve().parents[3] / "roles/enroot/files/49-busbar-mount-points.sh"
+HOOK = Path(__file__).resolve().parents[3] / "roles/enroot/files/etc/enroot/hooks.d/49-busbar-mount-points.sh"
 PMIX = "/var/lib/slurm/slurmd/pmix.41.0"
 # What Pyxis 0.24 writes for --container-mounts=SHARED:/data,FILE:/etc/f (enroot_create_start_config).
 CONFIG = """mounts() {{

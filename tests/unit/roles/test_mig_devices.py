@@ -15,7 +15,7 @@ from busbar.paths import collection
 if TYPE_CHECKING:
     from types import ModuleType
 
-PROGRAM = collection() / "roles/mig/files/mig_devices.py"
+PROGRAM = collection() / "roles/mig/files/usr/local/lib/busbar/mig_devices.py"
 # GPU 0 of H100 with 3g, 2g and 1g, GPU 1 whole; the numbers of instances are those that a real H100 gave them.
 INSTANCES = ((2, "3g.40gb"), (3, "2g.20gb"), (9, "1g.10gb"), (10, "1g.10gb"))
 LISTING = """+-------------------------------------------------------+

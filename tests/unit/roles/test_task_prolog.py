@@ -24,7 +24,7 @@ def variables(role: str) -> dict[str, object]:
 def call(folder: Path, job: str, tmpdir: str = "yes") -> str:
     """Call the script as it is installed, with no program on the path; what it prints."""
     script = folder / "scratch_task_prolog"
-    script.write_bytes((ROLES / "scratch/files/scratch_task_prolog").read_bytes())
+    script.write_bytes((ROLES / "scratch/files/usr/local/lib/busbar/scratch_task_prolog").read_bytes())
     script.chmod(0o755)
     (folder / "scratch_jobs.conf").write_text(f"path={folder}/jobs\nmounted=no\nrequired=yes\ntmpdir={tmpdir}\n")
     environment = {"PATH": str(folder / "empty"), "SLURM_JOB_ID": job}

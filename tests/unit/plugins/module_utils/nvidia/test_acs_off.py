@@ -107,7 +107,7 @@ def test_the_installed_parts_are_all_that_it_takes(tmp_path: Path) -> None:
         path = tmp_path / "busbar_acs_off" / part
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    (tmp_path / "acs_off").write_text((TOP / "roles/gpudirect/files/acs_off").read_text())
+    (tmp_path / "acs_off").write_text((TOP / "roles/gpudirect/files/usr/local/lib/busbar/acs_off").read_text())
     done = subprocess.run(
         [sys.executable, "-ISB", str(tmp_path / "acs_off"), "--look"], check=False, capture_output=True, text=True
     )

@@ -27,11 +27,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Return the result of the module `files`."""
         super().run(tmp, task_vars)
         _checked, given = self.validate_argument_spec(SPEC)
+        made = [entry for entry in given["more"] if "src" not in entry]
+        rendered = [
+            {"dest": entry.get("path"), **{key: value for key, value in entry.items() if key != "path"}}
+            for entry in given["more"]
+            if "src" in entry
+        ]
         try:
-            listed = checked(given["files"], given["more"])
+            listed = checked([*rendered, *given["files"]], made)
         except ValueError as error:
             raise AnsibleActionFail(self._told(error)) from None
-        files = [*given["more"], *(self._file(entry, task_vars or {}) for entry in listed)]
+        files = [*made, *(self._file(entry, task_vars or {}) for entry in listed)]
         arguments = {"files": files, "unsafe_writes": given["unsafe_writes"]}
         if given["pending"]:
             arguments["pending"] = given["pending"]

@@ -14,7 +14,7 @@ options:
     type: dict
     required: true
   settings:
-    description: The options of the role C(cuda) without its name, and the host's C(distribution) and C(family).
+    description: The options of the role C(cuda) without its name, C(distribution), and its names of packages.
     type: dict
     required: true
   host:
@@ -31,7 +31,7 @@ RETURN = r"""
 _value:
   description:
     - C(problems) is a list as the filter C(problem_report) takes it; when it is not empty nothing else counts.
-    - C(toolkits), C(default), C(packages), C(absent), C(protect), C(pins) and C(gone) say what to do.
+    - C(toolkits), C(default), C(packages), C(absent), C(pins) and C(modulefiles) say what to do.
   type: dict
 """
 

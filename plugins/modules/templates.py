@@ -72,7 +72,8 @@ options:
         default: false
   more:
     description:
-      - Files that a filter or lookup has made, as O(busbar.cluster.files#module:files). They are written first.
+      - Files that a filter or lookup has listed, as O(busbar.cluster.files#module:files). They are written first.
+      - One with C(src), and perhaps C(vars), has its text from that template, as in O(files).
     type: list
     elements: dict
     default: []

@@ -9,44 +9,24 @@ from ..hardware.gpu_generations import GENERATIONS, generation_of_model
 from .cuda_support import driver_fits, generation_fits, least_driver, release_of, version_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["CudaPlan", "Settings", "cuda_plan", "login_modulefiles"]
+__all__ = ["CudaPlan", "LoginPlan", "Settings", "cuda_plan", "login_plan"]
 
-# What no toolkit may bring, change or remove: patterns of the driver's packages.
-DRIVER_PACKAGES = [
-    "cuda-drivers*",
-    "nvidia-driver*",
-    "nvidia-open*",
-    "nvidia-dkms*",
-    "nvidia-kernel-*",
-    "kmod-nvidia*",
-    "libcuda1*",
-    "libnvidia-compute*",
-    "xserver-xorg-video-nvidia*",
-]
 PIN_PRIORITY = 1001
 # NVIDIA's repository for Debian 13 begins with the packages of CUDA 13.1 and driver 590.
 NEWEST = {"Debian 13": "13.1"}
 USUAL, OLDER = "13.0", "12.9"
-CUDNN = "libcudnn9"
-# Tcl, which Lmod and Environment Modules both read.
-MODULEFILE = """\
-proc ModulesHelp {{ }} {{
-    puts stderr "NVIDIA CUDA toolkit {release} in {folder}"
-}}
-module-whatis "NVIDIA CUDA toolkit {release}"
-conflict cuda
-setenv CUDA_HOME {folder}
-setenv CUDA_PATH {folder}
-prepend-path PATH {folder}/bin
-prepend-path LD_LIBRARY_PATH {folder}/lib64
-prepend-path CPATH {folder}/include
-"""
 
 
 class Settings(TypedDict):
-    """The options of the role, without its name before them, and the host's distribution and family."""
+    """The options of the role, without its name before them, and the host's distribution with its names of packages.
+
+    Attributes:
+        distribution_packages: its own toolkit; none where it carries no CUDA.
+        nccl_packages: NCCL and its headers.
+        cudnn_packages: cuDNN and its headers, without the suffix of the major version of CUDA.
+    """
 
     source: str
     versions: list[str]
@@ -61,9 +41,10 @@ class Settings(TypedDict):
     driver: str
     minor_compatibility: bool
     distribution: str
-    family: str
+    distribution_packages: list[str]
+    nccl_packages: list[str]
+    cudnn_packages: list[str]
     modulefiles_path: str
-    header: str
 
 
 class CudaPlan(TypedDict):
@@ -74,9 +55,8 @@ class CudaPlan(TypedDict):
         default: the release that /usr/local/cuda stands for; '' with the distribution's.
         packages: as the module packages takes them.
         absent: patterns of packages to remove.
-        protect: patterns of packages that must stay as they are.
         pins: as the role nvidia_repository takes them.
-        modulefiles: as the module files takes them.
+        modulefiles: path and variables of the module file of each toolkit; with state absent those that go.
     """
 
     problems: list[Problem]
@@ -84,9 +64,15 @@ class CudaPlan(TypedDict):
     default: str
     packages: list[dict[str, Any]]
     absent: list[str]
-    protect: list[str]
     pins: list[dict[str, Any]]
-    modulefiles: list[dict[str, str]]
+    modulefiles: list[dict[str, Any]]
+
+
+class LoginPlan(TypedDict):
+    """What a login node, which has no toolkit, knows of those of the compute nodes; `modulefiles` as in CudaPlan."""
+
+    default: str
+    modulefiles: list[dict[str, Any]]
 
 
 def newest_release(settings: Settings, generation: str | None) -> str:
@@ -108,7 +94,6 @@ def cuda_plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan
         "default": "",
         "packages": [],
         "absent": [],
-        "protect": DRIVER_PACKAGES,
         "pins": [],
         "modulefiles": [],
     }
@@ -135,7 +120,8 @@ def cuda_plan(gpu: Mapping[str, Any], settings: Settings, host: str) -> CudaPlan
         add_nccl(plan, settings, default)
     if settings["cudnn"]:
         add_cudnn(plan, settings, default)
-    plan["modulefiles"] = modulefiles(plan, settings, gone)
+    folders = {toolkit["release"]: toolkit["folder"] for toolkit in plan["toolkits"]}
+    plan["modulefiles"] = modulefiles(settings["modulefiles_path"], folders, gone)
     return plan
 
 
@@ -148,7 +134,7 @@ def distribution_problems(settings: Settings, host: str) -> list[Problem]:
     """Return what the distribution's own packages cannot do."""
     found = []
     remedy = "take them from cuda_source=nvidia, or leave them to the distribution"
-    if settings["family"] == "RedHat":
+    if not settings["distribution_packages"]:
         text = f"{settings['distribution']} carries no CUDA of its own"
         found.append(
             make_problem([host], "cuda_source", text, "use NVIDIA's repository or a mirror of it: cuda_source=nvidia")
@@ -164,9 +150,9 @@ def distribution_problems(settings: Settings, host: str) -> list[Problem]:
 def distribution_packages(settings: Settings) -> list[dict[str, Any]]:
     """Return the distribution's packages."""
     version, hold = settings["nccl_version"], bool(settings["nccl_version"]) and settings["hold"]
-    packages: list[dict[str, Any]] = [{"name": "nvidia-cuda-toolkit"}]
+    packages: list[dict[str, Any]] = [{"name": name} for name in settings["distribution_packages"]]
     if settings["nccl"]:
-        packages += [{"name": name, "version": version, "hold": hold} for name in ("libnccl2", "libnccl-dev")]
+        packages += [{"name": name, "version": version, "hold": hold} for name in settings["nccl_packages"]]
     return packages
 
 
@@ -218,8 +204,7 @@ def add_toolkit(plan: CudaPlan, settings: Settings, release: str, version: str) 
 
 def add_nccl(plan: CudaPlan, settings: Settings, default: str) -> None:
     """Add NCCL and its headers, both in one version that is built for the default toolkit."""
-    names = ["libnccl", "libnccl-devel"] if settings["family"] == "RedHat" else ["libnccl2", "libnccl-dev"]
-    version = settings["nccl_version"]
+    names, version = settings["nccl_packages"], settings["nccl_version"]
     if not version:
         plan["packages"] += [package(name, f"*+cuda{default}", settings, hold=False) for name in names]
         plan["pins"].append(pin(names, f"*+cuda{default}"))
@@ -233,8 +218,7 @@ def add_nccl(plan: CudaPlan, settings: Settings, default: str) -> None:
 def add_cudnn(plan: CudaPlan, settings: Settings, default: str) -> None:
     """Add cuDNN 9 with its headers, built for the default toolkit's major version."""
     major, version = default.partition(".")[0], settings["cudnn_version"]
-    parts = ["", "-devel", "-headers"] if settings["family"] == "RedHat" else ["", "-dev", "-headers"]
-    names = [f"{CUDNN}{part}-cuda-{major}" for part in parts]
+    names = [f"{name}-cuda-{major}" for name in settings["cudnn_packages"]]
     plan["packages"] += [package(name, version, settings) for name in names]
     if version:
         plan["pins"].append(pin(names, version if "-" in version else f"{version}-*"))
@@ -250,21 +234,18 @@ def pin(names: list[str], version: str) -> dict[str, Any]:
     return {"packages": " ".join(names), "version": version, "priority": PIN_PRIORITY}
 
 
-def modulefiles(plan: CudaPlan, settings: Settings, gone: list[str]) -> list[dict[str, str]]:
-    """Return the module files, one for each toolkit, the file that names the default, and those that go."""
-    if not settings["modulefiles_path"]:
+def modulefiles(path: str, folders: Mapping[str, str], gone: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return the module files, one for each toolkit, and those that go; none without a path."""
+    if not path:
         return []
-    folder = f"{settings['modulefiles_path']}/cuda"
-    first = f"#%Module1.0\n{settings['header']}\n"
-    files = [
-        {"path": f"{folder}/{toolkit['release']}", "content": first + MODULEFILE.format(**toolkit)}
-        for toolkit in plan["toolkits"]
+    kept: list[dict[str, Any]] = [
+        {"path": f"{path}/cuda/{release}", "vars": {"release": release, "folder": folder}}
+        for release, folder in folders.items()
     ]
-    files.append({"path": f"{folder}/.version", "content": f'{first}set ModulesVersion "{plan["default"]}"\n'})
-    return files + [{"path": f"{folder}/{release}", "state": "absent"} for release in gone]
+    return kept + [{"path": f"{path}/cuda/{release}", "state": "absent"} for release in gone]
 
 
-def login_modulefiles(versions: list[str], default: str, folder: str, header: str) -> list[dict[str, str]]:
+def login_plan(versions: Sequence[str], default: str, path: str) -> LoginPlan:
     """Return the module files by which a login node knows the toolkits of the compute nodes.
 
     Without declared versions it is one, `cuda/default`, of the toolkit that /usr/local/cuda stands for on a node: which
@@ -273,19 +254,11 @@ def login_modulefiles(versions: list[str], default: str, folder: str, header: st
     Args:
         versions: those declared of the compute nodes.
         default: the declared default, '' for the newest of them.
-        folder: where module files lie; '' for none.
-        header: comment at the top of each.
+        path: where module files lie; '' for none.
 
     Raises:
         ValueError: when one of them is not a valid version.
     """
-    if not folder:
-        return []
     releases = {release_of(version): f"/usr/local/cuda-{release_of(version)}" for version in versions}
     chosen = release_of(default) if default else newest(dict.fromkeys(releases, "")) if releases else "default"
-    first = f"#%Module1.0\n{header}\n"
-    files = [
-        {"path": f"{folder}/cuda/{release}", "content": first + MODULEFILE.format(release=release, folder=place)}
-        for release, place in (releases or {"default": "/usr/local/cuda"}).items()
-    ]
-    return [*files, {"path": f"{folder}/cuda/.version", "content": f'{first}set ModulesVersion "{chosen}"\n'}]
+    return {"default": chosen, "modulefiles": modulefiles(path, releases or {"default": "/usr/local/cuda"})}

@@ -166,7 +166,8 @@ class Asked:
             "__enroot_users": str(folder / "users"),
             "ansible_managed": "ours",
         }
-        text = (ROLE / "templates/usr/local/lib/busbar/enroot_path.j2").read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
+        program = ROLE / "templates/usr/local/lib/busbar/enroot_path.j2"
+        text = program.read_text(encoding="utf-8").replace("sleep 1", "sleep 0.1")
         templar = Templar(loader=DataLoader(), variables=values)
         self.file.write_text(templar.template(trust_as_template(text)), encoding="utf-8")
 

@@ -95,6 +95,19 @@ def test_more_files_come_first_and_the_note_is_handed_on(role: Path) -> None:
     assert "pending" not in run(role, {"dest": "/etc/plain"})
 
 
+def test_more_files_may_be_rendered_from_one_template(role: Path) -> None:
+    more = [
+        {"path": "/etc/4", "vars": {"wanted": 4}, "src": "other.j2", "mode": "0600"},
+        {"path": "/etc/5", "state": "absent", "src": "other.j2"},
+    ]
+    assert run(role, more=more)["files"] == {
+        "/etc/4": {"path": "/etc/4", "mode": "0600", "content": "of 4\n"},
+        "/etc/5": {"path": "/etc/5", "state": "absent"},
+    }
+    with pytest.raises(AnsibleError, match="/etc/4 is listed twice"):
+        run(role, {"dest": "/etc/4", "content": ""}, more=more)
+
+
 def test_an_undefined_variable_names_template_and_line(role: Path) -> None:
     with pytest.raises(AnsibleError) as error:
         run(role, {"dest": "/etc/bad.conf"})

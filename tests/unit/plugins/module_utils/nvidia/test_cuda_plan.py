@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.cuda import 
     CudaPlan,
     Settings,
     cuda_plan,
-    login_modulefiles,
+    login_plan,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.cuda_support import driver_fits, least_driver
 
@@ -28,9 +28,16 @@ SETTINGS: Settings = {
     "driver": "580.95.05",
     "minor_compatibility": True,
     "distribution": "Debian 12",
-    "family": "Debian",
+    "distribution_packages": ["nvidia-cuda-toolkit"],
+    "nccl_packages": ["libnccl2", "libnccl-dev"],
+    "cudnn_packages": ["libcudnn9", "libcudnn9-dev", "libcudnn9-headers"],
     "modulefiles_path": "/etc/lmod/modules",
-    "header": "# ours",
+}
+ROCKY: dict[str, Any] = {
+    "distribution": "Rocky 9",
+    "distribution_packages": [],
+    "nccl_packages": ["libnccl", "libnccl-devel"],
+    "cudnn_packages": ["libcudnn9", "libcudnn9-devel", "libcudnn9-headers"],
 }
 
 
@@ -86,7 +93,7 @@ def test_nccl_is_built_for_the_default(declared: str, wanted: str) -> None:
 
 
 def test_red_hats_names_of_libraries() -> None:
-    found = plan(family="RedHat", distribution="Rocky 9", versions=["13.0"], default_version="", cudnn=True)
+    found = plan(**ROCKY, versions=["13.0"], default_version="", cudnn=True)
     assert [item["name"] for item in found["packages"]] == [
         "cuda-toolkit-13-0",
         "libnccl",
@@ -151,19 +158,18 @@ def test_the_distributions_own() -> None:
     found = plan(source="distribution", versions=[], default_version="")
     assert [item["name"] for item in found["packages"]] == ["nvidia-cuda-toolkit", "libnccl2", "libnccl-dev"]
     assert (found["problems"], found["default"], found["modulefiles"]) == ([], "", [])
-    assert "nvidia-driver*" in found["protect"]
-    rocky = plan(source="distribution", versions=[], default_version="", family="RedHat", distribution="Rocky 9")
+    rocky = plan(source="distribution", versions=[], default_version="", **ROCKY)
     assert refused(rocky) == [("cuda_source", "Rocky 9 carries no CUDA of its own")]
 
 
 def test_module_files() -> None:
-    files = {item["path"]: item.get("content", "") for item in plan(absent_versions=["12.6"])["modulefiles"]}
-    assert list(files) == [f"/etc/lmod/modules/cuda/{name}" for name in ("12.8", "13.0", ".version", "12.6")]
-    text = files["/etc/lmod/modules/cuda/12.8"]
-    assert text.startswith("#%Module1.0\n# ours\n")
-    assert "proc ModulesHelp { } {\n" in text
-    assert "prepend-path PATH /usr/local/cuda-12.8/bin\n" in text
-    assert files["/etc/lmod/modules/cuda/.version"].endswith('set ModulesVersion "12.8"\n')
+    first, second, gone = plan(absent_versions=["12.6"])["modulefiles"]
+    assert first == {
+        "path": "/etc/lmod/modules/cuda/12.8",
+        "vars": {"release": "12.8", "folder": "/usr/local/cuda-12.8"},
+    }
+    assert second["path"] == "/etc/lmod/modules/cuda/13.0"
+    assert gone == {"path": "/etc/lmod/modules/cuda/12.6", "state": "absent"}
     assert plan(modulefiles_path="")["modulefiles"] == []
     assert plan(absent_versions=["12.6"])["absent"] == ["cuda-*-12-6"]
 
@@ -177,14 +183,14 @@ def test_module_files() -> None:
     ],
 )
 def test_login_nodes_know_the_toolkits(versions: list[str], default: str, modules: dict[str, str], chosen: str) -> None:
-    files = {item["path"]: item["content"] for item in login_modulefiles(versions, default, "/modules", "# ours")}
-    assert files.pop("/modules/cuda/.version").endswith(f'set ModulesVersion "{chosen}"\n')
-    assert {path.removeprefix("/modules/cuda/") for path in files} == set(modules)
-    for release, folder in modules.items():
-        assert f"prepend-path PATH {folder}/bin\n" in files[f"/modules/cuda/{release}"]
-    assert login_modulefiles(versions, default, "", "# ours") == []
+    found = login_plan(versions, default, "/modules")
+    assert found["default"] == chosen
+    assert {item["path"]: item["vars"]["folder"] for item in found["modulefiles"]} == {
+        f"/modules/cuda/{release}": folder for release, folder in modules.items()
+    }
+    assert login_plan(versions, default, "")["modulefiles"] == []
 
 
 def test_a_version_that_is_none_is_refused_on_login_nodes_too() -> None:
     with pytest.raises(ValueError, match="newest"):
-        login_modulefiles(["newest"], "", "/modules", "# ours")
+        login_plan(["newest"], "", "/modules")

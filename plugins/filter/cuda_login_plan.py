@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-name: cuda_login_modulefiles
+name: cuda_login_plan
 author: busbar contributors
 short_description: Module files of CUDA for login nodes
 description: The module files by which a login node, which has no toolkit, knows those of the compute nodes.
@@ -17,12 +17,8 @@ options:
     description: The declared default; empty for the newest.
     type: str
     required: true
-  folder:
+  path:
     description: Where module files lie; empty for none.
-    type: str
-    required: true
-  header:
-    description: Comment at the top of each file.
     type: str
     required: true
 """
@@ -30,23 +26,22 @@ options:
 EXAMPLES = r"""
 - name: Show the module files
   ansible.builtin.debug:
-    msg: "{{ ['12.9', '13.1'] | busbar.cluster.cuda_login_modulefiles('', '/etc/lmod/modules', '# made') }}"
+    msg: "{{ ['12.9', '13.1'] | busbar.cluster.cuda_login_plan('', '/etc/lmod/modules') }}"
 """
 
 RETURN = r"""
 _value:
-  description: Files, as M(busbar.cluster.files) takes them.
-  type: list
-  elements: dict
+  description: C(default), its name, and C(modulefiles), C(path) and C(vars) of each.
+  type: dict
 """
 
-from ..module_utils.nvidia.cuda import login_modulefiles
+from ..module_utils.nvidia.cuda import login_plan
 from ..plugin_utils.border import Filters, border
 
 
 class FilterModule:
-    """The filter `busbar.cluster.cuda_login_modulefiles`."""
+    """The filter `busbar.cluster.cuda_login_plan`."""
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"cuda_login_modulefiles": border(login_modulefiles)}
+        return {"cuda_login_plan": border(login_plan)}

@@ -35,8 +35,22 @@ LOST_REASON = f"busbar health: GPU 1 ({LABEL}) is lost: the driver cannot reach 
 SETTINGS = {"severities": dict.fromkeys(("stray_processes", "swap", "clock"), "OFF"), "metrics": METRICS}
 XID = "NVRM: Xid (PCI:0000:23:00): 79, pid=1122, GPU has fallen off the bus."
 XID_REASON = "GPU 0000:23:00: Xid 79 (pid=1122, GPU has fallen off the bus.)"
+SPOOL = "/var/lib/slurm/slurmd"
+# A network card with hardware behind it, as the kernel shows one; containers have none.
+CARD = "/run/net/sim0"
+SHOW_CARD = (
+    f"mkdir -p {CARD}/device; ln -s /sys/devices/virtual/net/* /run/net/ 2>/dev/null"
+    f"; echo up >{CARD}/operstate; echo 0 >{CARD}/carrier_down_count; mount --bind /run/net /sys/class/net"
+)
+# A file system of its own, with what is there and little room for more.
+SMALL_SPOOL = (
+    "mkdir /run/small && mount -t tmpfs -o size=4m tmpfs /run/small && mkdir /run/small/up /run/small/work"
+    f" && mount -t overlay overlay -o lowerdir={SPOOL},upperdir=/run/small/up,workdir=/run/small/work {SPOOL}"
+    f"; head -c 10M /dev/zero >{SPOOL}/full 2>/dev/null; true"
+)
 # From the fault to the drain.
 MOST_S = 300
+SHUT_DOWN = "XFS (nvme0n1p1): Corruption of in-memory data detected.  Shutting down filesystem"
 UNIT = "[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n"
 
 
@@ -75,6 +89,21 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "a device file that is gone": (
         {},
         *("mv /dev/nvidia1 /dev/nvidia1.gone", "mv /dev/nvidia1.gone /dev/nvidia1", "missing: /dev/nvidia1"),
+    ),
+    "a link that flaps": (
+        {},
+        f"echo 3 >{CARD}/carrier_down_count",
+        *("umount /sys/class/net", "link sim0 went down 3 times in 3 h"),
+    ),
+    "a file system that the kernel shut down": (
+        {},
+        program("journalctl", f'#!/bin/sh\\necho "{SHUT_DOWN}"\\n'),
+        f"rm /usr/local/sbin/journalctl; sleep 4; scontrol update NodeName={NODE} State=RESUME",
+        "the kernel shut down the file system of nvme0n1p1",
+    ),
+    "slurmd's spool that is full": (
+        {"paths": ["/", SPOOL], "free_mb": 2},
+        *(SMALL_SPOOL, f"umount -l {SPOOL}; umount -l /run/small; rmdir /run/small", f"{SPOOL} is full: "),
     ),
     "an nvidia-smi that hangs": (
         {"timeout_s": 1},
@@ -143,6 +172,7 @@ def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
         sandbox.exec(NODE, f"mv {PROGRAM}.json.new {PROGRAM}.json")
 
     sandbox.exec(NODE, f"cp -p {RECORDING} {RECORDING}.sound; cp -p {PROGRAM}.json {PROGRAM}.json.former")
+    sandbox.exec(NODE, SHOW_CARD)
     sandbox.exec(NODE, f"mkdir -p {METRICS} /mnt/shared && mount -t tmpfs -o size=16m tmpfs /mnt/shared")
     sandbox.exec(
         NODE, f"printf '{UNIT}' > /etc/systemd/system/busbar-test.service && systemctl enable --now busbar-test"
@@ -152,6 +182,7 @@ def settings(sandbox: Cluster) -> Iterator[Callable[..., None]]:
     sandbox.exec(NODE, f"mv {RECORDING}.sound {RECORDING}; rm -f /usr/local/sbin/nvidia-smi /usr/local/sbin/journalctl")
     sandbox.exec(NODE, f"mv {PROGRAM}.json.former {PROGRAM}.json; rm -rf {METRICS}")
     sandbox.exec(NODE, "umount -l /mnt/shared", check=False)
+    sandbox.exec(NODE, "umount -l /sys/class/net; rm -rf /run/net", check=False)
     sandbox.exec(NODE, "systemctl disable --now busbar-test; rm /etc/systemd/system/busbar-test.service")
     # A look that began before would drain the node once more.
     sandbox.wait_until(lambda: sandbox.exec(NODE, f"pgrep -f {PROGRAM}$", check=False).stdout == "", "looks do not end")
@@ -179,6 +210,9 @@ def test_a_fault_drains_the_node_while_the_job_goes_on(
 ) -> None:
     declared, broken, healed, why = FAULTS[fault]
     settings(**declared)
+    # What is counted between two looks needs a first one.
+    known = f"grep -q link_down {KEPT}/*"
+    sandbox.wait_until(lambda: sandbox.exec(NODE, known, check=False).returncode == 0, "no look was made")
     began = time.monotonic()
     sandbox.exec(NODE, broken)
     drained(sandbox, why)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import stat
 from functools import partial
@@ -42,6 +43,9 @@ DISK_S = 10
 # DCGM's group of all GPUs, and all that it can watch.
 DCGM_GROUP = ("-g", "0")
 DCGM_WATCHES = "a"
+# slurmd's own link to what it got from slurmctld, and the file of a node that has one.
+_CONFIGURATIONS = ("run/slurm/conf/slurm.conf", "etc/slurm/slurm.conf")
+_SPOOL = re.compile(r"^[ \t]*SlurmdSpoolDir[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
 # What a shell says of a program that is not there.
 _NOT_THERE = 127
 # Those of users: below are the system's, and from 60000 on those that distributions give to their daemons.
@@ -79,6 +83,7 @@ def checks_of(node: Node) -> dict[str, Check]:
             found["fabric_manager"] = Check(partial(_fabric_manager, node), COMMAND_S, quick=True)
     for path in declared["paths"]:
         found[f"disk {path}"] = Check(partial(_disk, node, path), DISK_S, quick=True)
+    found["spool"] = Check(partial(_spool, node), DISK_S, quick=True)
     for path in declared.get("mounts") or ():
         found[f"mount {path}"] = Check(partial(_disk, node, path, mount=True), DISK_S, quick=True)
     return found
@@ -226,6 +231,21 @@ def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:
         disk = Disk(path, error=exc.strerror or str(exc))
     # What lies on a server is for whoever looks after that one.
     return Answer([*disk_findings(disk, 0 if mount else float(node.declared["free_mb"]), check=check)])
+
+
+def _spool(node: Node) -> Answer:
+    """Return what is wrong with slurmd's spool, without which no job starts, where it is a file system of its own."""
+    found = next(filter(None, (_SPOOL.search(read(node.root / path)) for path in _CONFIGURATIONS)), None)
+    if not found:
+        return Answer()
+    path = re.sub("%[hn]", str(node.declared["node"]), found.group(1))
+    if not os.path.lexists(path):
+        return Answer()  # slurmd makes it
+    try:
+        is_told = Path(path).stat().st_dev in {Path(each).stat().st_dev for each in node.declared["paths"]}
+    except OSError:
+        is_told = False
+    return Answer() if is_told else _disk(node, path)
 
 
 def _disk_of(path: str, *, is_mount: bool) -> Disk:

@@ -29,7 +29,7 @@ from .metrics import metrics
 from .network import HOUR_S
 from .settle import settle
 from .slurm_node import drain_reason
-from .state import read_state, with_answers, write_state
+from .state import read_state, settled_by_people, with_answers, write_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -77,14 +77,15 @@ class Run:
 
     def finish(self, findings: Sequence[Finding], done: str, passes: int) -> None:
         """Keep the state and the history, and write the metrics where a node exporter reads them."""
-        events = () if done in {"given_back", "leave"} else self.state.events
         reason = drain_reason([each.problem for each in self.draining(findings)]) if findings else ""
         before, booted, whole = self.state.standing, self.state.rebooted, not self.unknown()
         new = entries(before, findings, done, reason=reason, booted=booted, whole=whole, now=self.began)
         kept(lambda: append(self.folder / NAME, new))
         standing = {} if whole else dict(before)
         standing |= {key: each.problem for key, each in keys_of(findings).items()}
-        state = self.state._replace(events=events, passes=passes, standing=standing, rebooted=False)
+        state = self.state._replace(passes=passes, standing=standing, rebooted=False)
+        if done in {"given_back", "leave"}:
+            state = settled_by_people(state)
         kept(lambda: write_state(self.folder / "state.json", state))
         place = Path(str(self.declared.get("metrics") or ""))
         if place.is_dir() and place.name:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from .finding import Answer
 
-__all__ = ["State", "read_state", "with_answers", "write_state"]
+__all__ = ["State", "read_state", "settled_by_people", "with_answers", "write_state"]
 
 
 class State(NamedTuple):
@@ -77,6 +77,11 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
     return state._replace(
         samples=kept(state.samples, new, now, window_s), events=list(events.values()), log_since=since
     )
+
+
+def settled_by_people(state: State) -> State:
+    """Return the state of a node that somebody else has in hand or gave back: old events and counts are his affair."""
+    return state._replace(events=(), samples={name: each[-1:] for name, each in state.samples.items() if each})
 
 
 def write_state(path: Path, state: State) -> None:

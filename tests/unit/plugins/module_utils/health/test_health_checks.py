@@ -18,6 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings, xid_severity
+from ansible_collections.busbar.cluster.plugins.module_utils.health.look import checks_of
 from ansible_collections.busbar.cluster.plugins.module_utils.health.network import network_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system import (
     Disk,
@@ -363,3 +364,32 @@ def test_recordings_of_several_generations(recording: str, checks: set[str]) -> 
     seen = facts(text=(RECORDINGS / "smi-xml" / recording).read_text(errors="replace"))
     found = gpu_answer(node(gpus=seen["gpu_count"]), seen, [])
     assert {each.check for each in found.findings} == checks
+
+
+@pytest.mark.parametrize(
+    ("conf", "place", "said"),
+    [
+        ("SlurmctldPort=6817\nslurmdspooldir = {}/%n\n", "run/slurm/conf", "full"),
+        ("SlurmdSpoolDir={}/%n\n", "etc/slurm", "full"),
+        ("#SlurmdSpoolDir={}/%n\n", "etc/slurm", ""),
+        ("SlurmdSpoolDir={}/gone\n", "run/slurm/conf", ""),
+    ],
+)
+def test_the_spool_of_slurmd_is_told_where_it_is_a_file_system_of_its_own(
+    tmp_path: Path, conf: str, place: str, said: str
+) -> None:
+    spool = tmp_path / "spool/gpu1"
+    spool.mkdir(parents=True)
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "slurm.conf").write_text(conf.format(spool.parent))
+    declared = {"node": "gpu1", "gpus": 0, "free_mb": 1 << 40, "timeout_s": 1}
+
+    def findings(paths: list[str]) -> list[str]:
+        here = Node({"limits": LIMITS, "paths": paths} | declared, tmp_path, 1000.0, {})
+        return [each.problem for each in checks_of(here)["spool"].ask().findings]
+
+    found = findings(["/proc"])
+    assert bool(found) == bool(said)
+    assert all(each.startswith(f"{spool} is full: ") for each in found)
+    # On a disk that is looked at already nothing is said twice.
+    assert findings([str(tmp_path)]) == []

@@ -12,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
 from ansible_collections.busbar.cluster.plugins.module_utils.health.state import (
     State,
     read_state,
+    settled_by_people,
     with_answers,
     write_state,
 )
@@ -71,6 +72,14 @@ def test_a_state_outlives_the_run_and_events_end_with_the_boot(tmp_path: Path) -
     for damaged in ("", "[]", '{"boot": "one"}', '{"boot": "one", "samples": {"a": [1]}}'):
         path.write_text(damaged)
         assert read_state(path, "one") == State("one")
+
+
+def test_what_somebody_has_seen_to_is_counted_from_then_on() -> None:
+    flapped = State("one", {"link_down eth0": [[100.0, 2.0], [200.0, 5.0]], "gone": []}, [XID], passes=1)
+    settled = settled_by_people(flapped)
+    assert settled == State("one", {"link_down eth0": [[200.0, 5.0]]}, passes=1)
+    assert growth(settled.samples["link_down eth0"], 300.0, 5.0, 10800.0) == 0
+    assert growth(settled.samples["link_down eth0"], 300.0, 8.0, 10800.0) == 3
 
 
 def test_a_log_that_was_not_read_is_read_the_next_time() -> None:

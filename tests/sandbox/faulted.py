@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import re
@@ -15,13 +16,18 @@ from test_slurm_life import job_facts
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from conftest import Cluster
 
-__all__ = ["Fault", "Work", "are_said", "break_all", "is_said", "mend_all", "prove", "prove_rest", "prove_told"]
-__all__ += ["provision", "see_sound", "words"]
+__all__ = ["BEGUN", "HOLD", "REAL", "Fault", "Work", "are_said", "break_all", "instead", "is_said", "mend_all"]
+__all__ += ["prove", "prove_rest", "prove_told", "provision", "see_sound", "words"]
 
+# In front of the system's own programs, also for sudo.
+FRONT, BEGUN = "/usr/local/sbin", "/run/fault.begun"
+# Of what `instead` does: stop there until the test ends, and what the program itself does.
+HOLD = f"echo $$ >{BEGUN}; exec sleep 300"
+REAL = '"$real" "$@"'
 TICKS = "/shared/home/alice/faults.ticks"
 TICK = f"while date +%s >> {TICKS}; do sleep 1; done"
 # Far more than a tick, since a machine that many tests share may stop everything for a while.
@@ -195,3 +201,20 @@ def prove_rest(sandbox: Cluster, *run: str) -> None:
     again = provision(sandbox, *run)
     assert again.returncode == 0, again.stdout + again.stderr
     assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}, again.stdout
+
+
+@contextlib.contextmanager
+def instead(sandbox: Cluster, program: str, argument: str, does: str) -> Iterator[None]:
+    """Let the controller do something else, once, when a program is called with an argument."""
+    script = (
+        "#!/bin/sh\n"
+        f"real=$(PATH=/usr/sbin:/usr/bin command -v {program})\n"
+        f'case "$1" in {argument}) ;; *) exec "$real" "$@";; esac\n'
+        f"rm -f {FRONT}/{program}\n{does}\n"
+    )
+    sandbox.exec("ctl", f"rm -f {BEGUN}; cat >{FRONT}/{program} <<'END'\n{script}END\nchmod +x {FRONT}/{program}")
+    try:
+        yield
+    finally:
+        ends = f"rm -f {FRONT}/{program}; [ ! -e {BEGUN} ] || kill $(cat {BEGUN}); rm -f {BEGUN}"
+        sandbox.exec("ctl", ends, check=False)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import itertools
 import os
 import signal
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from busbar.sandbox.recording import gpu_recording
 from conftest import QUICK, TOP, plain_environment
+from fault_results import note
+from faulted import Work, is_said, prove_rest
 from test_slurm_jobs import submit, wait_for_state
 
 if TYPE_CHECKING:
@@ -50,6 +54,14 @@ def reboots(sandbox: Cluster) -> Iterator[None]:
         sandbox.exec("ctl", f"scontrol update nodename={node} state=resume", check=False)
     sandbox.exec("ctl", f"scancel -u alice; rm -f {STATE}")
     sandbox.wait_idle()
+
+
+@pytest.fixture
+def work(sandbox: Cluster, reboots: None) -> Iterator[Work]:  # noqa: ARG001 - it ends first
+    """What nobody may lose."""
+    there = Work(sandbox)
+    yield there
+    there.end()
 
 
 def boots(sandbox: Cluster, node: str) -> int:
@@ -144,3 +156,43 @@ def test_drains_of_others_and_bad_input_touch_nothing(sandbox: Cluster) -> None:
         assert code == 2, said
         assert told in said
     assert (boots(sandbox, "gpu1"), boots(sandbox, "gpu2"), sandbox.node_states()["gpu1"]) == (0, 0, "idle")
+
+
+@pytest.mark.fault(
+    "a node that loses its power during an update",
+    says="gpu2 stays drained: cannot be reached any more: power it on",
+    heals="power the node on; the next update finishes it",
+)
+def test_a_node_that_loses_its_power_is_named_and_finished_by_the_next_update(sandbox: Cluster, work: Work) -> None:
+    role = ("-e", "update_nodes_roles=users")
+    # The role finds a user to be made, and the node loses its power in the middle of that.
+    program, begun = "/usr/local/sbin/useradd", "/run/useradd.begun"
+    held = f"#!/bin/sh\nrm {program}; touch {begun}; exec sleep 300\n"
+    sandbox.exec("gpu2", f"userdel bob; cat >{program} <<'END'\n{held}END\nchmod +x {program}")
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            run = pool.submit(update, sandbox, "gpu2", *role)
+            reached = f"test -e {begun}"
+            sandbox.wait_until(lambda: sandbox.exec("gpu2", reached, check=False).returncode == 0, "no role", 180)
+            cut = time.monotonic()
+            sandbox.fault("pull", "gpu2")
+            code, said = run.result(timeout=600)
+        told_s = round(time.monotonic() - cut)
+    finally:
+        sandbox.fault("heal")
+        sandbox.exec("gpu2", f"rm -f {program}; date +%s%N >{BOOTS}")
+    assert code != 0
+    assert "fatal: [gpu2]: UNREACHABLE!" in said, said
+    assert is_said("gpu2 stays drained: cannot be reached any more: power it on", said), said
+    assert "|busbar: update failed: cannot be reached any more" in reason(sandbox, "gpu2")
+    assert sandbox.exec("gpu2", "id bob", check=False).returncode != 0
+    work.is_whole()
+    began = time.monotonic()
+    code, said = update(sandbox, "gpu2", *role)
+    assert code == 0, said
+    healed_s = round(time.monotonic() - began)
+    sandbox.exec("gpu2", "id bob")
+    sandbox.wait_until(lambda: sandbox.node_states()["gpu2"] == "idle", f"{sandbox.node_states()}")
+    prove_rest(sandbox, "base", "-t", "users", "--limit", "gpu2")
+    work.is_whole()
+    note("runs", "a node that loses its power during an update", {"told_s": told_s, "healed_s": healed_s})

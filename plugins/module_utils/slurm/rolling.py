@@ -89,7 +89,8 @@ def rolling_plan(
         state: what an earlier run left: `key`, `done`, `ended`.
 
     Returns:
-        `problems` (then nothing else counts), `batches`, `allowed` (how many of each may fail), `skipped` with reasons,
+        `problems` (then nothing else counts), `batches`, `keepers` (a name for each batch that is no node's), `serial`
+        (how many hosts each has with its keeper), `allowed` (how many of each may fail), `skipped` with reasons,
         `finished` by an earlier run, `key`, and `lines` that tell it all.
     """
     where = _Cluster(
@@ -121,6 +122,9 @@ def rolling_plan(
         "problems": [],
         "key": key,
         "batches": batches,
+        # Ansible drops hosts that it cannot reach, and ends the whole playbook with a batch that has none left.
+        "keepers": [f"update-batch-{number}" for number in range(1, len(batches) + 1)],
+        "serial": [len(batch) + 1 for batch in batches],
         "allowed": [_allowed(asked, len(batch)) for batch in batches],
         "finished": finished,
         "skipped": skipped,

@@ -40,6 +40,13 @@ def test_failures_are_allowed_by_number_or_by_share_of_the_batch(given: object, 
     assert plan(max_failures=given)["allowed"] == [many] * 4
 
 
+def test_a_batch_has_a_name_more_than_nodes_so_that_it_outlives_them() -> None:
+    made = plan(nodes="gpu[1-3]", batch=2)
+    assert made["batches"] == [["gpu1", "gpu2"], ["gpu3"]]
+    assert made["keepers"] == ["update-batch-1", "update-batch-2"]
+    assert made["serial"] == [3, 2]
+
+
 def test_failures_that_cannot_be_are_refused() -> None:
     assert "update_nodes_max_failures" in plan(max_failures="200%")["problems"][0]
 

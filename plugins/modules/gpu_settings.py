@@ -27,6 +27,10 @@ options:
       - V(default) brings a power limit or clocks back to those of the card. What is not given is left alone.
     type: dict
     required: true
+  values:
+    description: Settings of the host, which take the place of O(settings) key by key; null leaves a setting alone.
+    type: dict
+    default: {}
   busy:
     description: What to do while jobs run on the host, V(defer) the settings that they would notice, or V(refuse).
     type: str
@@ -45,6 +49,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+boot_lines:
+  description: The options of nvidia-smi that bring the settings back after a boot.
+  returned: success
+  type: list
+  elements: str
 commands:
   description: The runs of nvidia-smi that were (or in check mode would be) made.
   returned: always
@@ -70,7 +79,15 @@ from typing import TYPE_CHECKING, Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
-from ..module_utils.nvidia.gpu_settings import HARMLESS, LOCKS, Step, boot_lines, settings_form, settings_plan
+from ..module_utils.nvidia.gpu_settings import (
+    HARMLESS,
+    LOCKS,
+    Step,
+    boot_lines,
+    merge_settings,
+    settings_form,
+    settings_plan,
+)
 from ..module_utils.nvidia.gpu_settings_found import settings_found
 
 if TYPE_CHECKING:
@@ -132,7 +149,8 @@ def read(module: AnsibleModule, smi: Smi | None, settings: dict[str, Any]) -> li
     gpus = settings_found(text, "" if boost else sliders) if status == 0 else []
     if not gpus:
         unread = f"nvidia-smi does not answer: {told(text) if status else 'it lists no GPU'}"
-        module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread)
+        lines = boot_lines(settings)
+        module.exit_json(changed=False, commands=[], deferred="", pending="", unread=unread, boot_lines=lines)
     return gpus
 
 
@@ -141,12 +159,13 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "settings": {"type": "dict", "required": True},
+            "values": {"type": "dict", "default": {}},
             "busy": {"type": "str", "choices": ["defer", "refuse"], "default": "defer"},
             "record": {"type": "path", "default": "/run/busbar/gpu_clocks"},
         },
         supports_check_mode=True,
     )
-    settings, record = module.params["settings"], Path(module.params["record"])
+    settings, record = merge_settings(module.params["settings"], module.params["values"]), Path(module.params["record"])
     wrong = settings_form(settings)
     if wrong:
         module.fail_json(msg=f"gpu_settings: {'; '.join(wrong)}")
@@ -179,6 +198,7 @@ def main() -> None:
         deferred=deferred,
         pending=waiting(gpus, settings),
         unread="",
+        boot_lines=boot_lines(settings),
         diff=[diff] if steps else [],
     )
 

@@ -10,7 +10,8 @@ description:
   - Compares the layout with C(nvidia-smi -q -x) and C(nvidia-smi mig -lgi). GPUs that are right are left alone.
   - Before a change the node is drained in Slurm with O(reason), and nothing is changed while a job holds it. A node
     that this module drained is given back once the layout is there and Slurm's Gres agrees with it.
-  - A layout that does not fit a GPU fails before anything is changed.
+  - A layout that does not fit the declared hardware or a GPU fails before anything is changed, and so does one whose
+    instances the installed Slurm could not detect.
   - Programs that hold the GPUs open, such as DCGM, are stopped for the change and started again, also when it fails.
   - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows, and
     the instances are described anew to container runtimes (CDI).
@@ -31,10 +32,21 @@ options:
     description: Name of the node in Slurm.
     type: str
     required: true
-  gres:
-    description: Count of GPUs of each type that Slurm must know of the node before it is given back.
+  gpu:
+    description: >-
+      The part C(gpu) of the hardware profile. From it and O(layout) follow the GPUs of each type that Slurm must know
+      before the node is given back.
     type: dict
-    default: {}
+    required: true
+  gres_mode:
+    description: How Slurm learns of the instances. With V(nvml) its plugins are looked for.
+    type: str
+    default: files
+  plugin_folders:
+    description: Where Slurm's plugins may lie.
+    type: list
+    elements: path
+    default: []
   wait_s:
     description: Seconds to wait, drained, until the jobs of the node have ended. Without it jobs make the change fail.
     type: int
@@ -55,7 +67,7 @@ EXAMPLES = r"""
   busbar.cluster.mig_layout:
     layout: [{profile: 1g.10gb, count: 7}]
     node: gpu1
-    gres: {1g.10gb: 56}
+    gpu: "{{ lookup('busbar.cluster.hardware', hardware).gpu }}"
 """
 
 RETURN = r"""
@@ -64,6 +76,15 @@ commands:
   returned: always
   type: list
   elements: str
+boot_lines:
+  description: The instances of each divided GPU, as they are created at a boot. None without MIG.
+  returned: success
+  type: list
+  elements: str
+gres:
+  description: Count of GPUs of each type that Slurm must know of the node.
+  returned: success
+  type: dict
 waits:
   description: Whether the node stays drained until Slurm's Gres agrees with the layout.
   returned: always
@@ -76,12 +97,14 @@ unread:
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.refusal import REFUSED
 from ..module_utils.hardware.nvidia_smi_run import jobs_here, smi_runner, told
-from ..module_utils.nvidia.mig_change import GpuState, MigPlan, mig_plan, mig_states
+from ..module_utils.nvidia.mig_change import GpuState, MigPlan, boot_layout, mig_plan, mig_states
+from ..module_utils.nvidia.mig_layouts import gres_counts, layout_problems
 from ..module_utils.slurm.node import SlurmNode, gres_of
 from ..module_utils.storage.scratch_host import module_run
 
@@ -95,15 +118,43 @@ DEVICES = "/usr/local/lib/busbar/mig_devices.py"
 # Units that write which devices a container may get, by CDI: of the role nvidia_container_toolkit, and of NVIDIA.
 DESCRIBING = ("busbar-nvidia-cdi", "nvidia-cdi-refresh")
 STEP_S = 2
+# The plugins by which Slurm detects instances; the distributions' Slurm has the first alone.
+DETECTING = ("gres_gpu.so", "gpu_nvml.so")
 _RUNNING = frozenset({"active", "activating", "reloading"})
+
+
+class Declared(TypedDict):
+    """What follows from the layout: the instances that a boot creates, and the GPUs of each type of Slurm."""
+
+    boot_lines: list[str]
+    gres: dict[str, int]
+
+
+def read_declared(module: AnsibleModule) -> Declared:
+    """Return what follows from the layout; ends the module where it cannot be."""
+    gpu, layout, node = (module.params[key] for key in ("gpu", "layout", "node"))
+    problems = layout_problems(gpu, layout)
+    if problems:
+        msg = f"Nothing was changed. The MIG layout of {node} is not possible: {'; '.join(problems)}"
+        module.fail_json(msg=msg, **{REFUSED: True})
+    there = {name for name in DETECTING for folder in module.params["plugin_folders"] if Path(folder, name).exists()}
+    if module.params["gres_mode"] == "nvml" and there == {DETECTING[0]}:
+        msg = (
+            f"{node}: slurm_gres_mode: nvml is declared, and the Slurm that is installed has no {DETECTING[1]}, as "
+            "that of the distributions: it would know no MIG instance. Remedy: leave slurm_gres_mode out, which needs "
+            "no plugin, or install a Slurm that was built with NVML. Nothing was changed and the node is in service as "
+            "before"
+        )
+        module.fail_json(msg=msg, **{REFUSED: True})
+    return {"boot_lines": boot_layout(gpu, layout), "gres": dict(gres_counts(gpu, layout))}
 
 
 class Change:
     """One change of the layout, from the drain to giving the node back."""
 
-    def __init__(self, module: AnsibleModule, smi: Smi) -> None:
-        """Keep what the module was called with."""
-        self.module, self.smi, self.run = module, smi, module_run(module)
+    def __init__(self, module: AnsibleModule, smi: Smi, declared: Declared) -> None:
+        """Keep what the module was called with, and what follows from it."""
+        self.module, self.smi, self.run, self.declared = module, smi, module_run(module), declared
         self.node = SlurmNode(module.params["node"], module.params["reason"], self.run)
         self.fields: dict[str, str] | None = None
 
@@ -113,7 +164,7 @@ class Change:
         states = mig_states(query, self.smi(["mig", "-lgi"])[1]) if status == 0 else []
         if not states:
             unread = f"nvidia-smi does not answer: {told(query) if status else 'it lists no GPU'}"
-            self.module.exit_json(changed=False, commands=[], waits=False, unread=unread)
+            self.module.exit_json(changed=False, commands=[], waits=False, unread=unread, **self.declared)
         return states
 
     def plan(self) -> MigPlan:
@@ -233,8 +284,7 @@ class Change:
 
     def agrees(self) -> bool:
         """Return whether Slurm knows the GPUs of the layout."""
-        wanted = {str(kind): int(count) for kind, count in self.module.params["gres"].items()}
-        return self.fields is None or gres_of(self.fields["Gres"]) == wanted
+        return self.fields is None or gres_of(self.fields["Gres"]) == self.declared["gres"]
 
     def give_back(self) -> bool:
         """Give the node back where it was this module that took it; return whether that must wait for Slurm's Gres."""
@@ -252,18 +302,21 @@ def main() -> None:
         argument_spec={
             "layout": {"type": "raw", "required": True},
             "node": {"type": "str", "required": True},
-            "gres": {"type": "dict", "default": {}},
+            "gpu": {"type": "dict", "required": True},
+            "gres_mode": {"type": "str", "default": "files"},
+            "plugin_folders": {"type": "list", "elements": "path", "default": []},
             "wait_s": {"type": "int", "default": 0},
             "services": {"type": "list", "elements": "str", "default": []},
             "reason": {"type": "str", "default": "busbar: MIG layout"},
         },
         supports_check_mode=True,
     )
+    declared = read_declared(module)
     smi = smi_runner(module)
     if smi is None:
-        module.exit_json(changed=False, commands=[], waits=False, unread="nvidia-smi is not installed")
+        module.exit_json(changed=False, commands=[], waits=False, unread="nvidia-smi is not installed", **declared)
         return
-    change = Change(module, smi)
+    change = Change(module, smi, declared)
     plan = change.plan()
     if plan.problems:
         module.fail_json(msg=f"Nothing was changed. {'; '.join(plan.problems)}")
@@ -272,7 +325,8 @@ def main() -> None:
         result = _carry_out(change, plan)
     except RuntimeError as exc:
         module.fail_json(msg=str(exc))
-    module.exit_json(**result, commands=[f"nvidia-smi {' '.join(words)}" for words in plan.steps], unread="")
+    commands = [f"nvidia-smi {' '.join(words)}" for words in plan.steps]
+    module.exit_json(**result, **declared, commands=commands, unread="")
 
 
 def _carry_out(change: Change, plan: MigPlan) -> dict[str, Any]:

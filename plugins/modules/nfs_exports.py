@@ -25,16 +25,33 @@ options:
     description: The file, in C(/etc/exports.d).
     type: path
     default: /etc/exports.d/busbar.exports
-  content:
-    description: Its text; empty removes the file.
+  header:
+    description: Comment that the file begins with.
     type: str
+    default: ""
+  exports:
+    description: What is exported, as items of C(nfs_server_exports). Without any and without O(header) the file goes.
+    type: list
+    elements: dict
     required: true
+  clients:
+    description: Who may mount what an export without clients of its own offers.
+    type: list
+    elements: str
+    default: []
+  options:
+    description: Options that those of each export are merged over.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
 - name: Export the shared tree
   busbar.cluster.nfs_exports:
-    content: "/shared 10.0.0.0/24(rw,sync,no_subtree_check,root_squash)\n"
+    exports: [{path: /shared}]
+    clients: [10.0.0.0/24]
+    options: [rw, sync, no_subtree_check, root_squash]
 """
 
 RETURN = r"""
@@ -52,7 +69,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.storage.nfs_exports import missing_exports
+from ..module_utils.storage.nfs_exports import exports_file, missing_exports
 
 STATE = "/var/lib/nfs"
 # The table of exports is a file below /var/lib/nfs; exportfs(8).
@@ -144,16 +161,28 @@ def keep(module: AnsibleModule, path: Path, content: str) -> tuple[bool, str | N
     return True, before, shown
 
 
+def wanted_text(module: AnsibleModule) -> str:
+    """Return the text of the file."""
+    given = module.params
+    nameless = [export for export in given["exports"] if not export.get("path")]
+    if nameless:
+        module.fail_json(msg=f"Nothing was changed. nfs_server_exports: {nameless[0]} has no path. Remedy: set it")
+    return f"{given['header']}{exports_file(given['exports'], given['clients'], given['options'])}"
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": "/etc/exports.d/busbar.exports"},
-            "content": {"type": "str", "required": True},
+            "header": {"type": "str", "default": ""},
+            "exports": {"type": "list", "elements": "dict", "required": True},
+            "clients": {"type": "list", "elements": "str", "default": []},
+            "options": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
-    path, content = Path(module.params["path"]), module.params["content"]
+    path, content = Path(module.params["path"]), wanted_text(module)
     try:
         changed, before, shown = keep(module, path, content)
     except (OSError, ValueError) as exc:

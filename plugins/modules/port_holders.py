@@ -59,31 +59,10 @@ problems:
   elements: dict
 """
 
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.port_holders import find_holders
-from ..module_utils.common.problems import Problem, make_problem
-
-_WORDS = 160
-
-
-def port_problems(item: dict[str, Any], host: str) -> list[Problem]:
-    """Return a problem for each foreign holder of one port."""
-    unit = item["unit"] if item["unit"].endswith(".service") else f"{item['unit']}.service"
-    problems = []
-    for holder in find_holders(item["address"], item["port"]):
-        if holder.unit == unit:
-            continue
-        who = "a process that this host does not show"
-        if holder.pid:
-            who = f"{holder.name[:_WORDS]} (pid {holder.pid}{', unit ' + holder.unit if holder.unit else ''})"
-        problem = f"{holder.listener.address} port {item['port']} is held by {who}, so {unit} cannot listen there"
-        problems.append(
-            make_problem([host], item["key"], problem, f"stop that process, or set {item['key']} to a free port")
-        )
-    return problems
+from ..module_utils.common.port_holders import port_problems
 
 
 def main() -> None:

@@ -7,14 +7,20 @@ import socket
 import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .problems import make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Holder", "Listener", "find_holders", "holder_of", "listeners", "overlaps", "unit_of"]
+    from .problems import Problem
+
+__all__ = ["Holder", "Listener", "find_holders", "holder_of", "listeners", "overlaps", "port_problems", "unit_of"]
 
 _LISTEN = "0A"
+# As much of a process name as a message holds.
+_WORDS = 160
 _LOCAL, _STATE, _INODE = 1, 3, 9
 
 
@@ -111,3 +117,20 @@ def _address(text: str) -> str:
     order = "<" if sys.byteorder == "little" else ">"
     packed = struct.pack(f"{order}{len(words)}I", *words)
     return str(ipaddress.ip_address(packed))
+
+
+def port_problems(item: dict[str, Any], host: str) -> list[Problem]:
+    """Return a problem for each foreign holder of one port."""
+    unit = item["unit"] if item["unit"].endswith(".service") else f"{item['unit']}.service"
+    problems = []
+    for holder in find_holders(item["address"], item["port"]):
+        if holder.unit == unit:
+            continue
+        who = "a process that this host does not show"
+        if holder.pid:
+            who = f"{holder.name[:_WORDS]} (pid {holder.pid}{', unit ' + holder.unit if holder.unit else ''})"
+        problem = f"{holder.listener.address} port {item['port']} is held by {who}, so {unit} cannot listen there"
+        problems.append(
+            make_problem([host], item["key"], problem, f"stop that process, or set {item['key']} to a free port")
+        )
+    return problems

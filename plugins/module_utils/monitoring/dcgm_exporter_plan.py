@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["PACKAGE", "dcgm_exporter_plan"]
+__all__ = ["dcgm_exporter_plan"]
 
-PACKAGE = "datacenter-gpu-manager-exporter"
 COUNTERS_FILE = "/etc/dcgm-exporter/busbar.csv"
 WEB_CONFIG_FILE = "/etc/dcgm-exporter/web.yml"
 PIN_PRIORITY = 1001
@@ -35,7 +34,8 @@ def dcgm_exporter_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host
 
     Args:
         gpu: the part ``gpu`` of its hardware profile.
-        settings: the options of the role by their names without its own, and ``architecture`` and ``dcgm_source``.
+        settings: the options of the role by their names without its own, ``architecture``, ``dcgm_source``,
+            and ``package``, the name of its package.
         host: its name, for messages.
     """
     problems = [*_source_problems(settings, host), *_run_problems(settings, host)]
@@ -44,15 +44,15 @@ def dcgm_exporter_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host
     if problems:
         return {"problems": problems, "packages": [], "files": [], "pins": [], "arguments": [], "counters": ""}
     counters = counters_of(gpu, settings["profiling"], settings["counters"], settings["counters_extra"])
-    version = str(settings["version"])
+    package, version = str(settings["package"]), str(settings["version"])
     pattern = version if "-" in version else f"{version}-*"
     return {
         "problems": [],
-        "packages": [{"name": PACKAGE, "version": version, "hold": bool(version) and bool(settings["hold"])}],
+        "packages": [{"name": package, "version": version, "hold": bool(version) and bool(settings["hold"])}],
         "files": _files(settings) if settings["source"] == "url" else [],
         # Of the packages of DCGM some have an epoch and some have none.
         "pins": [
-            {"packages": PACKAGE, "version": f"{epoch}{pattern}", "priority": PIN_PRIORITY}
+            {"packages": package, "version": f"{epoch}{pattern}", "priority": PIN_PRIORITY}
             for epoch in ("", "1:")
             if version
         ],
@@ -74,8 +74,8 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
 def _files(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     given = settings["packages"][settings["architecture"]]
     source, _, name = str(given["url"]).rpartition("/")
-    package = {"name": PACKAGE, "version": str(given["version"]), "file": name, "sha256": str(given["sha256"])}
-    return [{"source": source, "packages": [package]}]
+    package = {"name": settings["package"], "version": str(given["version"]), "file": name}
+    return [{"source": source, "packages": [{**package, "sha256": str(given["sha256"])}]}]
 
 
 def _source_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:

@@ -19,11 +19,8 @@ from .cuda_support import version_key
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OLD_PACKAGES", "cuda_major", "dcgm_plan", "driver_of_libraries"]
+__all__ = ["cuda_major", "dcgm_plan", "driver_of_libraries"]
 
-BASE = "datacenter-gpu-manager-4"
-# DCGM 3 and older: all in one package; its parts and those of version 4 exclude each other.
-OLD_PACKAGES = ["datacenter-gpu-manager", "datacenter-gpu-manager-config", "datacenter-gpu-manager-fabricmanager"]
 # The oldest driver that brings each major version of CUDA.
 DRIVERS = {"13": 580, "12": 525, "11": 450}
 OLD_GENERATIONS = ("maxwell", "pascal", "volta")
@@ -60,14 +57,15 @@ def _driver_problem(driver: str) -> tuple[str, str, str]:
 
 
 def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `packages` (as the module packages takes them), `absent`, `pins` and `waits` for a host.
+    """Return `problems`, `packages` (as the module packages takes them), `pins` and `waits` for a host.
 
     Args:
         gpu: of its hardware profile.
-        settings: `version`, `cuda` (major versions as text; empty: by the driver), `proprietary`, `multinode`, `hold`,
-            `driver` (declared to be the host's), `libraries` (as driver_of_libraries takes them), `loaded` (version of
-            the kernel module), `branch` (that the site declares) and `planned` (whether the driver may only be planned,
-            as in check mode; `waits` then says why no package is known yet, and there is no problem).
+        settings: `package` (what the names of all packages begin with), `version`, `cuda` (major versions as text;
+            empty: by the driver), `proprietary`, `multinode`, `hold`, `driver` (declared to be the host's), `libraries`
+            (as driver_of_libraries takes them), `loaded` (version of the kernel module), `branch` (that the site
+            declares) and `planned` (whether the driver may only be planned, as in check mode; `waits` then says why no
+            package is known yet, and there is no problem).
         host: its name, for messages.
     """
     # The library before the module: until a reboot an older module may be loaded, and DCGM goes by the library.
@@ -98,9 +96,10 @@ def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) ->
                 f"name major versions, of {', '.join(MAJORS)}; empty goes by the driver",
             )
         )
-    kinds = [BASE, *([f"{BASE}-proprietary"] if settings["proprietary"] else [])]
-    kinds += [f"{BASE}-multinode"] if settings["multinode"] else []
-    first = [f"{BASE}-core", *kinds[1:]]
+    base = str(settings["package"])
+    kinds = [base, *([f"{base}-proprietary"] if settings["proprietary"] else [])]
+    kinds += [f"{base}-multinode"] if settings["multinode"] else []
+    first = [f"{base}-core", *kinds[1:]]
     names = first + [f"{kind}-cuda{major}" for major in majors for kind in kinds]
     hold = bool(version) and bool(settings["hold"])
     pattern = version if "-" in version else f"{version}-*"
@@ -110,6 +109,5 @@ def dcgm_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) ->
         "problems": problems,
         "waits": waits,
         "packages": [] if waits else [{"name": name, "version": version, "hold": hold} for name in names],
-        "absent": OLD_PACKAGES,
-        "pins": [{"packages": f"{BASE}-*", "version": pattern, "priority": PIN_PRIORITY}] if version else [],
+        "pins": [{"packages": f"{base}-*", "version": pattern, "priority": PIN_PRIORITY}] if version else [],
     }

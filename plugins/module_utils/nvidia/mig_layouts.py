@@ -19,8 +19,10 @@ __all__ = [
     "Geometry",
     "Profile",
     "device_name",
+    "divided",
     "gpu_instances",
     "gpu_layouts",
+    "gres_counts",
     "layout_counts",
     "layout_entries",
     "layout_problems",
@@ -290,3 +292,24 @@ def device_name(gpu: int, profile: str = "", number: int = 0, end: str = "") -> 
     """
     instance = f"-{profile.replace('+', '_')}-{number}-{end}" if profile else ""
     return f"/dev/busbar/gpu{gpu}{instance}"
+
+
+def gres_counts(gpu: Mapping[str, Any] | None, mig: object) -> list[tuple[str, int]]:
+    """Return type and count of each kind of GPU of a node, MIG instances first; the type may be empty.
+
+    Raises:
+        ValueError: the layout has no valid form.
+    """
+    if not gpu or not int(gpu["count"]):
+        return []
+    count = int(gpu["count"])
+    if not mig:
+        return [(str(gpu.get("slurm_type") or ""), count)]
+    whole = count - len(divided(mig, count))
+    found = list(layout_counts(mig, count).items())
+    return [*found, (str(gpu.get("slurm_type") or ""), whole)] if whole else found
+
+
+def divided(mig: object, count: int) -> set[int]:
+    """Return the indexes of the GPUs that are divided."""
+    return {index for entry in layout_entries(mig) for index in entry.get("gpus") or range(count)}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.hostlist import fold_for_slurm, unfold_hosts
 from ..common.unknown_hardware import unknown_hardware
-from .gres import gres_conf, gres_counts, gres_mode
+from ..nvidia.mig_layouts import gres_counts
+from .gres import gres_conf, gres_mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import fold_for_slurm
 from ..common.problems import Problem, make_problem
-from ..nvidia.mig_layouts import device_name, gpu_instances, layout_counts, layout_entries, layout_problems
+from ..nvidia.mig_layouts import device_name, divided, gpu_instances, gres_counts, layout_problems
 from .hostlist import expand_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MODES", "gres_conf", "gres_counts", "gres_mode", "gres_problems", "smi_places"]
+__all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
 
 # files: the device files are declared; those of MIG instances have the names that the role mig gives them.
 # nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
@@ -29,27 +29,6 @@ def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
         gpu: the part ``gpu`` of its profile.
     """
     return str(declared or gpu.get("gres_mode") or "files")
-
-
-def gres_counts(gpu: Mapping[str, Any] | None, mig: object) -> list[tuple[str, int]]:
-    """Return type and count of each kind of GPU of a node, MIG instances first; the type may be empty.
-
-    Raises:
-        ValueError: the layout has no valid form.
-    """
-    if not gpu or not int(gpu["count"]):
-        return []
-    count = int(gpu["count"])
-    if not mig:
-        return [(str(gpu.get("slurm_type") or ""), count)]
-    whole = count - len(_divided(mig, count))
-    found = list(layout_counts(mig, count).items())
-    return [*found, (str(gpu.get("slurm_type") or ""), whole)] if whole else found
-
-
-def _divided(mig: object, count: int) -> set[int]:
-    """Return the indexes of the GPUs that are divided."""
-    return {index for entry in layout_entries(mig) for index in entry.get("gpus") or range(count)}
 
 
 def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
@@ -145,7 +124,7 @@ def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, giv
         problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
         remedy = "set slurm_gres_mode: files, or nvml where Slurm was built with NVML"
         return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
-    whole = int(gpu["count"]) - len(_divided(mig, int(gpu["count"])))
+    whole = int(gpu["count"]) - len(divided(mig, int(gpu["count"])))
     return _name_problems(hosts, gpu, gres_mode(given, gpu)) if whole else []
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Run = Callable[..., dict[str, Any]]
 
 LAYOUT = [{"profile": "3g.20gb", "count": 2, "gpus": [0]}]
-GRES = {"3g.20gb": 2, "a100": 1}
+GPU = {"model": "NVIDIA A100-SXM4-40GB", "memory_mb": 40960, "count": 2, "slurm_type": "a100"}
 
 
 @pytest.fixture
@@ -108,8 +108,10 @@ def test_a_driver_that_does_not_answer_waits_for_the_boot(run: Run, monkeypatch:
     answer = run(gpu_settings, settings={"persistence": True})
     assert (answer["changed"], answer["unread"]) == (False, "nvidia-smi does not answer: it is not installed")
     monkeypatch.setattr(mig_layout, "smi_runner", lambda _: lambda _words: (9, "couldn't communicate\nwith it"))
-    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
     assert answer["unread"] == "nvidia-smi does not answer: couldn't communicate with it"
+    assert answer["boot_lines"] == ["0 3g.20gb:0,3g.20gb:4"]
+    assert answer["gres"] == {"3g.20gb": 2, "a100": 1}
 
 
 def test_jobs_are_known_by_the_names_of_their_steps(tmp_path: Path) -> None:
@@ -168,7 +170,7 @@ def test_a_layout_is_applied_between_drain_and_resume(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
-    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     planned = run(mig_layout, check=True, **wanted)
     assert (planned["changed"], slurm.done, smi.now.exists()) == (True, [], False)
     answer = run(mig_layout, **wanted)
@@ -181,7 +183,7 @@ def test_a_layout_is_applied_between_drain_and_resume(
 def test_the_node_waits_until_slurm_knows_its_gpus(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slurm, wanted = Slurm(monkeypatch, "gpu:a100:2", []), {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    slurm, wanted = Slurm(monkeypatch, "gpu:a100:2", []), {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     assert run(mig_layout, **wanted)["waits"] is True
     assert slurm.done == [DRAIN]
     assert run(mig_layout, **wanted)["waits"] is True
@@ -194,7 +196,7 @@ def test_the_node_waits_until_slurm_knows_its_gpus(
 def test_a_drain_of_somebody_else_stays(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
     slurm.state, slurm.reason = "IDLE+DRAIN", "fan is broken"
-    assert run(mig_layout, layout=LAYOUT, node="gpu1", gres=GRES)["changed"] is True
+    assert run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)["changed"] is True
     assert (slurm.done, slurm.reason, smi.now.exists()) == ([], "fan is broken", True)
 
 
@@ -203,7 +205,7 @@ def test_jobs_refuse_the_change_and_the_node_stays_in_service(
 ) -> None:
     slurm = Slurm(monkeypatch, "gpu:a100:2", [["7", "11"]] * 2)
     for check in (True, False):
-        answer = run(mig_layout, check=check, layout=LAYOUT, node="gpu1")
+        answer = run(mig_layout, check=check, layout=LAYOUT, node="gpu1", gpu=GPU)
         assert "Nothing was changed. Jobs 7, 11 run on gpu1, and MIG takes their GPUs away" in answer["msg"]
     assert slurm.done == [DRAIN, RESUME]
     assert not smi.now.exists()
@@ -212,7 +214,7 @@ def test_jobs_refuse_the_change_and_the_node_stays_in_service(
 def test_jobs_are_waited_for(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mig_layout, "STEP_S", 0)
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [["7"], ["7"], []])
-    assert run(mig_layout, layout=LAYOUT, node="gpu1", gres=GRES, wait_s=60)["changed"] is True
+    assert run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU, wait_s=60)["changed"] is True
     assert (slurm.done, slurm.jobs, smi.now.exists()) == ([DRAIN, RESTART, RESUME], [], True)
 
 
@@ -222,7 +224,7 @@ def test_a_change_that_fails_leaves_the_node_out_of_service(
     slurm = Slurm(monkeypatch, "gpu:a100:2", [])
     broken = smi.kept.read_text().replace('starts="0,4"', 'starts="4"')
     smi.kept.write_text(broken)
-    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
     assert "Insufficient Resources; gpu1 stays drained" in answer["msg"]
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
 
@@ -231,8 +233,13 @@ def test_a_layout_that_does_not_fit_changes_nothing(
     run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm = Slurm(monkeypatch, "gpu:a100:2", [])
-    answer = run(mig_layout, layout=[{"profile": "7g.40gb", "count": 2}], node="gpu1")
-    assert answer["msg"].startswith("Nothing was changed. GPU 0: 2 x 7g.40gb on one A100 40 GB")
+    wanted: dict[str, Any] = {"layout": [{"profile": "3g.40gb", "count": 1}], "node": "gpu1", "gpu": GPU}
+    answer = run(mig_layout, **wanted)
+    assert answer["msg"].startswith("Nothing was changed. The MIG layout of gpu1 is not possible: ")
+    assert answer["busbar_refused"] is True
+    # The card is another than the profile says.
+    answer = run(mig_layout, **{**wanted, "gpu": {**GPU, "memory_mb": 81920}})
+    assert answer["msg"].startswith("Nothing was changed. GPU 0: ")
     assert (slurm.done, smi.now.exists()) == ([], False)
 
 
@@ -242,9 +249,9 @@ def test_a_controller_that_is_down_refuses_a_change(
     monkeypatch.setattr(
         mig_layout, "module_run", lambda _: lambda _words: (1, "", "Unable to contact slurm controller")
     )
-    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
     assert "Nothing was changed. Slurm does not answer, so nobody knows whether jobs run here" in answer["msg"]
-    assert run(mig_layout, layout=[], node="gpu1")["changed"] is False
+    assert run(mig_layout, layout=[], node="gpu1", gpu=GPU)["changed"] is False
     assert not smi.now.exists()
 
 
@@ -258,7 +265,7 @@ def test_programs_that_hold_the_gpus_are_stopped_and_started_again(
 ) -> None:
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
     slurm.units = DCGM
-    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES, "services": SERVICES}
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert run(mig_layout, check=True, **wanted)["changed"] is True
     assert slurm.done == []
     assert run(mig_layout, **wanted)["changed"] is True
@@ -274,7 +281,7 @@ def test_they_are_started_after_a_change_that_fails_as_well(
     slurm = Slurm(monkeypatch, "gpu:a100:2", [])
     slurm.units = DCGM
     smi.kept.write_text(smi.kept.read_text().replace('starts="0,4"', 'starts="4"'))
-    answer = run(mig_layout, layout=LAYOUT, node="gpu1", services=SERVICES)
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU, services=SERVICES)
     assert "Insufficient Resources" in answer["msg"]
     assert slurm.done == [DRAIN, STOP, START]
 
@@ -282,7 +289,7 @@ def test_they_are_started_after_a_change_that_fails_as_well(
 def test_what_does_not_stop_or_start_is_named(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
     slurm.units, slurm.broken = DCGM, [["systemctl", "stop"]]
-    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES, "services": SERVICES}
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU, "services": SERVICES}
     assert (
         "Nothing was changed. nvidia-dcgm-exporter, nvidia-dcgm cannot be stopped" in run(mig_layout, **wanted)["msg"]
     )
@@ -305,7 +312,7 @@ def test_a_mode_that_waits_for_a_reset_is_named(run: Run, smi: SimulatedGpus, mo
         return status, text
 
     monkeypatch.setattr(mig_layout, "smi_runner", lambda _: held)
-    answer = run(mig_layout, layout=LAYOUT, node="gpu1")
+    answer = run(mig_layout, layout=LAYOUT, node="gpu1", gpu=GPU)
     assert "MIG of GPU 0 changes with its next reset" in answer["msg"]
     assert "gpu1 stays drained. Remedy: reboot gpu1, or with nothing on its GPUs" in answer["msg"]
     assert (answer["failed"], slurm.done) == (True, [DRAIN])
@@ -318,7 +325,7 @@ def test_device_files_are_named_before_the_node_is_given_back(
     program.touch()
     monkeypatch.setattr(mig_layout, "DEVICES", str(program))
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
-    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     slurm.devices = 1, "", "mig-minors has no gpu0/gi1/access"
     assert "mig-minors has no gpu0/gi1/access; slurmd cannot" in run(mig_layout, **wanted)["msg"]
     assert slurm.done == [DRAIN]
@@ -334,7 +341,7 @@ def test_device_files_are_named_before_the_node_is_given_back(
 
 def test_containers_are_told_of_the_instances(run: Run, smi: SimulatedGpus, monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = Slurm(monkeypatch, "gpu:3g.20gb:2,gpu:a100:1", [])
-    wanted = {"layout": LAYOUT, "node": "gpu1", "gres": GRES}
+    wanted = {"layout": LAYOUT, "node": "gpu1", "gpu": GPU}
     warned: list[str] = []
     # Where other tests have loaded the controller's part, Ansible's own goes to the screen instead of the result.
     monkeypatch.setattr(AnsibleModule, "warn", lambda _module, warning: warned.append(warning))
@@ -347,7 +354,7 @@ def test_containers_are_told_of_the_instances(run: Run, smi: SimulatedGpus, monk
     run(mig_layout, **wanted)
     assert slurm.described[2:] == []
     slurm.cdi = 1, "", "Job for busbar-nvidia-cdi.service failed"
-    run(mig_layout, **{**wanted, "layout": [], "gres": {"a100": 2}})
+    run(mig_layout, **{**wanted, "layout": []})
     stale = [warning.split(" still describes the former instances to containers: ")[0] for warning in warned]
     assert stale == ["busbar-nvidia-cdi", "nvidia-cdi-refresh"]
     assert smi.now.exists()

@@ -12,6 +12,7 @@ SETTINGS: dict[str, Any] = {
     "source": "nvidia",
     "dcgm_source": "nvidia",
     "architecture": "x86_64",
+    "package": "datacenter-gpu-manager-exporter",
     "version": "",
     "hold": True,
     "packages": {},

@@ -9,6 +9,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.dcgm import 
 
 H100, V100 = {"model": "NVIDIA H100 80GB HBM3"}, {"model": "Tesla V100-SXM2-32GB"}
 SETTINGS = {
+    "package": "datacenter-gpu-manager-4",
     "version": "",
     "cuda": [],
     "proprietary": False,
@@ -51,12 +52,6 @@ def names(gpu: dict[str, str], **changes: Any) -> list[str]:  # noqa: ANN401 - o
 )
 def test_packages_by_driver_and_gpu(gpu: dict[str, str], changes: dict[str, Any], wanted: list[str]) -> None:
     assert names(gpu, **changes) == wanted
-
-
-def test_dcgm_3_makes_way_and_nothing_of_4_does() -> None:
-    absent = dcgm_plan(H100, SETTINGS, "gpu1")["absent"]
-    assert "datacenter-gpu-manager" in absent
-    assert not any("-4" in name for name in absent)
 
 
 @pytest.mark.parametrize(

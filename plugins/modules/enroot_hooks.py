@@ -10,6 +10,8 @@ description:
   - Links the chosen ones among those that upstream offers into the directory of hooks, and takes the others away.
   - Makes the chosen ones among those that upstream installs executable, and the others not, since Enroot runs those
     that are.
+notes:
+  - Writes links in C(/etc/enroot/hooks.d).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

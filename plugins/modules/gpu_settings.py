@@ -11,6 +11,8 @@ description:
   - Every value is held against what each card takes before the first one is set; one that no card takes fails, and
     nothing is changed.
   - A change that a job would notice waits while jobs of Slurm run on the host; C(deferred) names the settings.
+notes:
+  - Writes C(/run/busbar/gpu_clocks), how clocks are locked.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

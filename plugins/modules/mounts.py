@@ -14,6 +14,8 @@ description:
   - It never waits for a server that does not answer. What is mounted is read from C(/proc/self/mountinfo), every
     question to a server and every look at a directory has its time limit.
   - While one of O(packages) is missing, it checks all that can be checked without it, changes nothing and names it.
+notes:
+  - Writes lines in C(/etc/fstab).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

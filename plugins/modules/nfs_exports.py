@@ -13,6 +13,8 @@ description:
   - Then writes the file and applies it with C(exportfs -ra), which leaves clients that are still allowed alone. When
     that fails the old file is put back and applied again.
   - Proves that every export is in the table of C(exportfs -s), and applies the file again where one is missing.
+notes:
+  - Writes C(/etc/exports.d/busbar.exports).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -11,6 +11,11 @@ description:
     is declared which packages, files, modules and services the host is to have, what needs a reboot, and what is wrong.
   - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must be sound, as
     the filter P(busbar.cluster.nvidia_driver_problems#filter) checks before any host is asked.
+notes:
+  - Writes nothing. The files that it returns are C(/etc/apt/preferences.d/busbar-nvidia_driver.pref),
+    C(/etc/modprobe.d/busbar-nvidia.conf), C(/etc/modules-load.d/busbar-nvidia.conf),
+    C(/etc/modules-load.d/busbar-nvlsm.conf), C(/etc/nvidia-imex/nodes_config.cfg) and
+    C(/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf).
 attributes:
   check_mode:
     description: Changes nothing in any mode.

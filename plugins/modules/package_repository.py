@@ -13,6 +13,10 @@ description:
     or it does not answer, the module fails and nothing has changed.
   - When key and source are as they should be, nothing is fetched. So a later run works without the network.
   - Neither gpg nor Python's apt bindings are needed.
+notes:
+  - Writes C(/etc/apt/keyrings/busbar-NAME.asc), C(/etc/apt/sources.list.d/busbar-NAME.sources),
+    C(/etc/apt/preferences.d/busbar-repository-NAME.pref) and C(/etc/apt/preferences.d/busbar-OWNER.pref), or with dnf
+    C(/etc/pki/rpm-gpg/RPM-GPG-KEY-busbar-NAME) and C(/etc/yum.repos.d/busbar-NAME.repo).
 attributes:
   check_mode:
     description:

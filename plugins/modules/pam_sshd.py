@@ -11,6 +11,8 @@ description:
     session out of its job again.
   - Has cron and at, where they are installed, start nothing for other users, for that would be outside of any job.
   - Root is always exempt, and so is who is logged in, unless a group in O(groups) covers them.
+notes:
+  - Writes lines in C(/etc/pam.d/sshd), on EL also in C(/etc/pam.d/password-auth).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -12,6 +12,12 @@ description:
     connections over Ethernet begin with, and the addresses of IP over InfiniBand; takes away those of former runs.
   - Changes nothing while one of O(packages) is missing, and names them.
   - Loading modules, restarting services and configuring interfaces now is left to the caller.
+notes:
+  - Writes C(/etc/security/limits.d/85-busbar-rdma.conf), C(/etc/modules-load.d/busbar-rdma.conf),
+    C(/etc/udev/rules.d/60-rdma-persistent-naming.rules), C(/etc/udev/rules.d/90-busbar-ipoib.rules),
+    C(/etc/systemd/system/busbar-roce.service), C(/usr/local/lib/busbar/roce_defaults),
+    C(/etc/systemd/system/slurmd.service.d/busbar-rdma.conf), links in C(/etc/systemd/network), and interfaces in
+    C(/etc/network/interfaces.d) or C(/etc/NetworkManager/system-connections).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -14,6 +14,8 @@ description:
     and a job step runs on the node. When one of these fails, the old lines are put back, slurmd reads these, and the
     node is given back to Slurm if the failed step drained it.
   - slurmd reads them also where nothing else changes and the running one lacks a library.
+notes:
+  - Writes one file for each plugin in C(/etc/slurm/plugstack.conf.d), and its library beside those of Slurm.
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

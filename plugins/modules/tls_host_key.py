@@ -10,6 +10,8 @@ description:
   - Makes the directory, the group and the private key (P-256) when they are missing, and corrects who may read the key.
   - The private key stays on the host. It is made by C(ssh-keygen), which every host has that Ansible reaches.
   - Returns the public half and the present certificate.
+notes:
+  - Writes C(/etc/busbar/tls/host.key).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

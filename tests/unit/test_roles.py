@@ -68,15 +68,16 @@ def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_readme_is_generated_from_the_specification(role: str, tmp_path: Path) -> None:
-    """`scripts/role_readmes` writes the part between the markers; a copy written anew must not differ."""
+    """`scripts/role_readmes` writes the parts between the markers; a copy written anew must not differ."""
     original = TOP / "roles" / role
     readme = (original / "README.md").read_text(encoding="utf-8")
     assert "BEGIN_ANSIBLE_DOCS" in readme
     assert "END_ANSIBLE_DOCS" in readme
     copy = tmp_path / role
-    (copy / "meta").mkdir(parents=True)
-    for name in ("README.md", "meta/main.yml", "meta/argument_specs.yml"):
-        shutil.copy(original / name, copy / name)
+    for name in ("meta", "tasks", "vars", "defaults", "handlers"):
+        if (original / name).is_dir():
+            shutil.copytree(original / name, copy / name)
+    shutil.copy(original / "README.md", copy / "README.md")
     subprocess.run([TOP / "scripts" / "role_readmes", copy], check=True, capture_output=True, text=True)
     assert (copy / "README.md").read_text(encoding="utf-8") == readme, f"run scripts/role_readmes roles/{role}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.modules import nfs_exports
@@ -153,3 +153,17 @@ def test_a_name_that_cannot_be_resolved_is_an_error_although_exportfs_says_succe
             return 0, "", "exportfs: Failed to resolve nohost\n"
 
     assert nfs_exports.exportfs(Quiet(), "-ra")[0] == 1
+
+
+def test_the_text_is_made_of_the_exports() -> None:
+    class Given:
+        """What the module is called with."""
+
+        params: ClassVar[dict[str, Any]] = {
+            "header": "# ours\n",
+            "exports": [{"path": "/shared", "options": ["ro"]}],
+            "clients": ["10.0.0.0/24"],
+            "options": ["rw", "sync"],
+        }
+
+    assert nfs_exports.wanted_text(Given()) == "# ours\n/shared \\\n    10.0.0.0/24(sync,ro)\n"

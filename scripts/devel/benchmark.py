@@ -26,6 +26,9 @@ NAMES = {
     "controller": "runs a playbook on many hosts that answer at once: CPU, memory and time of the provisioning host",
     "parser": "reads a table of nccl-tests out of a log that is nearly all NCCL_DEBUG noise: MB/s and peak memory",
     "locator": "searches for culprits in simulated fabrics with random faults: rounds, missed, wrongly blamed",
+    "render": "writes slurm.conf, gres.conf, topology.conf, hosts and targets of a large cluster: seconds, memory",
+    "report": "judges and shows a validation of many nodes: seconds, size of the page, seconds until it is open",
+    "search": "searches for one culprit in clusters of several sizes: rounds and tests, beside a round-robin",
     "slurm_metrics": "collects the metrics of a large cluster: seconds, CPU seconds, peak memory, size of the file",
 }
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

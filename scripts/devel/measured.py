@@ -14,7 +14,18 @@ from typing import NamedTuple
 
 from busbar.errors import UsageError
 
-__all__ = ["Chart", "Figure", "Goal", "Needs", "available_mib", "free_mib", "growth", "machine", "refuse_too_little"]
+__all__ = [
+    "Chart",
+    "Figure",
+    "Goal",
+    "Needs",
+    "available_mib",
+    "free_mib",
+    "growth",
+    "machine",
+    "peak_kib",
+    "refuse_too_little",
+]
 
 _MIB = 1 << 20
 
@@ -115,3 +126,11 @@ def growth(points: dict[int, float]) -> float:
     """The exponent with which a figure grows from the smallest to the largest size: 1 is in proportion."""
     low, high = min(points), max(points)
     return round(math.log(points[high] / points[low]) / math.log(high / low), 3)
+
+
+def peak_kib() -> int:
+    """The most memory that this process ever held; ru_maxrss would count what its parent held before it began."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    return 0

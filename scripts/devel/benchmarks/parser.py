@@ -12,19 +12,18 @@ import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import bounded_lines, parse_lines
 from busbar.option_values import whole
 
-from devel.measured import Figure, Goal, Needs
+from devel.measured import Figure, Goal, Needs, peak_kib
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "measure", "needs", "peak_kib"]
+__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
 
 GOALS = (Goal("throughput_per_cpu", ">=", 150), Goal("peak_memory", "<=", 64))
 CHART = None
@@ -150,14 +149,6 @@ def _read() -> None:
         "rows": [[row["size"], (row["out_of_place"] or {}).get("busbw")] for row in runs[0]["rows"]],
     }
     json.dump(answer, sys.stdout)
-
-
-def peak_kib() -> int:
-    """The most memory that this process ever held; ru_maxrss would count what its parent held before it began."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1])
-    return 0
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect impor
 from busbar.option_values import whole
 from busbar.paths import collection
 
-from devel.benchmarks.parser import peak_kib
-from devel.measured import Figure, Needs
+from devel.measured import Figure, Needs, peak_kib
 
 if TYPE_CHECKING:
     import argparse

@@ -76,6 +76,39 @@ def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     assert 5 < figures["peak_memory"] < 200
 
 
+def test_render(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["render", "--json", "--nodes", "60", "--runs", "1"]) == 0
+    figures = _figures(capsys.readouterr().out)
+    assert figures["cpu"] > 0
+    assert figures["hosts"] > 60 * len("10.1.0.1 dgxa100-00001") / 1000
+    assert figures["targets"] > figures["hosts"]
+    assert 0.1 < figures["slurm.conf"] < 5
+
+
+def test_slurmctld_needs_root(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert benchmark.main(["render", "--slurmctld", "--nodes", "5"]) == 2
+    assert "--slurmctld: making namespaces needs root" in capsys.readouterr().err
+
+
+def test_search(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["search", "--json", "--nodes", "64,256", "--trials", "3", "--runs", "1"]) == 0
+    entries = json.loads(capsys.readouterr().out)["figures"]
+    found = {(entry["figure"], entry["at"]): entry["value"] for entry in entries}
+    assert found["round_robin_rounds", 256] == 255
+    assert found["all_pairs_tests", 64] == 2016
+    assert 1 < found["rounds", 256] < 60
+    assert found["tests", 256] < found["all_pairs_tests", 256] / 10
+
+
+def test_report(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["report", "--json", "--nodes", "8", "--tests", "20", "--no-browser", "--runs", "1"]) == 0
+    figures = _figures(capsys.readouterr().out)
+    assert figures["cpu"] == pytest.approx(figures["judge_cpu"] + figures["pages_cpu"], abs=0.011)
+    assert 1 < figures["page"] < 15
+    assert figures["json"] > 0
+
+
 def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1"]) == 0
     figures = _figures(capsys.readouterr().out)
@@ -168,6 +201,10 @@ def test_without_a_name_it_lists_them(options: list[str]) -> None:
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
         (["slurm_metrics", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
+        (["render", "--nodes", "4"], "--nodes: '4' is not a whole number from 5"),
+        (["search", "--nodes", "64,64"], "--nodes: '64,64' names a number twice"),
+        (["search", "--nodes", "8"], "--nodes: '8' is not a whole number from 16"),
+        (["report", "--nodes", "8", "--tests", "7"], "--tests: '7' is not a whole number from 8 to 36"),
         (["locator", "--nodes", "1"], "--nodes: '1' is not a whole number from 2"),
         (["locator", "--trials", "-3"], "--trials: '-3' is not a whole number"),
         (["locator", "--noise", "-1"], "--noise: '-1' is not a percentage"),

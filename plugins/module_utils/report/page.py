@@ -34,6 +34,8 @@ __all__ = ["Parts", "page"]
 _OPEN = 6
 _MOST_DETAILS = 400
 _MOST_LISTED = 10
+# Of a table; the rest become elements of the page when somebody asks for them.
+_MOST_ROWS = 500
 _ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
 _COLUMNS = (
     ("verdict", "Verdict", "text"),
@@ -86,6 +88,9 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
     compared = drift(report, others)
     tests = _tests(report, figures)
     trend = trend_figure([item for item in compared if item["subject"] == "test"], report["started"])
+    # What is flagged first, as the section on drift refers to it.
+    compared_rows = [_row(item) for item in sorted(compared, key=lambda item: not item["flags"])]
+    rows, more = compared_rows[:_MOST_ROWS], compared_rows[_MOST_ROWS:]
     # The template is ours, and what is put into it is escaped.
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(
@@ -120,7 +125,10 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
         ],
         **tests,
         trend=_kept(figures, trend) if trend else None,
-        compared=[_row(item) for item in compared],
+        compared=[*rows, *more],
+        more_compared=[_compact(row["cells"], "flagged" if row["flagged"] else "") for row in more],
+        more_tests=[_compact(list(test["cells"].values())) for test in tests["tests"][_MOST_ROWS:]],
+        listed=_MOST_ROWS,
         earlier=sum(o["cluster"] == report["cluster"] and o["started"] < report["started"] for o in others),
         minimum=MINIMUM,
         limits=_limits(report),
@@ -161,6 +169,12 @@ def _share(value: float | None) -> str:
 
 def _cell(text: str, value: float | str | None = None, kind: str = "text") -> dict[str, Any]:
     return {"text": text, "value": "" if value is None else value, "kind": kind}
+
+
+def _compact(cells: list[dict[str, Any]], css: str = "") -> list[Any]:
+    """Return a row as the page's script makes it: class, texts, and the values of numbers by column."""
+    values = {place: cell["value"] for place, cell in enumerate(cells) if cell["kind"] == "number"}
+    return [css, [cell["text"] for cell in cells], values]
 
 
 def _flags(compared: list[Compared]) -> dict[str, Any]:
@@ -204,11 +218,11 @@ def _cells(test: ReadTest) -> dict[str, dict[str, Any]]:
         "name": _cell(test["name"], test["name"]),
         "stage": _cell(test["stage"], test["stage"]),
         "nodes": _cell(who, who),
-        "busbw": _cell(gbs(test["measured_busbw"]), test["measured_busbw"]),
-        "floor": _cell(gbs(test["floor"]), test["floor"]),
-        "ceiling": _cell(gbs(test["ceiling"]), test["ceiling"]),
-        "size": _cell(NONE if test["at_size"] is None else human_size(test["at_size"]), test["at_size"]),
-        "seconds": _cell(NONE if seconds is None else f"{seconds:.0f}", seconds),
+        "busbw": _cell(gbs(test["measured_busbw"]), test["measured_busbw"], "number"),
+        "floor": _cell(gbs(test["floor"]), test["floor"], "number"),
+        "ceiling": _cell(gbs(test["ceiling"]), test["ceiling"], "number"),
+        "size": _cell(NONE if test["at_size"] is None else human_size(test["at_size"]), test["at_size"], "number"),
+        "seconds": _cell(NONE if seconds is None else f"{seconds:.0f}", seconds, "number"),
         "reason": _cell(test["reason"], test["reason"]),
     }
 

@@ -3,11 +3,25 @@
   const figures = JSON.parse(document.getElementById('figures').textContent);
   const touch = matchMedia('(pointer: coarse)').matches;
 
+  function spread(trace) {
+    const { size, cells } = trace.pairs;
+    const empty = (value) => Array.from({ length: size }, () => Array(size).fill(value));
+    [trace.z, trace.customdata] = [empty(null), empty('')];
+    for (const [one, two, value, text] of cells) {
+      for (const [row, column] of [[one, two], [two, one]]) {
+        trace.z[row][column] = value;
+        trace.customdata[row][column] = text;
+      }
+    }
+    delete trace.pairs;
+  }
+
   // Drawn when first seen: a report of thousands of tests opens as fast as one of three.
   function draw(place) {
     if (place.dataset.drawn) return;
     place.dataset.drawn = 'yes';
     const { data, layout } = figures[Number(place.dataset.figure)];
+    data.filter((trace) => trace.pairs).forEach(spread);
     layout.dragmode = touch ? false : 'zoom';
     Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: false });
   }
@@ -32,18 +46,45 @@
   addEventListener('hashchange', reveal);
   reveal();
 
+  // The rows of a long table that are no elements yet: a browser takes seconds to lay out ten thousand.
+  function complete(table) {
+    const rest = document.getElementById(`${table.id}-rest`);
+    if (!rest) return;
+    const heads = [...table.tHead.rows[0].cells];
+    const rows = JSON.parse(rest.textContent).map(([css, texts, values]) => {
+      const row = document.createElement('tr');
+      row.className = css;
+      texts.forEach((text, column) => {
+        const cell = row.insertCell();
+        cell.className = heads[column].className;
+        const place = heads[column].classList.contains('c-verdict') ? cell.appendChild(document.createElement('span')) : cell;
+        if (place !== cell) place.className = `badge ${text.toLowerCase()}`;
+        place.textContent = text;
+        if (column in values) cell.dataset.value = values[column];
+      });
+      return row;
+    });
+    rest.parentNode.querySelector('button.all').parentNode.remove();
+    rest.remove();
+    table.tBodies[0].append(...rows);
+  }
+  for (const button of document.querySelectorAll('button.all')) {
+    button.addEventListener('click', () => complete(document.getElementById(button.dataset.table)));
+  }
+
   function compare(one, two, numeric) {
     if (!numeric) return one.localeCompare(two, 'en', { numeric: true });
     // What was not measured comes last, whichever way.
     return Number(one) - Number(two);
   }
   function sort(table, column) {
+    complete(table);
     const head = table.tHead.rows[0].cells[column];
     const numeric = head.classList.contains('number');
     const down = head.getAttribute('aria-sort') === 'ascending';
     for (const cell of table.tHead.rows[0].cells) cell.removeAttribute('aria-sort');
     head.setAttribute('aria-sort', down ? 'descending' : 'ascending');
-    const value = (row) => row.cells[column].dataset.value;
+    const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
     const rows = [...table.tBodies[0].rows];
     rows.sort((a, b) => {
       const [one, two] = [value(a), value(b)];
@@ -62,7 +103,9 @@
   if (filter) {
     filter.addEventListener('input', () => {
       const wanted = filter.value.trim().toLowerCase();
-      for (const row of document.getElementById('table').tBodies[0].rows) {
+      const table = document.getElementById('table');
+      complete(table);
+      for (const row of table.tBodies[0].rows) {
         row.hidden = !row.textContent.toLowerCase().includes(wanted);
       }
     });

@@ -44,6 +44,8 @@ def scrape_targets(
         KeyError: a job without hosts, exporter or port; a host that is not known.
         ValueError: the hardware of a host is unknown, and a job asks for GPUs.
     """
+    # Ansible works a value out anew each time it is read.
+    jobs = {name: dict(job.items()) for name, job in jobs.items()}
     wanted: dict[str, list[str]] = {}
     for name, job in jobs.items():
         for host in job["hosts"]:

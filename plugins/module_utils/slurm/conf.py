@@ -23,6 +23,7 @@ __all__ = [
     "gpu_types",
     "gres_lines",
     "inventory_node",
+    "kinds",
     "merge_config",
     "node_attributes",
     "node_lines",
@@ -159,12 +160,26 @@ def node_attributes(node: Node, catalogue: Catalogue) -> dict[str, Any]:
     return merge_config(own, node["params"])
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return names by what is said of them, in order of first appearance."""
+def kinds(nodes: Iterable[Node]) -> list[tuple[Node, list[str]]]:
+    """Return a node of each kind, the first, with the names of all that differ from it in nothing but the name.
+
+    A cluster has few kinds of nodes: what follows from the hardware is worked out once for each of them.
+    """
+    found: dict[str, tuple[Node, list[str]]] = {}
+    for node in nodes:
+        said = repr([value for key, value in node.items() if key != "name"])
+        found.setdefault(said, (node, []))[1].append(node["name"])
+    return list(found.values())
+
+
+def _grouped(pairs: Iterable[tuple[str, list[str]]]) -> dict[str, str]:
+    """Return folded names by what is said of them, in order of first appearance."""
     grouped: dict[str, list[str]] = {}
-    for said, name in pairs:
-        grouped.setdefault(said, []).append(name)
-    return grouped
+    for said, names in pairs:
+        grouped.setdefault(said, []).extend(names)
+    # The lines of a kind have the same names.
+    folded = {names: fold_for_slurm(names) for names in {tuple(names) for names in grouped.values()}}
+    return {said: folded[tuple(names)] for said, names in grouped.items()}
 
 
 def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -173,8 +188,8 @@ def node_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     Raises:
         ValueError: the hardware of a node is not in the catalogue.
     """
-    alike = _grouped((" ".join(config_lines(node_attributes(node, catalogue))), node["name"]) for node in nodes)
-    return [f"NodeName={fold_for_slurm(names)} {attributes} State=UNKNOWN" for attributes, names in alike.items()]
+    alike = _grouped((" ".join(config_lines(node_attributes(node, catalogue))), names) for node, names in kinds(nodes))
+    return [f"NodeName={names} {attributes} State=UNKNOWN" for attributes, names in alike.items()]
 
 
 def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
@@ -184,12 +199,12 @@ def gres_lines(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
         ValueError: the hardware of a node is not in the catalogue.
     """
     pairs = []
-    for node in nodes:
+    for node, names in kinds(nodes):
         profile = profile_of(node, catalogue)
         mode = node_gres_mode(node, profile)
         lines = gres_conf(profile.get("gpu"), node_mig(node, profile), mode, _declared_cores(node, profile))
-        pairs += [(" ".join(config_lines(line)), node["name"]) for line in lines]
-    return [f"NodeName={fold_for_slurm(names)} {said}" for said, names in _grouped(pairs).items()]
+        pairs += [(" ".join(config_lines(line)), names) for line in lines]
+    return [f"NodeName={names} {said}" for said, names in _grouped(pairs).items()]
 
 
 def _declared_cores(node: Node, profile: Profile) -> int:
@@ -204,19 +219,19 @@ def _declared_cores(node: Node, profile: Profile) -> int:
 
 def gpu_types(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     """Return the Slurm types of all GPUs, sorted; an empty text stands for GPUs without a type."""
-    return sorted({kind for node in nodes for kind, _ in node_gres(node, profile_of(node, catalogue))})
+    return sorted({kind for node, _ in kinds(nodes) for kind, _ in node_gres(node, profile_of(node, catalogue))})
 
 
 def gpu_plugins(nodes: Sequence[Node], catalogue: Catalogue) -> list[str]:
     """Return the plugins by which nodes detect their GPUs, such as gpu_nvml; nothing where all files are declared."""
-    modes = {node_gres_mode(node, profile_of(node, catalogue)) for node in nodes}
+    modes = {node_gres_mode(node, profile_of(node, catalogue)) for node, _ in kinds(nodes)}
     return sorted(f"gpu_{mode}" for mode in modes - {"", "files"})
 
 
 def default_mem_per_cpu(nodes: Sequence[Node], catalogue: Catalogue) -> int | None:
     """Return MiB per CPU such that a job with all CPUs of any node fits into its memory; None without nodes."""
     shares = []
-    for node in nodes:
+    for node, _ in kinds(nodes):
         keys = {key.lower(): value for key, value in node_attributes(node, catalogue).items()}
         shares.append(int(keys["realmemory"]) // int(keys["cpus"]))
     return min(shares, default=None)

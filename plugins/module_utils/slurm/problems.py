@@ -9,7 +9,7 @@ from ..common.problems import Problem, make_problem
 from ..common.unknown_hardware import unknown_hardware
 from .accounting import declaration_errors
 from .checks_partition import checks_problems
-from .conf import merge_config, node_mig, topology_lines
+from .conf import kinds, merge_config, node_mig, topology_lines
 from .conf_keys import nearest_key, unknown_keys
 from .gres import gres_problems
 from .partitions import partition_problems, role_problems
@@ -92,10 +92,10 @@ def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Pr
     """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
     return [
         problem
-        for node in nodes
+        for node, names in kinds(nodes)
         for profile in [catalogue.get(node["hardware"] or "")]
         if profile
-        for problem in gres_problems([node["name"]], profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
+        for problem in gres_problems(names, profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
     ]
 
 

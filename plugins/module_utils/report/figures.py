@@ -187,7 +187,7 @@ def _heat_map(pairs: dict[tuple[str, str], ReadTest]) -> dict[str, Any]:
         "type": "heatmap",
         # The page's script makes both halves of `z` and `customdata` of it: nearly all pairs of a thousand nodes are
         # untested, and would still be two million values.
-        "pairs": {"size": len(names), "cells": cells},
+        "meta": {"size": len(names), "cells": cells},
         "zmin": 0,
         "zmax": max(top, floor),
         "colorscale": _scale(min(1.0, floor / max(top, floor))),

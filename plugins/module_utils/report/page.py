@@ -196,11 +196,12 @@ def _tests(report: ReadReport, figures: list[dict[str, Any]]) -> dict[str, Any]:
     rows: dict[int, PageTest] = {
         number: {
             **test,
-            "who": fold_hosts(everyone(test)),
-            "cells": _cells(test),
+            "who": who,
+            "cells": _cells(test, who),
             "anchor": f"test-{number}" if number in shown else "",
         }
         for number, test in enumerate(report["tests"])
+        for who in [fold_hosts(everyone(test))]
     }
     details: list[Detail] = [
         {**rows[number], "facts": test_facts(test), "open": place < _OPEN}
@@ -210,9 +211,8 @@ def _tests(report: ReadReport, figures: list[dict[str, Any]]) -> dict[str, Any]:
     return {"tests": [rows[number] for number, _test in ordered], "shown": len(details), "sections": found}
 
 
-def _cells(test: ReadTest) -> dict[str, dict[str, Any]]:
+def _cells(test: ReadTest, who: str) -> dict[str, dict[str, Any]]:
     seconds = test["job"]["seconds"]
-    who = fold_hosts(everyone(test))
     return {
         "verdict": _cell(test["verdict"], test["verdict"]),
         "name": _cell(test["name"], test["name"]),

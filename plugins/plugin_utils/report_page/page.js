@@ -4,7 +4,7 @@
   const touch = matchMedia('(pointer: coarse)').matches;
 
   function spread(trace) {
-    const { size, cells } = trace.pairs;
+    const { size, cells } = trace.meta;
     const empty = (value) => Array.from({ length: size }, () => Array(size).fill(value));
     [trace.z, trace.customdata] = [empty(null), empty('')];
     for (const [one, two, value, text] of cells) {
@@ -13,7 +13,7 @@
         trace.customdata[row][column] = text;
       }
     }
-    delete trace.pairs;
+    delete trace.meta;
   }
 
   // Drawn when first seen: a report of thousands of tests opens as fast as one of three.
@@ -21,7 +21,7 @@
     if (place.dataset.drawn) return;
     place.dataset.drawn = 'yes';
     const { data, layout } = figures[Number(place.dataset.figure)];
-    data.filter((trace) => trace.pairs).forEach(spread);
+    data.filter((trace) => trace.meta?.cells).forEach(spread);
     layout.dragmode = touch ? false : 'zoom';
     Plotly.newPlot(place, data, layout, { responsive: true, displayModeBar: false });
   }

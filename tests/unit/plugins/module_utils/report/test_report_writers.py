@@ -163,7 +163,7 @@ def test_the_map_is_symmetric_and_in_the_nodes_order() -> None:
     report = normalised(of_pairs(11, slow="gpu3"))
     trace = heat_maps(report)[0]["figure"]["data"][0]
     assert heat_maps(report)[0]["figure"]["layout"]["xaxis"]["ticktext"] == [f"gpu{n}" for n in range(1, 12)]
-    cells = {(one, two): value for one, two, value, _words in trace["pairs"]["cells"]}
+    cells = {(one, two): value for one, two, value, _words in trace["meta"]["cells"]}
     assert cells[0, 2] == 121
     assert (2, 0) not in cells
     assert (0, 0) not in cells

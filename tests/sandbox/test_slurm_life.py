@@ -212,3 +212,28 @@ def test_stopped_service_is_started_by_the_next_run(sandbox: Cluster) -> None:
         assert done.returncode == 0, done.stdout
         assert recap(done.stdout)["gpu1"]["changed"] == 1
     sandbox.wait_idle()
+
+
+def test_the_end_of_a_job_leaves_another_of_the_same_user_alone(sandbox: Cluster) -> None:
+    """What a job left behind is ended with it, what the user's other job has started on the node is not."""
+    sandbox.wait_idle()
+    # Out of the job's session and process group; the names tell them apart.
+    left = "setsid --fork sleep {mark}; sleep 600"
+    marks = ("86401", "86402")
+    jobs = [submit(sandbox, "-w gpu1 --mem=64 -n1 -o /dev/null", left.format(mark=mark)) for mark in marks]
+
+    def runs(mark: str) -> bool:
+        return sandbox.exec("gpu1", f"pgrep -u alice -x -f 'sleep {mark}'", check=False).returncode == 0
+
+    try:
+        sandbox.wait_until(lambda: all(map(runs, marks)), "the jobs do not start")
+        first, second = jobs
+        sandbox.exec("ctl", f"scancel {first}")
+        sandbox.wait_until(lambda: not runs(marks[0]), "what the job left behind goes on")
+        wait_for_state(sandbox, first, "CANCELLED")
+        assert runs(marks[1])
+        assert job_facts(sandbox, second)[:2] == ("RUNNING", "0")
+    finally:
+        sandbox.exec("ctl", f"scancel {' '.join(jobs)}", check=False)
+    sandbox.wait_until(lambda: not runs(marks[1]), "what the second job left behind goes on")
+    sandbox.wait_idle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -110,6 +111,41 @@ def test_one_throttled_link_is_named_and_no_other_and_drained_when_asked(four: C
         back_in_service(four)
     done = validate(four, "-e", '{"validation_stages": ["cluster"]}')
     assert done.returncode == PASS, done.stdout + done.stderr
+
+
+# All links are shaped, so that these and not the processor say how fast a test is: a message takes 0.3 s, far longer
+# than a rank waits for a core, and each repeat is the median of several.
+SHAPED, EIGHTH_LOST = "200mbit", "174mbit"
+
+
+@pytest.mark.fault(
+    "a node's link has lost an eighth of its rate",
+    says="culprit nodes: gpu3",
+    heals="repair the NIC or its cable, validate again; the node is drained on request",
+)
+@pytest.mark.parametrize(("rate", "blamed"), [(EIGHTH_LOST, ["gpu3"]), (SHAPED, [])])
+def test_a_link_that_has_lost_an_eighth_is_named_and_no_other_is(four: Cluster, rate: str, blamed: list[str]) -> None:
+    asked = {
+        "validation_stages": ["pair"],
+        "validation_min_bytes": "4M",
+        "validation_max_bytes": "4M",
+        "validation_seconds_per_size": 2,
+        "validation_floor_gbs": 0.0002,
+        "validation_search_repeats": 6,
+        "validation_drain_failed": True,
+    }
+    try:
+        for node in four.compute:
+            four.fault("throttle", node, rate if node == "gpu3" else SHAPED)
+        done = four.busbar("validate", "--sandbox", "--name", four.name, *SMALL, "-e", json.dumps(asked), timeout=590)
+    finally:
+        back_in_service(four)
+    assert done.returncode == (FAIL if blamed else PASS), done.stdout + done.stderr
+    report = latest(four)
+    assert [(item["kind"], item["nodes"]) for item in report["culprits"]] == [("node", [node]) for node in blamed]
+    assert report["unresolved"] == []
+    assert [item["node"] for item in report["drain"]["nodes"]] == blamed
+    assert ("culprit nodes: gpu3\n" in done.stdout) is bool(blamed)
 
 
 def test_a_new_node_with_a_bad_link_among_good_ones_is_named_and_no_partner(four: Cluster) -> None:

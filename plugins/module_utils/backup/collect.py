@@ -1,0 +1,243 @@
+"""Puts what a snapshot is to hold into a folder: whole, checked, and with a manifest that tells damage afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .programs import database_bytes, dump_into, installed_release
+from .settings import BackupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .settings import Settings
+
+__all__ = [
+    "DUMP",
+    "FORMAT",
+    "GRAFANA",
+    "MANIFEST",
+    "STATE",
+    "collect",
+    "copy_state",
+    "digest",
+    "dump_database",
+    "read_manifest",
+]
+
+FORMAT = 1
+MANIFEST, STATE, DUMP, GRAFANA = "manifest.json", "slurm_state", "accounting.sql", "grafana.db"
+# slurmctld writes its state every five seconds when something has changed; a copy takes far less.
+_TRIES = 5
+_PAUSE_S = 1.0
+_ROW = re.compile(rb"INSERT INTO `([^`]+)` ")
+# mariadb-dump ends with it, and only when it was not cut off.
+_END = b"-- Dump completed"
+
+
+def collect(settings: Settings, folder: Path) -> dict[str, Any]:
+    """Fill an empty folder with what this host has; return the manifest, which is written there as well.
+
+    The state of Slurm comes first: whatever job it knows, the accounting that follows knows, too.
+
+    Raises:
+        BackupError: a part is missing, or cannot be read whole.
+    """
+    has_slurm = bool(settings.slurm_state or settings.database)
+    release = installed_release() if has_slurm else ""
+    if has_slurm and not release:
+        message = "scontrol --version does not say which Slurm this is, without which nothing could be restored"
+        raise BackupError(message)
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "cluster": settings.cluster,
+        "host": settings.host,
+        "made_at": int(time.time()),
+        "slurm_version": release,
+    }
+    _refuse_full_disk(settings, folder)
+    if settings.slurm_state:
+        copy_state(Path(settings.slurm_state), folder / STATE)
+    if settings.database:
+        manifest["tables"] = dump_database(settings, folder / DUMP)
+    if settings.grafana:
+        copy_sqlite(Path(settings.grafana), folder / GRAFANA)
+    manifest["files"] = {
+        str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return manifest
+
+
+def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Copy the directory of slurmctld's state, which may change meanwhile.
+
+    Each file is written beside its place and put there whole, for which its name is gone for a moment
+    (slurm/src/common/state_save.c). So the copy is repeated until no file has changed meanwhile, and after some tries
+    taken as it is: the files are whole then, if not of one moment.
+
+    Raises:
+        BackupError: there is no state.
+    """
+    for left in reversed(range(_TRIES)):
+        before = _stamps(source)
+        if not before:
+            message = f"{source} has no state of slurmctld: is it where slurm.conf says (StateSaveLocation)?"
+            raise BackupError(message)
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(mode=0o700)
+        whole = _copy(source, target)
+        if (whole and _stamps(source) == before) or not left:
+            break
+        sleep(_PAUSE_S)
+    if not (target / "job_state").is_file():
+        message = f"{source}/job_state is missing: slurmctld has never saved its queue there"
+        raise BackupError(message)
+
+
+def _stamps(source: Path) -> dict[str, tuple[int, int]]:
+    """Name, time and size of what lies directly in a folder."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(source):
+            with contextlib.suppress(OSError):
+                stat = entry.stat(follow_symlinks=False)
+                found[entry.name] = (stat.st_mtime_ns, stat.st_size)
+    return found
+
+
+def _copy(source: Path, target: Path) -> bool:
+    """Copy a tree; return whether nothing vanished meanwhile."""
+    whole = True
+    for root, folders, names in os.walk(source):
+        here = target / Path(root).relative_to(source)
+        for name in folders:
+            (here / name).mkdir(mode=0o700)
+        for name in names:
+            # What slurmctld is just writing is no part of its state yet.
+            if name.endswith(".new"):
+                continue
+            try:
+                shutil.copy2(Path(root) / name, here / name, follow_symlinks=False)
+            except FileNotFoundError:
+                whole = False
+    return whole
+
+
+def dump_database(settings: Settings, target: Path) -> dict[str, int]:
+    """Write the accounting database; return the number of rows of each table.
+
+    Raises:
+        BackupError: mariadb-dump failed or was cut off.
+    """
+    dump_into(settings, target)
+    return count_rows(target)
+
+
+def count_rows(dump: Path) -> dict[str, int]:
+    """Return the number of rows of each table of a dump with one row a line.
+
+    Raises:
+        BackupError: its end is missing.
+    """
+    rows: dict[str, int] = {}
+    last = b""
+    with dump.open("rb") as file:
+        for line in file:
+            found = _ROW.match(line)
+            if found:
+                name = found[1].decode()
+                rows[name] = rows.get(name, 0) + 1
+            elif line.startswith(b"CREATE TABLE `"):
+                rows.setdefault(line.split(b"`")[1].decode(), 0)
+            last = line if line.strip() else last
+    if not last.startswith(_END):
+        message = f"{dump.name} is cut off: it does not end with {_END.decode()!r}"
+        raise BackupError(message)
+    return rows
+
+
+def copy_sqlite(source: Path, target: Path) -> None:
+    """Copy a database of SQLite as one moment of it, whoever writes to it.
+
+    Raises:
+        BackupError: it is missing or damaged.
+    """
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=30)) as there,
+            contextlib.closing(sqlite3.connect(target)) as here,
+        ):
+            there.backup(here)
+            fault = here.execute("PRAGMA integrity_check").fetchone()[0]
+    except sqlite3.Error as error:
+        message = f"{source}: {error}"
+        raise BackupError(message) from error
+    if fault != "ok":
+        message = f"{source} is damaged: {fault}"
+        raise BackupError(message)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a folder and compare all that it names.
+
+    Raises:
+        BackupError: something is missing, damaged, or of a form that this busbar does not know.
+    """
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        files: dict[str, str] = manifest["files"]
+        form = manifest["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"its {MANIFEST} cannot be read: {error!r}"
+        raise BackupError(message) from error
+    if form != FORMAT:
+        message = f"its {MANIFEST} has the format {form!r}, this busbar reads {FORMAT}: use the busbar that made it"
+        raise BackupError(message)
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file():
+            message = f"{name} is missing"
+            raise BackupError(message)
+        if digest(path) != expected:
+            message = f"{name} is not what was saved: its checksum differs"
+            raise BackupError(message)
+    return manifest
+
+
+def _refuse_full_disk(settings: Settings, folder: Path) -> None:
+    """Look whether the copies have room."""
+    needed = sum(_size(Path(path)) for path in (settings.slurm_state, settings.grafana) if path)
+    if settings.database:
+        # A row of text takes about twice what it takes in a table.
+        needed += 2 * database_bytes(settings)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        message = f"{folder} needs {needed >> 20} MiB for the copies and has {free >> 20} MiB free: make room there"
+        raise BackupError(message)
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for item in [path, *path.rglob("*")]:
+        with contextlib.suppress(OSError):
+            total += item.lstat().st_size
+    return total

@@ -1,0 +1,162 @@
+"""Puts the parts of a snapshot where their daemons look for them; what was there is moved aside, never deleted."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .collect import DUMP, GRAFANA, STATE
+from .programs import answer_of, dump_into, load_from, query, table_names, table_rows
+from .settings import BackupError
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+__all__ = ["PARTS", "compare_rows", "is_there", "place", "release_problem"]
+
+PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server"}
+
+
+def is_there(settings: Settings, part: str) -> str:
+    """Say what a host has already of what a part of a snapshot would replace; empty where it has nothing.
+
+    Raises:
+        BackupError: it cannot be found out.
+    """
+    if part == "slurm_state":
+        state = Path(settings.slurm_state)
+        return f"a queue of Slurm in {state}" if (state / "job_state").exists() else ""
+    if part == "accounting":
+        count = len(table_names(settings)) if Path(settings.database_socket).exists() else 0
+        return f"{count} tables in the database {settings.database}" if count else ""
+    return f"Grafana's {settings.grafana}" if Path(settings.grafana).exists() else ""
+
+
+def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Put one part into its place, while its daemon does not run.
+
+    Args:
+        settings: what belongs to this host.
+        folder: what was restored, and compared with its manifest.
+        part: one of PARTS.
+        manifest: what the snapshot says of itself.
+        replace: whether what is there may be moved aside.
+
+    Returns:
+        ``changed``, and ``aside``: where that is which was there.
+
+    Raises:
+        BackupError: the daemon runs, something is there that may not be replaced, or the outcome is not what was saved.
+    """
+    unit = PARTS[part]
+    if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
+        message = f"{unit} runs: nothing is put under a daemon that works. systemctl stop {unit}"
+        raise BackupError(message)
+    there = is_there(settings, part)
+    if there and not replace:
+        message = f"{settings.host} has {there}: nothing was changed. -e restore_replace=true moves it aside"
+        raise BackupError(message)
+    stamp = time.strftime("%Y%m%dT%H%M%S")
+    if part == "accounting":
+        aside = place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=bool(there))
+    elif part == "slurm_state":
+        aside = place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
+    else:
+        aside = place_files(folder / GRAFANA, Path(settings.grafana), "grafana", stamp)
+    return {"changed": True, "aside": aside}
+
+
+def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
+    """Put a file or a tree in place in one step; return where the former one is.
+
+    Raises:
+        BackupError: it cannot be written.
+    """
+    fresh = target.with_name(f"{target.name}.restoring")
+    aside = target.with_name(f"{target.name}.before-{stamp}")
+    try:
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, fresh)
+            for root, folders, names in os.walk(fresh):
+                for name in [".", *folders, *names]:
+                    shutil.chown(Path(root) / name, owner, owner)
+            fresh.chmod(0o700)
+        else:
+            shutil.copy2(source, fresh)
+            shutil.chown(fresh, owner, owner)
+            fresh.chmod(0o640)
+        moved = target.exists()
+        if moved:
+            target.rename(aside)
+        fresh.rename(target)
+    except (OSError, LookupError) as error:
+        message = f"{target} cannot be written: {error}"
+        raise BackupError(message) from error
+    return str(aside) if moved else ""
+
+
+def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], stamp: str, *, there: bool) -> str:
+    """Load the dump and compare the rows of each table; return where the former database was dumped to.
+
+    Raises:
+        BackupError: it cannot be loaded, or the rows are not those of the snapshot.
+    """
+    aside = ""
+    if there:
+        former = Path(settings.folder) / f"{settings.database}.before-{stamp}.sql"
+        dump_into(settings, former)
+        query(settings, f"DROP DATABASE `{settings.database}`")
+        aside = str(former)
+    load_from(settings, dump)
+    compare_rows(table_rows(settings), tables)
+    return aside
+
+
+def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
+    """Compare the rows of all tables.
+
+    Raises:
+        BackupError: they differ.
+    """
+    differing = [
+        f"{name}: {found.get(name, 'missing')} instead of {expected.get(name, 'none')}"
+        for name in sorted(found.keys() | expected.keys())
+        if found.get(name) != expected.get(name)
+    ]
+    if differing:
+        message = f"rows differ from those that were saved: {', '.join(differing[:5])}"
+        raise BackupError(message)
+
+
+def release_problem(saved: str, installed: str, offered: str) -> str:
+    """Say why a state of one release of Slurm cannot be read here; empty where it can.
+
+    Slurm reads the state of its own and of former releases, never of a newer one
+    (https://slurm.schedmd.com/upgrades.html).
+
+    Args:
+        saved: the release that wrote the state, such as ``24.11.5``; empty where there is none.
+        installed: the release that is installed; empty for none.
+        offered: the release that would be installed.
+    """
+    here = installed or offered
+    if not saved:
+        return ""
+    if not here:
+        return "which Slurm would be installed here cannot be found out: apt-get update, or install it first"
+    if release(saved) > release(here):
+        whose = "installed here" if installed else "offered here"
+        return f"it was written by Slurm {saved}, and {here} is {whose}: install {saved} or newer first"
+    return ""
+
+
+def release(version: str) -> tuple[int, ...]:
+    """Return year and month of a release, which decide on the form of its state."""
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

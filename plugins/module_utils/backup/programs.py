@@ -1,0 +1,207 @@
+"""Runs the programs that a backup needs, none of them through a shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from .settings import BackupError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from .settings import Settings
+
+__all__ = [
+    "Outcome",
+    "answer",
+    "answer_of",
+    "database_bytes",
+    "dump_into",
+    "ended",
+    "load_from",
+    "query",
+    "table_names",
+    "table_rows",
+]
+
+_NAME = re.compile(r"[\w$-]+")
+
+
+class Outcome(NamedTuple):
+    """What became of a program: its exit status, what it printed, and what it complained about."""
+
+    status: int
+    printed: str
+    complaint: str
+
+
+def ended(
+    command: Sequence[str],
+    *,
+    given: str | None = None,
+    read: IO[bytes] | None = None,
+    write: IO[bytes] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Outcome:
+    """Run a program to its end.
+
+    Args:
+        command: the program and its arguments.
+        given: text that it reads.
+        read: a file that it reads instead.
+        write: a file into which it prints.
+        environment: its whole environment, instead of ours.
+
+    Raises:
+        BackupError: there is no such program.
+    """
+    source: dict[str, object] = {"input": (given or "").encode()} if read is None else {"stdin": read}
+    try:
+        done = subprocess.run(  # type: ignore[call-overload]  # noqa: S603, PLW1510 - the caller looks at the status
+            list(command), stdout=write or subprocess.PIPE, stderr=subprocess.PIPE, env=environment, **source
+        )
+    except OSError as error:
+        message = f"{command[0]}: {error}"
+        raise BackupError(message) from error
+    printed, complaint = ((text or b"").decode(errors="replace") for text in (done.stdout, done.stderr))
+    return Outcome(done.returncode, printed, complaint.strip())
+
+
+def answer(command: Sequence[str], given: str | None = None) -> str:
+    """Return what a program printed.
+
+    Raises:
+        BackupError: it failed.
+    """
+    return _must(command, ended(command, given=given))
+
+
+def answer_of(command: Sequence[str]) -> str:
+    """Return what a program printed, whatever it returned; empty where there is none."""
+    try:
+        return ended(command).printed.strip()
+    except BackupError:
+        return ""
+
+
+def installed_release() -> str:
+    """Return the release of Slurm's commands here; empty for none."""
+    found = re.search(r"\d+\.\d+(\.\d+)?", answer_of(["scontrol", "--version"]))
+    return found[0] if found else ""
+
+
+def offered_release() -> str:
+    """Return the release of Slurm that the package manager would install; empty where it offers none."""
+    said = answer_of(["apt-cache", "policy", "slurmctld"]) or answer_of(
+        ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=Candidate: %{version}\n", "slurm-slurmctld"]
+    )
+    found = re.search(r"Candidate: (?:\d+:)?(\d+\.\d+(?:\.\d+)?)", said)
+    return found[1] if found else ""
+
+
+def query(settings: Settings, sql: str) -> list[str]:
+    """Return the lines that MariaDB answers, with tabs between columns.
+
+    Raises:
+        BackupError: it does not answer, or refuses.
+    """
+    return answer([*_client(settings), "--batch", "--skip-column-names"], f"{sql};\n").splitlines()
+
+
+def table_names(settings: Settings) -> list[str]:
+    """Return the tables of the accounting database; none where there is no database.
+
+    Raises:
+        BackupError: MariaDB does not answer.
+    """
+    where = f"table_schema = '{_database(settings)}' AND table_type = 'BASE TABLE'"
+    return query(settings, f"SELECT table_name FROM information_schema.tables WHERE {where}")  # noqa: S608 - looked at
+
+
+def database_bytes(settings: Settings) -> int:
+    """Return how many bytes the tables of the accounting database take.
+
+    Raises:
+        BackupError: MariaDB does not answer.
+    """
+    where = f"table_schema = '{_database(settings)}'"
+    asked = f"SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE {where}"  # noqa: S608 - looked at
+    return int(query(settings, asked)[0])
+
+
+def table_rows(settings: Settings) -> dict[str, int]:
+    """Return the number of rows of each table of the accounting database.
+
+    Raises:
+        BackupError: MariaDB does not answer.
+    """
+    names = table_names(settings)
+    if not names:
+        return {}
+    place = _database(settings)
+    counts = (f"SELECT '{name}', COUNT(*) FROM `{place}`.`{name}`" for name in names)  # noqa: S608 - its own names
+    answers = (line.split("\t") for line in query(settings, " UNION ALL ".join(counts)))
+    return {name: int(rows) for name, rows in answers}
+
+
+def dump_into(settings: Settings, target: Path) -> None:
+    """Write the accounting database, as it is at one moment, into a new file that only its owner can read.
+
+    Raises:
+        BackupError: mariadb-dump failed, or the file cannot be written.
+    """
+    command = [
+        "mariadb-dump",
+        f"--socket={settings.database_socket}",
+        # One moment of all tables, which are InnoDB, without a lock that slurmdbd would wait for.
+        "--single-transaction",
+        "--quick",
+        "--routines",
+        "--triggers",
+        "--hex-blob",
+        # One row a line: it can be counted, and what did not change since the last snapshot is the same data.
+        "--skip-extended-insert",
+        "--no-autocommit",
+        "--databases",
+        _database(settings),
+    ]
+    try:
+        with target.open("xb") as file:
+            target.chmod(0o600)
+            _must(command, ended(command, write=file))
+    except OSError as error:
+        message = f"{target}: {error}"
+        raise BackupError(message) from error
+
+
+def load_from(settings: Settings, dump: Path) -> None:
+    """Have MariaDB read a dump.
+
+    Raises:
+        BackupError: it refused something.
+    """
+    command = _client(settings)
+    with dump.open("rb") as file:
+        _must(command, ended(command, read=file))
+
+
+def _client(settings: Settings) -> list[str]:
+    return ["mariadb", f"--socket={settings.database_socket}"]
+
+
+def _database(settings: Settings) -> str:
+    if not _NAME.fullmatch(settings.database):
+        message = f"{settings.database!r} is no name of a database"
+        raise BackupError(message)
+    return settings.database
+
+
+def _must(command: Sequence[str], outcome: Outcome) -> str:
+    if outcome.status:
+        said = (outcome.complaint or outcome.printed)[-600:]
+        message = f"{' '.join(command)} ended with {outcome.status}: {said}"
+        raise BackupError(message)
+    return outcome.printed

@@ -1,0 +1,222 @@
+"""The repository of restic that holds the snapshots; only the options that restic 0.14 (Debian 12) has, too."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .programs import ended
+from .settings import BackupError, read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .programs import Outcome
+    from .settings import Settings
+
+__all__ = ["Repository", "Snapshot"]
+
+_TAG = "busbar"
+# https://restic.readthedocs.io/en/stable/075_scripting.html#exit-codes: since 0.17; before, 1 and the words below.
+_MISSING, _WRONG_PASSWORD = 10, 12
+_SAYS_MISSING = (
+    "Is there a repository at the following location?",
+    "repository does not exist",
+    "config: no such file",
+)
+_SAYS_PASSWORD = ("wrong password or no key found",)
+_INCOMPLETE = 3
+_SHORTEST_ID = 4
+
+
+class Snapshot(NamedTuple):
+    """A snapshot: its id, when it was made as restic writes it, and of which host."""
+
+    id: str
+    time: str
+    host: str
+
+    def __str__(self) -> str:
+        """As a list shows it."""
+        return f"{self.id[:8]}  {self.time[:19].replace('T', ' ')}  {self.host}"
+
+
+class Repository:
+    """Where the snapshots of all hosts of the cluster are."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take the settings; restic is not asked yet.
+
+        Raises:
+            BackupError: the file of its environment cannot be read.
+        """
+        self.settings = settings
+        self.environment: dict[str, str] = {}
+        if settings.environment_file:
+            self.environment = read_json(Path(settings.environment_file))
+
+    def run(self, *arguments: str) -> Outcome:
+        """Run restic.
+
+        Raises:
+            BackupError: there is no such program.
+        """
+        given = self.settings
+        command = [given.restic, "--repo", given.repository, "--password-file", given.password_file]
+        command += ["--cache-dir", f"{given.folder}/cache"]
+        for option in given.options:
+            command += ["--option", option]
+        return ended([*command, *arguments], environment={**os.environ, "LC_ALL": "C.UTF-8", **self.environment})
+
+    def must(self, *arguments: str) -> str:
+        """Run restic and return what it printed.
+
+        Raises:
+            BackupError: it failed.
+        """
+        done = self.run(*arguments)
+        if done.status:
+            raise BackupError(self.told(arguments[0], done))
+        return done.printed
+
+    def told(self, what: str, done: Outcome) -> str:
+        """Say what went wrong, and what to do where that is known."""
+        said = done.complaint or done.printed
+        where = self.settings.repository
+        if _is_missing(done):
+            return (
+                f"no repository of restic at {where}: is it mounted, is the host up? Nothing was made there, since a "
+                "new one would hide the loss of the former. A new one on purpose: "
+                "busbar provision backup -e backup_new_repository=true"
+            )
+        if done.status == _WRONG_PASSWORD or any(words in said for words in _SAYS_PASSWORD):
+            return (
+                f"the repository {where} has another password than {self.settings.password_file}: "
+                "put back secrets/backup.password of the provisioning host, or set backup_password"
+            )
+        return f"restic {what} on {where} ended with {done.status}: {said[-600:]}"
+
+    def make(self, *, known: bool) -> bool:
+        """Make the repository where there is none; return whether it was made.
+
+        Args:
+            known: whether this host has used it before. Then it is not made anew.
+
+        Raises:
+            BackupError: it cannot be reached, used or made, or is gone.
+        """
+        there = self.run("cat", "config")
+        if there.status == 0:
+            return False
+        if known or not _is_missing(there):
+            raise BackupError(self.told("cat config", there))
+        made = self.run("init")
+        # Two hosts may come at once, and the other was first.
+        if made.status and self.run("cat", "config").status:
+            raise BackupError(self.told("init", made))
+        return made.status == 0
+
+    def save(self, paths: Sequence[str]) -> dict[str, Any]:
+        """Make a snapshot; return restic's summary.
+
+        Raises:
+            BackupError: it failed, or something could not be read.
+        """
+        given = self.settings
+        # Removes locks of processes that are gone, and no other.
+        self.run("unlock")
+        tags = ["--tag", _TAG, "--tag", f"cluster={given.cluster}"]
+        done = self.run("backup", "--json", "--host", given.host, *tags, *paths)
+        summary = _last_json(done.printed)
+        if done.status == _INCOMPLETE:
+            message = f"snapshot {str(summary.get('snapshot_id'))[:8]} is incomplete: {done.complaint[-600:]}"
+            raise BackupError(message)
+        if done.status:
+            raise BackupError(self.told("backup", done))
+        return summary
+
+    def forget(self) -> None:
+        """Drop snapshots that are older than wanted, and what only they held.
+
+        Raises:
+            BackupError: restic failed.
+        """
+        keep = [word for name, count in self.settings.keep.items() for word in (f"--keep-{name}", str(count))]
+        if keep:
+            self.must(
+                "forget", "--tag", f"{_TAG},cluster={self.settings.cluster}", "--group-by", "host", "--prune", *keep
+            )
+
+    def snapshots(self, host: str = "") -> list[Snapshot]:
+        """Return the snapshots, the newest last.
+
+        Args:
+            host: of this host only.
+
+        Raises:
+            BackupError: restic failed.
+        """
+        of_host = ["--host", host] if host else []
+        found = json.loads(self.must("snapshots", "--json", "--tag", _TAG, *of_host)) or []
+        return sorted(
+            (Snapshot(item["id"], item["time"], item["hostname"]) for item in found), key=lambda one: one.time
+        )
+
+    def choose(self, wanted: str) -> Snapshot:
+        """Return the snapshot of this host that is wanted, by the beginning of its id or ``latest``.
+
+        Raises:
+            BackupError: there is none; the message lists those that are there.
+        """
+        host = self.settings.host
+        known = self.snapshots()
+        own = [one for one in known if one.host == host]
+        named = [one for one in own if len(wanted) >= _SHORTEST_ID and one.id.startswith(wanted)]
+        fitting = own[-1:] if wanted == "latest" else named
+        if len(fitting) == 1:
+            return fitting[0]
+        listed = "; ".join(str(one) for one in known[-10:]) or "none"
+        message = f"no snapshot {wanted!r} of {host} in {self.settings.repository}. There are: {listed}"
+        raise BackupError(message)
+
+    def restore(self, snapshot: Snapshot, target: Path) -> None:
+        """Write the files of a snapshot below a folder.
+
+        Raises:
+            BackupError: they cannot all be read: the snapshot is damaged, or out of reach.
+        """
+        done = self.run("restore", snapshot.id, "--target", str(target))
+        if done.status:
+            message = (
+                f"snapshot {snapshot.id[:8]} cannot be read whole, nothing was changed: "
+                f"{self.told('restore', done)}. An older one: -e restore_snapshot=ID, listed by busbar-backup list"
+            )
+            raise BackupError(message)
+
+    def check(self, *, data: bool) -> None:
+        """Have restic look for damage.
+
+        Args:
+            data: also read all data, which takes as long as fetching it.
+
+        Raises:
+            BackupError: something is damaged.
+        """
+        self.must("check", *(["--read-data"] if data else []))
+
+
+def _is_missing(done: Outcome) -> bool:
+    return done.status == _MISSING or (done.status != 0 and any(words in done.complaint for words in _SAYS_MISSING))
+
+
+def _last_json(text: str) -> dict[str, Any]:
+    for line in reversed(text.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and found.get("message_type") == "summary":
+            return found
+    return {}

@@ -1,0 +1,214 @@
+"""The program `busbar-backup` of a host: makes, lists and verifies snapshots, and puts one back."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .collect import collect
+from .place import PARTS, is_there, place, release_problem
+from .programs import installed_release, offered_release
+from .repository import Repository
+from .settings import BackupError, read_settings
+from .verify import fetch, stage_of, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .settings import Settings
+
+__all__ = ["main", "metrics_text"]
+
+_KNOWN = "repository"
+_LAST = "last.json"
+_FETCHED = "restored"
+
+
+def main(arguments: Sequence[str], configuration: Path) -> int:
+    """Do what the command line says; print one object of JSON, or a sentence for `list`, and return the exit status."""
+    given = _parser().parse_args(arguments)
+    try:
+        settings = read_settings(configuration)
+        os.umask(0o077)
+        Path(settings.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (Path(settings.folder) / "lock").open("w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            said = _COMMANDS[given.command](Repository(settings), given)
+    except BackupError as error:
+        sys.stderr.write(f"busbar-backup: {error}\n")
+        return 1
+    sys.stdout.write(said if isinstance(said, str) else json.dumps(said) + "\n")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="busbar-backup", description="Backups of this host of the cluster.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    init = commands.add_parser("init", help="make the repository where there is none")
+    init.add_argument("--new", action="store_true", help="also where this host has used one before, which is gone")
+    commands.add_parser("run", help="make a snapshot now")
+    commands.add_parser("list", help="list the snapshots of all hosts")
+    proof = commands.add_parser("verify", help="restore a snapshot into scratch places and compare it")
+    proof.add_argument("--read-all", action="store_true", help="also read all data of the repository")
+    fetched = commands.add_parser("fetch", help="restore a snapshot into a folder and check it; change nothing else")
+    for command in (proof, fetched):
+        command.add_argument("--snapshot", default="latest", help="its id (default: the newest of this host)")
+    put = commands.add_parser("place", help="put a part of what `fetch` brought into its place")
+    put.add_argument("part", choices=sorted(PARTS))
+    put.add_argument("--replace", action="store_true", help="move aside what is there")
+    return parser
+
+
+def _init(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
+    note = Path(repository.settings.folder) / _KNOWN
+    where = repository.settings.repository
+    known = note.is_file() and note.read_text(encoding="utf-8").strip() == where and not given.new
+    made = repository.make(known=known)
+    note.write_text(f"{where}\n", encoding="utf-8")
+    return {"changed": made, "repository": where}
+
+
+def _run(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
+    settings = repository.settings
+    began = time.time()
+    last: dict[str, Any] = {**_last(settings), "run": began, "failed": 1}
+    stage = stage_of(settings)
+    try:
+        shutil.rmtree(stage, ignore_errors=True)
+        stage.mkdir(mode=0o700)
+        manifest = collect(settings, stage)
+        there = [path for path in settings.paths if Path(path).exists()]
+        summary = repository.save([str(stage), *there])
+        # Nothing is dropped before the new one is there.
+        if settings.prunes:
+            repository.forget()
+        last |= {
+            "failed": 0,
+            "success": began,
+            "seconds": time.time() - began,
+            "bytes": summary.get("total_bytes_processed", 0),
+            "added": summary.get("data_added", 0),
+        }
+    except OSError as error:
+        message = f"{error}"
+        raise BackupError(message) from error
+    finally:
+        # A dump holds what users must not read, and takes room that others need.
+        shutil.rmtree(stage, ignore_errors=True)
+        _note(settings, last)
+    return {
+        "changed": True,
+        "snapshot": str(summary.get("snapshot_id", ""))[:8],
+        "bytes": last["bytes"],
+        "added": last["added"],
+        "rows": sum(manifest.get("tables", {}).values()),
+        "files": len(manifest["files"]),
+    }
+
+
+def _list(repository: Repository, _given: argparse.Namespace) -> str:
+    return "".join(f"{one}\n" for one in repository.snapshots())
+
+
+def _verify(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
+    chosen = repository.choose(given.snapshot)
+    return {"snapshot": chosen.id[:8], **verify(repository, chosen, data=given.read_all)}
+
+
+def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
+    settings = repository.settings
+    chosen = repository.choose(given.snapshot)
+    stage, manifest = fetch(repository, chosen, Path(settings.folder) / _FETCHED)
+    fault = release_problem(manifest["slurm_version"], installed_release(), offered_release())
+    if fault:
+        message = f"snapshot {chosen.id[:8]}: {fault}. Nothing was changed"
+        raise BackupError(message)
+    there = [found for part in _parts(settings) if (found := is_there(settings, part))]
+    note = {"snapshot": chosen.id[:8], "stage": str(stage), "manifest": manifest}
+    (Path(settings.folder) / "restored.json").write_text(json.dumps(note), encoding="utf-8")
+    shown = {key: manifest[key] for key in ("cluster", "host", "made_at", "slurm_version")}
+    return {"changed": True, "snapshot": note["snapshot"], "there": there, **shown}
+
+
+def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
+    settings = repository.settings
+    if given.part not in _parts(settings):
+        message = f"{given.part} does not belong to {settings.host}"
+        raise BackupError(message)
+    path = Path(settings.folder) / "restored.json"
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"nothing was fetched: {error}. First: busbar-backup fetch"
+        raise BackupError(message) from error
+    done = note.setdefault("placed", {})
+    # A restore that was cut off goes on where it stopped.
+    if given.part in done:
+        return {"changed": False, "aside": done[given.part]}
+    outcome = place(settings, Path(note["stage"]), given.part, note["manifest"], replace=given.replace)
+    done[given.part] = outcome["aside"]
+    path.write_text(json.dumps(note), encoding="utf-8")
+    return outcome
+
+
+def _parts(settings: Settings) -> list[str]:
+    """The parts that this host has."""
+    has = {"slurm_state": settings.slurm_state, "accounting": settings.database, "grafana": settings.grafana}
+    return [part for part, where in has.items() if where]
+
+
+_COMMANDS = {"init": _init, "run": _run, "list": _list, "verify": _verify, "fetch": _fetch, "place": _place}
+
+
+def _last(settings: Settings) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((Path(settings.folder) / _LAST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def _note(settings: Settings, last: dict[str, Any]) -> None:
+    """Keep what became of the last run, also for the node exporter."""
+    (Path(settings.folder) / _LAST).write_text(json.dumps(last), encoding="utf-8")
+    target = Path(settings.metrics) if settings.metrics else None
+    if target is None or not target.parent.is_dir():
+        return
+    fresh = target.with_suffix(".tmp")
+    fresh.write_text(metrics_text(last, settings.max_age_s), encoding="utf-8")
+    fresh.chmod(0o644)
+    fresh.replace(target)
+
+
+def metrics_text(last: dict[str, Any], max_age_s: int) -> str:
+    """Return the series of the last run for the node exporter.
+
+    Args:
+        last: ``run`` and ``success``, in seconds since 1970, ``failed`` (0 or 1), ``seconds``, ``bytes`` and ``added``.
+        max_age_s: after how many seconds the newest snapshot is too old.
+    """
+    series = [
+        ("last_run_timestamp_seconds", "When the last backup began.", last.get("run", 0)),
+        (
+            "last_success_timestamp_seconds",
+            "When the last backup that succeeded began; 0 for never.",
+            last.get("success", 0),
+        ),
+        ("last_run_failed", "Whether the last backup failed.", last.get("failed", 0)),
+        ("max_age_seconds", "How old the newest snapshot may become.", max_age_s),
+        ("duration_seconds", "How long the last backup that succeeded took.", last.get("seconds", 0)),
+        ("size_bytes", "How much the newest snapshot holds.", last.get("bytes", 0)),
+        ("added_bytes", "How much of it the repository did not have yet.", last.get("added", 0)),
+    ]
+    return "".join(
+        f"# HELP busbar_backup_{name} {text}\n# TYPE busbar_backup_{name} gauge\n"
+        f"busbar_backup_{name} {float(value):.15g}\n"
+        for name, text, value in series
+    )

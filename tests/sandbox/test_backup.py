@@ -1,0 +1,193 @@
+"""Backups are made, proven and refused; a lost controller comes back with queue, running jobs and accounting."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import recap
+from test_slurm_jobs import job_state, submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("backup")
+
+KEEPER = "login"
+REPOSITORY = "/var/backups/busbar/repository"
+METRICS = "/var/lib/prometheus/node-exporter/busbar_backup.prom"
+ROLE = ("--tags", "backup", "--skip-tags", "always")
+
+
+def provision(sandbox: Cluster, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.busbar("provision", playbook, "-i", str(sandbox.inventory), *options, timeout=1500)
+
+
+def refused(sandbox: Cluster, said: str, *options: str) -> None:
+    """See that a restore is refused before anything of the daemons is changed."""
+    started = sandbox.exec("ctl", "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb").stdout
+    done = provision(sandbox, "restore", *options)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert said in " ".join(done.stdout.split()), done.stdout
+    assert sandbox.exec("ctl", "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb").stdout == started
+
+
+def metric(sandbox: Cluster, name: str) -> float:
+    shown = sandbox.exec("ctl", f"cat {METRICS}").stdout
+    found = re.search(rf"^busbar_backup_{name} (\S+)$", shown, re.MULTILINE)
+    assert found, shown
+    return float(found[1])
+
+
+@pytest.fixture(scope="module")
+def backed_up(sandbox: Cluster) -> Iterator[str]:
+    """Backups to the login node; what the first run said. Afterwards there are none again."""
+    options = sandbox.inventory / "group_vars" / "all" / "backup.yml"
+    options.write_text(f"backup_enabled: true\nbackup_host: {KEEPER}\nbackup_site_folder: false\n")
+    sandbox.exec("ctl", "mkdir -p /var/lib/prometheus/node-exporter")
+    done = provision(sandbox, "backup", "-e", "backup_verify=true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield done.stdout
+    options.unlink()
+    done = sandbox.playbook("site.yml", *ROLE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sandbox.exec("ctl", "systemctl is-enabled busbar-backup.timer", check=False).stdout.strip() != "enabled"
+
+
+@pytest.mark.core
+def test_a_snapshot_is_made_and_proven(sandbox: Cluster, backed_up: str) -> None:
+    said = re.search(
+        r"ctl: snapshot (\w{8}) in \S+, (\d+) files, (\d+) rows of accounting, .* restored and compared", backed_up
+    )
+    assert said, backed_up
+    assert int(said[2]) > 10
+    assert int(said[3]) > 10
+    assert said[1] in sandbox.exec("ctl", "busbar-backup list").stdout
+    assert metric(sandbox, "last_run_failed") == 0
+    assert abs(time.time() - metric(sandbox, "last_success_timestamp_seconds")) < 900
+    assert "busbar-backup.timer" in sandbox.exec("ctl", "systemctl list-timers busbar-backup.timer").stdout
+    # Neither copies nor a second server are left.
+    assert sandbox.exec("ctl", "ls /var/lib/busbar-backup").stdout.split() == [
+        "cache",
+        "last.json",
+        "lock",
+        "repository",
+    ]
+    assert sandbox.exec("ctl", "ls -d /var/lib/busbar-verify-* 2>/dev/null | wc -l").stdout.strip() == "0"
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
+    done = sandbox.playbook("site.yml", *ROLE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]} == {}
+    done = sandbox.playbook("site.yml", *ROLE, "--check", "--diff", "-e", "backup_max_age=30")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"max_age_s": 108000' in done.stdout
+    assert sandbox.exec("ctl", "grep -c 108000 /etc/busbar/backup/backup.json", check=False).stdout.strip() == "0"
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_users_read_no_backup_and_its_account_has_no_shell(sandbox: Cluster) -> None:
+    for node, path in [("ctl", "/etc/busbar/backup/password"), ("ctl", "/etc/busbar/backup/ssh_key")]:
+        assert sandbox.exec(node, f"runuser -u alice -- cat {path}", check=False).returncode != 0
+    assert sandbox.exec(KEEPER, f"runuser -u alice -- ls {REPOSITORY}", check=False).returncode != 0
+    command = (
+        "ssh -F none -o BatchMode=yes -o HostKeyAlias=login -o GlobalKnownHostsFile=/etc/busbar/backup/known_hosts "
+    )
+    command += f"-i /etc/busbar/backup/ssh_key busbar-backup@{KEEPER} touch {REPOSITORY}/shell"
+    assert sandbox.exec("ctl", command, check=False).returncode != 0
+    assert sandbox.exec(KEEPER, f"ls {REPOSITORY}/shell", check=False).returncode != 0
+    key = "/etc/ssh/authorized_keys.d/busbar-backup"
+    assert sandbox.exec(KEEPER, f"runuser -u busbar-backup -- tee -a {key} </dev/null", check=False).returncode != 0
+    assert (
+        sandbox.exec(KEEPER, "runuser -u busbar-backup -- mkdir /var/backups/busbar/.ssh", check=False).returncode != 0
+    )
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_keeper_that_is_away_is_told_and_made_up_for(sandbox: Cluster) -> None:
+    before = metric(sandbox, "last_success_timestamp_seconds")
+    sandbox.exec(KEEPER, f"mv {REPOSITORY}/config /root/config")
+    try:
+        assert sandbox.exec("ctl", "systemctl start busbar-backup", check=False, timeout=120).returncode != 0
+        said = sandbox.exec("ctl", "journalctl -u busbar-backup -n 20 -o cat").stdout
+        assert "is it mounted, is the host up? Nothing was made there" in said
+        done = provision(sandbox, "backup")
+        assert done.returncode == 1, done.stdout
+        assert "ctl: " in done.stdout
+        assert "backup_new_repository=true" in done.stdout
+    finally:
+        sandbox.exec(KEEPER, f"mv /root/config {REPOSITORY}/config")
+    assert metric(sandbox, "last_run_failed") == 1
+    assert metric(sandbox, "last_success_timestamp_seconds") == before
+    sandbox.exec("ctl", "systemctl start busbar-backup", timeout=120)
+    assert metric(sandbox, "last_run_failed") == 0
+    assert metric(sandbox, "last_success_timestamp_seconds") > before
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_living_cluster_is_not_overwritten(sandbox: Cluster) -> None:
+    refused(sandbox, "ctl: restore_replace: this host has a queue of Slurm in /var/lib/slurm/slurmctld and")
+    refused(sandbox, "no snapshot 'abcdef' of ctl", "-e", "restore_snapshot=abcdef")
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
+    largest = f"find {REPOSITORY}/data -type f -printf '%s %p\\n' | sort -n | tail -1 | cut -d' ' -f2"
+    pack = sandbox.exec(KEEPER, largest).stdout.strip()
+    sandbox.exec(
+        KEEPER,
+        f"cp -p {pack} /root/pack && chmod u+w {pack} && printf 'damage' | dd of={pack} bs=1 seek=99 conv=notrunc",
+    )
+    try:
+        refused(sandbox, "cannot be read whole, nothing was changed", "-e", "restore_replace=true")
+        assert sandbox.exec("ctl", "busbar-backup verify", check=False, timeout=120).returncode != 0
+    finally:
+        sandbox.exec(KEEPER, f"cp -p /root/pack {pack} && rm /root/pack")
+    sandbox.exec("ctl", "busbar-backup verify", timeout=120)
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_controller_that_is_lost_comes_back(sandbox: Cluster) -> None:
+    sandbox.wait_idle()
+    ended = submit(sandbox, "-n1 --mem=64 -o /dev/null", "true")
+    wait_for_state(sandbox, ended, "COMPLETED")
+    output = f"/shared/home/alice/restored-{sandbox.name}"
+    running = submit(sandbox, f"-w gpu1 --mem=64 -o {output}", "for s in $(seq 900); do echo $s; sleep 1; done")
+    waiting = submit(sandbox, "-w gpu1 --exclusive -o /dev/null", "true")
+    wait_for_state(sandbox, running, "RUNNING")
+    key = sandbox.exec("ctl", "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout
+    users = sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout
+    try:
+        done = provision(sandbox, "backup")
+        assert done.returncode == 0, done.stdout + done.stderr
+        subprocess.run(
+            ["podman", "rm", "--force", "--time=0", sandbox.container("ctl")], check=True, capture_output=True
+        )
+        up = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
+        assert up.returncode == 0, up.stdout + up.stderr
+        assert sandbox.exec("ctl", "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout != key
+        done = provision(sandbox, "restore")
+        assert done.returncode == 0, done.stdout + done.stderr
+        sandbox.wait_until(
+            lambda: job_state(sandbox, running) == "RUNNING", f"{running}: {job_state(sandbox, running)}"
+        )
+        assert job_state(sandbox, waiting) == "PENDING"
+        assert sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
+        wait_for_state(sandbox, ended, "COMPLETED")
+        counted = [int(line) for line in sandbox.exec("login", f"cat {output}").stdout.split()]
+        assert counted == list(range(1, len(counted) + 1))
+        fresh = submit(sandbox, "-w gpu2 --mem=64 -o /dev/null", "true")
+        assert int(fresh) > int(waiting)
+        wait_for_state(sandbox, fresh, "COMPLETED")
+    finally:
+        sandbox.exec("login", f"scancel {running}", user="alice", check=False)
+    wait_for_state(sandbox, running, "CANCELLED")
+    wait_for_state(sandbox, waiting, "COMPLETED")
+    sandbox.wait_idle()

@@ -1,0 +1,168 @@
+"""What goes into a snapshot is whole, and damage to it is seen afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import (
+    copy_sqlite,
+    copy_state,
+    count_rows,
+    digest,
+    read_manifest,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, read_settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DUMP = """\
+-- MariaDB dump 10.19
+CREATE DATABASE /*!32312 IF NOT EXISTS*/ `slurm_acct_db`;
+CREATE TABLE `acct_table` (
+  `name` tinytext NOT NULL
+);
+INSERT INTO `acct_table` VALUES
+(1,'root');
+INSERT INTO `acct_table` VALUES (2,'x\\nINSERT INTO `user_table` VALUES (1);');
+CREATE TABLE `user_table` (
+  `name` tinytext NOT NULL
+);
+-- Dump completed on 2026-11-23  2:30:00
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A directory of slurmctld's state."""
+    folder = tmp_path / "slurmctld"
+    (folder / "hash.3" / "job.13").mkdir(parents=True)
+    (folder / "job_state").write_text("queue")
+    (folder / "job_state.new").write_text("half of a que")
+    (folder / "hash.3" / "job.13" / "script").write_text("#!/bin/sh")
+    return folder
+
+
+def test_the_state_is_copied_without_what_is_just_written(state: Path, tmp_path: Path) -> None:
+    copy_state(state, tmp_path / "copy")
+    found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
+    assert found == {"job_state", "hash.3/job.13/script"}
+
+
+def test_a_state_that_changes_meanwhile_is_copied_again(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = shutil.copy2
+    pauses: list[float] = []
+
+    def copy(source: Path, target: Path, **options: bool) -> None:
+        real(source, target, **options)
+        if not pauses and source.name == "job_state":
+            (state / "job_state").write_text("queue with one job more")
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    copy_state(state, tmp_path / "copy", sleep=pauses.append)
+    assert len(pauses) == 1
+    assert (tmp_path / "copy" / "job_state").read_text() == "queue with one job more"
+
+
+def test_a_state_that_never_rests_is_taken_as_it_is(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, count = shutil.copy2, iter(range(100))
+
+    def copy(source: Path, target: Path, **options: bool) -> None:
+        real(source, target, **options)
+        (state / "job_state").write_text("x" * next(count))
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    pauses: list[float] = []
+    copy_state(state, tmp_path / "copy", sleep=pauses.append)
+    assert (tmp_path / "copy" / "job_state").is_file()
+    assert len(pauses) == 4
+
+
+def test_a_place_without_state_is_no_backup(state: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="has no state of slurmctld: is it where"):
+        copy_state(tmp_path / "elsewhere", tmp_path / "copy")
+    (state / "job_state").unlink()
+    with pytest.raises(BackupError, match="job_state is missing"):
+        copy_state(state, tmp_path / "copy", sleep=lambda _seconds: None)
+
+
+def test_rows_are_counted_by_table(tmp_path: Path) -> None:
+    dump = tmp_path / "accounting.sql"
+    dump.write_text(DUMP)
+    assert count_rows(dump) == {"acct_table": 2, "user_table": 0}
+
+
+@pytest.mark.parametrize("lines", [0, 3, 8, 11])
+def test_a_dump_that_was_cut_off_is_refused(lines: int, tmp_path: Path) -> None:
+    dump = tmp_path / "accounting.sql"
+    dump.write_text("".join(DUMP.splitlines(keepends=True)[:lines]))
+    with pytest.raises(BackupError, match=r"accounting\.sql is cut off"):
+        count_rows(dump)
+
+
+def test_a_database_in_use_is_copied_as_one_moment(tmp_path: Path) -> None:
+    source, target = tmp_path / "grafana.db", tmp_path / "copy.db"
+    with contextlib.closing(sqlite3.connect(source)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE dashboard (title TEXT)")
+        writer.execute("INSERT INTO dashboard VALUES ('mine')")
+        writer.commit()
+        writer.execute("INSERT INTO dashboard VALUES ('not yet')")
+        copy_sqlite(source, target)
+    with contextlib.closing(sqlite3.connect(target)) as reader:
+        assert reader.execute("SELECT title FROM dashboard").fetchall() == [("mine",)]
+
+
+@pytest.mark.parametrize("text", [None, "no database at all" * 100])
+def test_what_is_no_database_is_refused(text: str | None, tmp_path: Path) -> None:
+    source = tmp_path / "grafana.db"
+    if text:
+        source.write_text(text)
+    with pytest.raises(BackupError, match=r"grafana\.db"):
+        copy_sqlite(source, tmp_path / "copy.db")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A folder as it comes out of a snapshot."""
+    (tmp_path / "accounting.sql").write_text(DUMP)
+    manifest = {"format": 1, "cluster": "lab", "files": {"accounting.sql": digest(tmp_path / "accounting.sql")}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    return tmp_path
+
+
+def test_what_was_saved_is_known_again(saved: Path) -> None:
+    assert read_manifest(saved)["cluster"] == "lab"
+
+
+def test_damage_is_seen(saved: Path) -> None:
+    dump, manifest = saved / "accounting.sql", saved / "manifest.json"
+    dump.write_text(DUMP.replace("root", "toor"))
+    with pytest.raises(BackupError, match=r"accounting\.sql is not what was saved"):
+        read_manifest(saved)
+    dump.unlink()
+    with pytest.raises(BackupError, match=r"accounting\.sql is missing"):
+        read_manifest(saved)
+    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    with pytest.raises(BackupError, match="has the format 2, this busbar reads 1: use the busbar that made it"):
+        read_manifest(saved)
+    manifest.write_text(manifest.read_text()[:-5])
+    with pytest.raises(BackupError, match=r"manifest\.json cannot be read"):
+        read_manifest(saved)
+
+
+def test_settings_that_were_changed_by_hand_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "backup.json"
+    for text in ("{", '{"cluster": "lab"}', '{"colour": 1}'):
+        path.write_text(text)
+        with pytest.raises(BackupError, match=r"backup\.json: .*busbar provision backup writes it anew"):
+            read_settings(path)

@@ -40,9 +40,15 @@ def test_it_needs_no_other_host(browser: Chrome, site: Path) -> None:
 def test_the_search_finds_pages_without_a_server(browser: Chrome, site: Path) -> None:
     opened(browser, site / "index.html")
     browser.find_element(By.CSS_SELECTOR, ".sidebar-search").send_keys("mig_layout\n")
-    until(browser, lambda: browser.find_elements(By.CSS_SELECTOR, "#search-results ul.search li a"))
-    found = [each.text for each in browser.find_elements(By.CSS_SELECTOR, "#search-results ul.search li a")]
-    assert "mig" in found
+
+    # What is found is shown one after the other, in elements that may be replaced meanwhile.
+    def shown() -> list[str]:
+        texts: list[str] = browser.execute_script(
+            "return [...document.querySelectorAll('#search-results ul.search li a')].map((each) => each.textContent)"
+        )
+        return texts
+
+    until(browser, lambda: "mig" in shown())
     assert {url.partition(":")[0] for url in requests(browser)} <= {"file", "data"}
 
 

@@ -100,6 +100,14 @@ def reason(sandbox: Cluster, node: str) -> str:
     return sandbox.exec("ctl", f"sinfo -h -n {node} -o '%t|%E'").stdout.strip()
 
 
+def test_a_limit_does_not_take_the_batches_apart(sandbox: Cluster) -> None:
+    code, said = update(sandbox, "gpu[1-2]", "--limit", "ctl,gpu1,gpu2")
+    assert code == 2, said
+    assert "--limit: takes the batches apart" in said
+    assert set(sandbox.node_states().values()) == {"idle"}
+    assert [boots(sandbox, node) for node in ("gpu1", "gpu2")] == [0, 0]
+
+
 def test_the_job_on_another_node_is_unbroken_and_not_ended_at_the_limit(sandbox: Cluster) -> None:
     lines = "/var/tmp/update-lines"  # noqa: S108 - of a node of the sandbox
     job = submit(sandbox, f"-w gpu2 --mem=64 -o {lines}", "while :; do date +%s; sleep 1; done")

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import recap
+from conftest import as_json, recap
 from test_slurm_jobs import job_state, submit, wait_for_state
 
 if TYPE_CHECKING:
@@ -131,6 +131,13 @@ def test_a_keeper_that_is_away_is_told_and_made_up_for(sandbox: Cluster) -> None
     assert metric(sandbox, "last_success_timestamp_seconds") > before
 
 
+def test_an_option_that_cannot_be_is_refused_before_anything_changes(sandbox: Cluster) -> None:
+    done = provision(sandbox, "preflight", "-e", "backup_enabled=true", "-e", "backup_host=logn")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "ctl: backup_host: 'logn' is no host of the inventory" in done.stdout
+    assert all(counts["changed"] == 0 for counts in recap(done.stdout).values())
+
+
 @pytest.mark.usefixtures("backed_up")
 def test_a_living_cluster_is_not_overwritten(sandbox: Cluster) -> None:
     refused(sandbox, "ctl: restore_replace: this host has a queue of Slurm in /var/lib/slurm/slurmctld and")
@@ -181,6 +188,10 @@ def test_a_controller_that_is_lost_comes_back(sandbox: Cluster) -> None:
         assert job_state(sandbox, waiting) == "PENDING"
         assert sandbox.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
         wait_for_state(sandbox, ended, "COMPLETED")
+        # Nothing of it is left to be put in place, and nothing lies around.
+        again = as_json(sandbox.exec("ctl", "busbar-backup fetch").stdout)
+        assert (again["there"], again["left"]) == ([], [])
+        assert sandbox.exec("ctl", "ls -d /var/lib/busbar-backup/restored", check=False).returncode != 0
         counted = [int(line) for line in sandbox.exec("login", f"cat {output}").stdout.split()]
         assert counted == list(range(1, len(counted) + 1))
         fresh = submit(sandbox, "-w gpu2 --mem=64 -o /dev/null", "true")

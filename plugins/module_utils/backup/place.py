@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .collect import DUMP, GRAFANA, STATE
-from .programs import answer_of, dump_into, load_from, query, table_names, table_rows
+from .collect import DUMP, GRAFANA, STATE, dump_database
+from .programs import answer_of, load_from, query, table_names, table_rows
 from .settings import BackupError
 
 if TYPE_CHECKING:
@@ -36,38 +36,41 @@ def is_there(settings: Settings, part: str) -> str:
     return f"Grafana's {settings.grafana}" if Path(settings.grafana).exists() else ""
 
 
-def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-    """Put one part into its place, while its daemon does not run.
+def refuse_present(settings: Settings, part: str) -> None:
+    """Look whether a host has nothing yet of what a part would replace.
+
+    Raises:
+        BackupError: it has.
+    """
+    there = is_there(settings, part)
+    if there:
+        message = f"{settings.host} has {there}: nothing was changed. -e restore_replace=true moves it aside"
+        raise BackupError(message)
+
+
+def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any]) -> str:
+    """Put one part into its place, while its daemon does not run; return where that is which was there.
 
     Args:
         settings: what belongs to this host.
         folder: what was restored, and compared with its manifest.
         part: one of PARTS.
         manifest: what the snapshot says of itself.
-        replace: whether what is there may be moved aside.
-
-    Returns:
-        ``changed``, and ``aside``: where that is which was there.
 
     Raises:
-        BackupError: the daemon runs, something is there that may not be replaced, or the outcome is not what was saved.
+        BackupError: the daemon runs, or the outcome is not what was saved.
     """
     unit = PARTS[part]
     if answer_of(["systemctl", "is-active", unit]) in {"active", "activating", "reloading"}:
         message = f"{unit} runs: nothing is put under a daemon that works. systemctl stop {unit}"
         raise BackupError(message)
-    there = is_there(settings, part)
-    if there and not replace:
-        message = f"{settings.host} has {there}: nothing was changed. -e restore_replace=true moves it aside"
-        raise BackupError(message)
     stamp = time.strftime("%Y%m%dT%H%M%S")
     if part == "accounting":
-        aside = place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=bool(there))
-    elif part == "slurm_state":
-        aside = place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
-    else:
-        aside = place_files(folder / GRAFANA, Path(settings.grafana), "grafana", stamp)
-    return {"changed": True, "aside": aside}
+        there = bool(is_there(settings, part))
+        return place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=there)
+    if part == "slurm_state":
+        return place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
+    return place_files(folder / GRAFANA, Path(settings.grafana), "grafana", stamp)
 
 
 def place_files(source: Path, target: Path, owner: str, stamp: str) -> str:
@@ -111,7 +114,8 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
     aside = ""
     if there:
         former = Path(settings.folder) / f"{settings.database}.before-{stamp}.sql"
-        dump_into(settings, former)
+        # Not dropped before its copy is known to be whole.
+        dump_database(settings, former)
         query(settings, f"DROP DATABASE `{settings.database}`")
         aside = str(former)
     load_from(settings, dump)

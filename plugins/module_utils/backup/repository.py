@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,7 +12,7 @@ from .programs import ended
 from .settings import BackupError, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .programs import Outcome
     from .settings import Settings
@@ -20,13 +21,15 @@ __all__ = ["Repository", "Snapshot"]
 
 _TAG = "busbar"
 # https://restic.readthedocs.io/en/stable/075_scripting.html#exit-codes: since 0.17; before, 1 and the words below.
-_MISSING, _WRONG_PASSWORD = 10, 12
+_MISSING, _LOCKED, _WRONG_PASSWORD = 10, 11, 12
 _SAYS_MISSING = (
     "Is there a repository at the following location?",
     "repository does not exist",
     "config: no such file",
 )
 _SAYS_PASSWORD = ("wrong password or no key found",)
+_SAYS_LOCKED = "repository is already locked"
+_LOCKED_S, _PAUSE_S = 1800.0, 5.0
 _INCOMPLETE = 3
 _SHORTEST_ID = 4
 
@@ -53,12 +56,13 @@ class Repository:
             BackupError: the file of its environment cannot be read.
         """
         self.settings = settings
+        self.sleep: Callable[[float], None] = time.sleep
         self.environment: dict[str, str] = {}
         if settings.environment_file:
             self.environment = read_json(Path(settings.environment_file))
 
     def run(self, *arguments: str) -> Outcome:
-        """Run restic.
+        """Run restic, and wait while another host drops old snapshots, for which restic locks all others out.
 
         Raises:
             BackupError: there is no such program.
@@ -68,7 +72,14 @@ class Repository:
         command += ["--cache-dir", f"{given.folder}/cache"]
         for option in given.options:
             command += ["--option", option]
-        return ended([*command, *arguments], environment={**os.environ, "LC_ALL": "C.UTF-8", **self.environment})
+        environment = {**os.environ, "LC_ALL": "C.UTF-8", **self.environment}
+        deadline = time.monotonic() + _LOCKED_S
+        while True:
+            done = ended([*command, *arguments], environment=environment)
+            locked = done.status == _LOCKED or (done.status != 0 and _SAYS_LOCKED in done.complaint)
+            if not locked or time.monotonic() > deadline:
+                return done
+            self.sleep(_PAUSE_S)
 
     def must(self, *arguments: str) -> str:
         """Run restic and return what it printed.

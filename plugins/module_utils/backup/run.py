@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .collect import collect
-from .place import PARTS, is_there, place, release_problem
+from .place import PARTS, is_there, place, refuse_present, release_problem
 from .programs import installed_release, offered_release
 from .repository import Repository
 from .settings import BackupError, read_settings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
-__all__ = ["main", "metrics_text"]
+__all__ = ["main", "metrics_text", "present"]
 
 _KNOWN = "repository"
 _LAST = "last.json"
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
         with (Path(settings.folder) / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             said = _COMMANDS[given.command](Repository(settings), given)
-    except BackupError as error:
+    except (BackupError, OSError) as error:
         sys.stderr.write(f"busbar-backup: {error}\n")
         return 1
     sys.stdout.write(said if isinstance(said, str) else json.dumps(said) + "\n")
@@ -78,14 +78,13 @@ def _init(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
 def _run(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
     settings = repository.settings
     began = time.time()
-    last: dict[str, Any] = {**_last(settings), "run": began, "failed": 1}
+    last: dict[str, Any] = {**_read(Path(settings.folder) / _LAST), "run": began, "failed": 1}
     stage = stage_of(settings)
     try:
         shutil.rmtree(stage, ignore_errors=True)
         stage.mkdir(mode=0o700)
         manifest = collect(settings, stage)
-        there = [path for path in settings.paths if Path(path).exists()]
-        summary = repository.save([str(stage), *there])
+        summary = repository.save([str(stage), *present(settings)])
         # Nothing is dropped before the new one is there.
         if settings.prunes:
             repository.forget()
@@ -96,9 +95,6 @@ def _run(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
             "bytes": summary.get("total_bytes_processed", 0),
             "added": summary.get("data_added", 0),
         }
-    except OSError as error:
-        message = f"{error}"
-        raise BackupError(message) from error
     finally:
         # A dump holds what users must not read, and takes room that others need.
         shutil.rmtree(stage, ignore_errors=True)
@@ -111,6 +107,19 @@ def _run(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
         "rows": sum(manifest.get("tables", {}).values()),
         "files": len(manifest["files"]),
     }
+
+
+def present(settings: Settings) -> list[str]:
+    """Return the files and folders of this host that are saved as they are.
+
+    Raises:
+        BackupError: one that the site asks for is not there, and would be missing from the snapshot.
+    """
+    missing = [path for path in settings.paths if not Path(path).exists()]
+    if missing:
+        message = f"backup_paths: {', '.join(missing)} is not there: correct the option, or bring it back"
+        raise BackupError(message)
+    return [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
 
 
 def _list(repository: Repository, _given: argparse.Namespace) -> str:
@@ -130,11 +139,21 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     if fault:
         message = f"snapshot {chosen.id[:8]}: {fault}. Nothing was changed"
         raise BackupError(message)
-    there = [found for part in _parts(settings) if (found := is_there(settings, part))]
-    note = {"snapshot": chosen.id[:8], "stage": str(stage), "manifest": manifest}
-    (Path(settings.folder) / "restored.json").write_text(json.dumps(note), encoding="utf-8")
+    former = _fetched(settings)
+    note = {"snapshot": chosen.id, "stage": str(stage), "manifest": manifest, "begun": [], "placed": {}}
+    # A restore that was cut off goes on where it stopped: what it began to put there is no reason to refuse.
+    if former.get("snapshot") == chosen.id:
+        note |= {"begun": former["begun"], "placed": former["placed"]}
+    left = [part for part in _parts(settings) if part not in note["placed"]]
+    # Its role starts Grafana, which makes a database at once, before the restored one can be put in place.
+    if "grafana" in left and not is_there(settings, "grafana"):
+        note["begun"] = [*note["begun"], "grafana"]
+    there = [found for part in left if part not in note["begun"] and (found := is_there(settings, part))]
+    _write_fetched(settings, note)
+    if not left:
+        _clear(settings)
     shown = {key: manifest[key] for key in ("cluster", "host", "made_at", "slurm_version")}
-    return {"changed": True, "snapshot": note["snapshot"], "there": there, **shown}
+    return {"changed": True, "snapshot": chosen.id[:8], "there": there, "left": left, **shown}
 
 
 def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
@@ -142,20 +161,40 @@ def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     if given.part not in _parts(settings):
         message = f"{given.part} does not belong to {settings.host}"
         raise BackupError(message)
+    note = _fetched(settings)
+    if not note:
+        message = "nothing was fetched. First: busbar-backup fetch"
+        raise BackupError(message)
+    placed: dict[str, str] = note["placed"]
+    if given.part in placed:
+        return {"changed": False, "aside": placed[given.part]}
+    replace = given.replace or given.part in note["begun"]
+    if not replace:
+        refuse_present(settings, given.part)
+    _write_fetched(settings, {**note, "begun": [*note["begun"], given.part]})
+    placed[given.part] = place(settings, Path(note["stage"]), given.part, note["manifest"])
+    _write_fetched(settings, note)
+    if set(placed) == set(_parts(settings)):
+        _clear(settings)
+    return {"changed": True, "aside": placed[given.part]}
+
+
+def _clear(settings: Settings) -> None:
+    """Remove what was fetched: it holds what users must not read, and takes room that the daemons need."""
+    shutil.rmtree(Path(settings.folder) / _FETCHED, ignore_errors=True)
+
+
+def _fetched(settings: Settings) -> dict[str, Any]:
+    """What the last `fetch` brought, and how far it was put in place; empty for nothing."""
+    return _read(Path(settings.folder) / "restored.json")
+
+
+def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
+    """Keep that, whole also when the host goes down meanwhile."""
     path = Path(settings.folder) / "restored.json"
-    try:
-        note = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        message = f"nothing was fetched: {error}. First: busbar-backup fetch"
-        raise BackupError(message) from error
-    done = note.setdefault("placed", {})
-    # A restore that was cut off goes on where it stopped.
-    if given.part in done:
-        return {"changed": False, "aside": done[given.part]}
-    outcome = place(settings, Path(note["stage"]), given.part, note["manifest"], replace=given.replace)
-    done[given.part] = outcome["aside"]
-    path.write_text(json.dumps(note), encoding="utf-8")
-    return outcome
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(json.dumps(note), encoding="utf-8")
+    fresh.replace(path)
 
 
 def _parts(settings: Settings) -> list[str]:
@@ -167,9 +206,9 @@ def _parts(settings: Settings) -> list[str]:
 _COMMANDS = {"init": _init, "run": _run, "list": _list, "verify": _verify, "fetch": _fetch, "place": _place}
 
 
-def _last(settings: Settings) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((Path(settings.folder) / _LAST).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return found

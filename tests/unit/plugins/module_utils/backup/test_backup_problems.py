@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.problems import backup_problems
+from jinja2 import Environment
 
+TOP = Path(__file__).resolve().parents[5]
 GOOD: dict[str, Any] = {
     "host": "keeper",
     "repository": "",
@@ -28,6 +32,17 @@ GOOD: dict[str, Any] = {
 )
 def test_what_works_has_no_problem(good: dict[str, Any]) -> None:
     assert backup_problems({**GOOD, **good}, ["ctl", "keeper"], "ctl") == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [({}, "False"), ({"grafana_source": "none"}, "False"), ({"grafana_source": "url"}, "True")],
+)
+def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str, str], expected: str) -> None:
+    """As the role grafana has it by default."""
+    options = yaml.safe_load((TOP / "roles/backup/defaults/main.yml").read_text(encoding="utf-8"))
+    known = {"inventory_hostname": "ctl", "groups": {"monitoring": ["ctl"]}, **declared}
+    assert Environment(autoescape=True).from_string(options["backup_grafana"]).render(known) == expected
 
 
 @pytest.mark.parametrize(

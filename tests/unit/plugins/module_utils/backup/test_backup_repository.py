@@ -161,3 +161,21 @@ def test_a_snapshot_of_another_cluster_is_refused(repository: Callable[[Answers]
     (stage / "manifest.json").unlink()
     with pytest.raises(BackupError, match="snapshot aaaa1234 is damaged: its manifest"):
         fetch(there, there.choose("latest"), restored)
+
+
+def test_a_repository_that_another_host_has_locked_is_waited_for(
+    repository: Callable[[Answers], Repository], tmp_path: Path
+) -> None:
+    said = "unable to create lock in backend: repository is already locked exclusively by PID 7 on db by root\n"
+    there = repository({"snapshots": (1, "", said)})
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            (tmp_path / "snapshots.status").write_text("0")
+            (tmp_path / "snapshots.out").write_text(SNAPSHOTS)
+
+    there.sleep = sleep
+    assert there.choose("latest").id == "aaaa1234"
+    assert len(pauses) == 3

@@ -1,0 +1,166 @@
+"""The program of a host, from its command line: what it notes, what it refuses, and how a restore goes on."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sqlite3
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.backup import place, run
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import digest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RESTIC = """#!/bin/sh
+for word; do case $word in snapshots|restore|backup|unlock) command=$word; break;; esac; done
+echo "$@" >>{here}/asked
+case $command in
+snapshots) echo '[{{"id": "aaaa1234", "time": "2026-11-23T02:30:11Z", "hostname": "ctl"}}]' ;;
+restore) while [ "$1" != --target ]; do shift; done; mkdir -p "$2{folder}"; cp -r {here}/saved "$2{folder}/stage" ;;
+backup) echo '{{"message_type": "summary", "snapshot_id": "bbbb5678"}}' ;;
+esac
+"""
+
+
+class Host(NamedTuple):
+    """A host with a Grafana and no Slurm, its folder and its configuration."""
+
+    folder: Path
+    grafana: Path
+    configuration: Path
+
+    def does(self, *words: str) -> int:
+        """Run the program; its exit status."""
+        return run.main(words, self.configuration)
+
+    def change(self, **options: object) -> None:
+        """Change what the role wrote."""
+        self.configuration.write_text(json.dumps(json.loads(self.configuration.read_text()) | options))
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Make the host, with a snapshot of its Grafana in the repository."""
+    folder, grafana = tmp_path / "work", tmp_path / "lib" / "grafana.db"
+    restic = tmp_path / "restic"
+    restic.write_text(RESTIC.format(here=tmp_path, folder=folder))
+    restic.chmod(0o755)
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    database(saved / "grafana.db", "saved")
+    manifest = {"format": 1, "cluster": "lab", "host": "ctl", "made_at": 1, "slurm_version": ""}
+    files = {"grafana.db": digest(saved / "grafana.db")}
+    (saved / "manifest.json").write_text(json.dumps({**manifest, "files": files}))
+    settings = {
+        "cluster": "lab",
+        "host": "ctl",
+        "repository": "/srv/repo",
+        "password_file": "/etc/password",
+        "folder": str(folder),
+        "restic": str(restic),
+        "grafana": str(grafana),
+        "metrics": str(tmp_path / "busbar_backup.prom"),
+    }
+    configuration = tmp_path / "backup.json"
+    configuration.write_text(json.dumps(settings))
+    # Grafana's own user is not here.
+    real = place.place_files
+    monkeypatch.setattr(
+        place, "place_files", lambda source, target, _owner, stamp: real(source, target, getpass.getuser(), stamp)
+    )
+    return Host(folder, grafana, configuration)
+
+
+def database(path: Path, title: str) -> None:
+    """Make Grafana's database with one dashboard."""
+    path.parent.mkdir(exist_ok=True)
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE dashboard (title TEXT)")
+        connection.execute("INSERT INTO dashboard VALUES (?)", (title,))
+    connection.close()
+
+
+def dashboard(path: Path) -> str:
+    """The title of that dashboard."""
+    with sqlite3.connect(path) as connection:
+        found = connection.execute("SELECT title FROM dashboard").fetchone()[0]
+    connection.close()
+    return str(found)
+
+
+def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What the program printed."""
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_path_of_the_site_that_is_gone_is_no_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    database(host.grafana, "present")
+    host.change(paths=[str(host.folder / "licences")], configurations=["/etc/no-such-daemon"])
+    assert host.does("run") == 1
+    assert "backup_paths: " in capsys.readouterr().err
+    metrics = host.configuration.with_name("busbar_backup.prom")
+    assert "busbar_backup_last_run_failed 1" in metrics.read_text()
+    (host.folder / "licences").mkdir()
+    assert host.does("run") == 0
+    assert "busbar_backup_last_run_failed 0" in metrics.read_text()
+    asked = (host.configuration.parent / "asked").read_text().splitlines()[-1]
+    assert asked.endswith(f"{host.folder}/stage {host.folder}/licences")
+    assert not (host.folder / "stage").exists()
+
+
+def test_a_disk_that_is_full_is_told_in_a_sentence(
+    host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device", "/var/lib/busbar-backup/last.json")
+
+    monkeypatch.setattr(run, "_note", full)
+    database(host.grafana, "present")
+    assert host.does("run") == 1
+    assert capsys.readouterr().err.startswith("busbar-backup: [Errno 28] No space left on device")
+
+
+def test_what_is_there_is_refused_and_moved_aside_when_asked(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
+    database(host.grafana, "present")
+    assert host.does("fetch") == 0
+    assert answer(capsys)["there"] == [f"Grafana's {host.grafana}"]
+    assert host.does("place", "grafana") == 1
+    assert "-e restore_replace=true moves it aside" in capsys.readouterr().err
+    assert dashboard(host.grafana) == "present"
+    assert host.does("place", "grafana", "--replace") == 0
+    assert dashboard(host.grafana) == "saved"
+    [aside] = host.grafana.parent.glob("grafana.db.before-*")
+    assert dashboard(aside) == "present"
+    assert not (host.folder / "restored").exists()
+
+
+def test_the_database_that_a_new_grafana_makes_at_once_is_no_reason_to_refuse(host: Host) -> None:
+    assert host.does("fetch") == 0
+    database(host.grafana, "empty")
+    assert host.does("place", "grafana") == 0
+    assert dashboard(host.grafana) == "saved"
+
+
+def test_a_restore_that_was_cut_off_goes_on(
+    host: Host, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database(host.grafana, "present")
+    assert host.does("fetch") == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "place", lambda *_arguments: (_ for _ in ()).throw(OSError("the power is gone")))
+        assert host.does("place", "grafana", "--replace") == 1
+    capsys.readouterr()
+    assert host.does("fetch") == 0
+    found = answer(capsys)
+    assert (found["there"], found["left"]) == ([], ["grafana"])
+    assert host.does("place", "grafana") == 0
+    assert dashboard(host.grafana) == "saved"
+    capsys.readouterr()
+    assert host.does("fetch") == 0
+    assert answer(capsys)["left"] == []
+    assert host.does("place", "grafana") == 0
+    assert answer(capsys)["changed"] is False

@@ -117,6 +117,14 @@ class Cluster:
         listed = self.exec("ctl", "sinfo -hN -o '%N %t'").stdout.split("\n")
         return dict(line.split(maxsplit=1) for line in listed if line)
 
+    def wait_for_new_machine(self, node: str) -> None:
+        """Wait until another machine answers at the address of a former one, which others remember for a while."""
+        address = self.exec(node, "hostname -I").stdout.split()[0]
+        scan = ["ssh-keyscan", "-T", "3", address]
+        self.wait_until(
+            lambda: bool(subprocess.run(scan, check=False, capture_output=True).stdout), f"no sshd at {address}", 180
+        )
+
     def wait_idle(self, timeout: float = 60) -> None:
         """Wait until every compute node answers and runs nothing."""
         self.wait_until(

@@ -179,6 +179,7 @@ def test_a_controller_that_is_lost_comes_back(sandbox: Cluster) -> None:
         )
         up = sandbox.busbar("sandbox", "up", "--name", sandbox.name)
         assert up.returncode == 0, up.stdout + up.stderr
+        sandbox.wait_for_new_machine("ctl")
         assert sandbox.exec("ctl", "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout != key
         done = provision(sandbox, "restore")
         assert done.returncode == 0, done.stdout + done.stderr

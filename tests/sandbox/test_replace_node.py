@@ -180,12 +180,7 @@ def swap(sandbox: Cluster) -> None:
     up(sandbox)
     sandbox.exec(NODE, recording(re.sub(rf"simulated-{NODE}-\d", SERIAL, gpu_recording(NODE, 2))))
     sandbox.exec(NODE, f"test -s {RECORDING}")
-    # The new machine has the address of the former one, which others remember for a while.
-    address = sandbox.exec(NODE, "hostname -I").stdout.split()[0]
-    scan = ["ssh-keyscan", "-T", "3", address]
-    sandbox.wait_until(
-        lambda: bool(subprocess.run(scan, check=False, capture_output=True).stdout), f"no sshd at {address}", 180
-    )
+    sandbox.wait_for_new_machine(NODE)
 
 
 def up(sandbox: Cluster) -> None:

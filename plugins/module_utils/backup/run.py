@@ -34,9 +34,9 @@ _FETCHED = "restored"
 def main(arguments: Sequence[str], configuration: Path) -> int:
     """Do what the command line says; print one object of JSON, or a sentence for `list`, and return the exit status."""
     given = _parser().parse_args(arguments)
+    mask = os.umask(0o077)
     try:
         settings = read_settings(configuration)
-        os.umask(0o077)
         Path(settings.folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         with (Path(settings.folder) / "lock").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
     except (BackupError, OSError) as error:
         sys.stderr.write(f"busbar-backup: {error}\n")
         return 1
+    finally:
+        os.umask(mask)
     sys.stdout.write(said if isinstance(said, str) else json.dumps(said) + "\n")
     return 0
 

@@ -14,9 +14,17 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.modules import files
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 OWN = {"owner": pwd.getpwuid(os.getuid()).pw_name, "group": grp.getgrgid(os.getgid()).gr_name}
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
 
 def run(
@@ -178,7 +186,6 @@ def moments(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 def test_a_secret_is_readable_by_others_at_no_moment(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], moments: dict[str, list[int]]
 ) -> None:
-    os.umask(0o022)
     note = tmp_path / "state" / "web.pending"
     loose = tmp_path / "loose.key"
     loose.write_text("old secret")

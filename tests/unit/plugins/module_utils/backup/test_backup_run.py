@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -95,6 +96,16 @@ def answer(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """What the program printed."""
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
+
+
+def test_new_files_are_private_only_while_it_runs(host: Host) -> None:
+    before = os.umask(0o022)
+    try:
+        assert host.does("list") == 0
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(before)
+    assert (host.folder / "lock").stat().st_mode & 0o077 == 0
 
 
 def test_a_path_of_the_site_that_is_gone_is_no_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:

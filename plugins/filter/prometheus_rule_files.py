@@ -39,10 +39,9 @@ _value:
   elements: dict
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.monitoring.prometheus_rules import rule_files
+from ..module_utils.monitoring.prometheus_rules import rule_files, shipped_rules
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def files(
     folder: str, site: Mapping[str, list[Any]], found: Iterable[str] = (), alerts: Mapping[str, Any] | None = None
 ) -> list[dict[str, str]]:
     """Return the files."""
-    shipped = {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
-    return rule_files(shipped, plain(site), found, plain(alerts or {}))
+    return rule_files(shipped_rules(folder), plain(site), found, plain(alerts or {}))
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is

@@ -1,4 +1,4 @@
-"""Filters over the pure functions of the same name."""
+"""Filter over the pure function of the same name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ DOCUMENTATION = r"""
 name: spank_plan
 author: busbar contributors
 short_description: Which SPANK plugins are to be built, and what each host is to have
-description:
-  - Compares the declared plugins with what the hosts have and with what lies built in the store.
-  - Without O(infos) only the declaration is looked at.
+description: Compares the declared plugins with what the hosts have and with what lies built in the store.
 options:
   _input:
     description: Items of C(slurm_spank_plugins).
@@ -18,12 +16,15 @@ options:
   infos:
     description: For each host what M(busbar.cluster.spank_info) returned as C(spank).
     type: dict
+    required: true
   builders:
     description: For each host that builds what M(busbar.cluster.spank_info) found there.
     type: dict
+    required: true
   directory:
     description: Where hosts keep the libraries.
     type: str
+    required: true
 """
 
 EXAMPLES = r"""
@@ -39,25 +40,8 @@ _value:
   type: dict
 """
 
-from typing import TYPE_CHECKING, Any
-
-from ..module_utils.slurm.spank_plan import declaration_problems, spank_plan
+from ..module_utils.slurm.spank_plan import spank_plan
 from ..plugin_utils.border import Filters, border
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-
-def plan(
-    plugins: Sequence[Mapping[str, Any]],
-    infos: Mapping[str, Any] | None = None,
-    builders: Mapping[str, Any] | None = None,
-    directory: str = "",
-) -> dict[str, Any]:
-    """Return the plan, or only the problems of the declaration where there are no facts."""
-    if infos is None or builders is None:
-        return {"problems": declaration_problems(plugins)}
-    return spank_plan(plugins, infos, builders, directory)
 
 
 class FilterModule:
@@ -65,4 +49,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"spank_plan": border(plan)}
+        return {"spank_plan": border(spank_plan)}

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from .alert_rules import alert_rules
+from .alert_rules import alert_problems, alert_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["rule_files", "rules_of"]
+    from ..common.problems import Problem
+
+__all__ = ["rule_files", "rules_of", "shipped_alert_problems", "shipped_rules"]
 
 FOLDER = "/etc/prometheus/rules"
+
+
+def shipped_rules(folder: str) -> dict[str, str]:
+    """Return the text of the files of rules in a folder, by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(Path(folder).glob("*.yml"))}
+
+
+def shipped_alert_problems(
+    folder: str, site: Mapping[str, list[Any]], overrides: Mapping[str, Any], host: str
+) -> list[Problem]:
+    """Return what is wrong with a site's changes to alerts; rules are read only where these are judged by them."""
+    return alert_problems(rules_of(shipped_rules(folder), site), overrides, host) if overrides else []
 
 
 def rules_of(shipped: Mapping[str, str], site: Mapping[str, list[Any]]) -> dict[str, Any]:

@@ -79,16 +79,16 @@ def _wanted_parts(
 
 
 def driver_problems(
-    host: str,
     hardware: Mapping[str, Any],
+    host: str,
     settings: Mapping[str, Any],
     system: Mapping[str, str] | None = None,
 ) -> list[Problem]:
     """Return what is wrong with the driver that is declared for a host.
 
     Args:
-        host: its name.
         hardware: its entry of the catalogue; without `gpu` nothing is wrong.
+        host: its name.
         settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
             proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),
             `imex_nodes` (addresses), `module_parameters` (module to parameter to value).
@@ -136,7 +136,7 @@ def site_driver_problems(
         settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
         settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
         hardware = catalogue.get(str(own.get("hardware") or "")) or {}
-        problems += driver_problems(host, hardware, settings)
+        problems += driver_problems(hardware, host, settings)
     return problems
 
 

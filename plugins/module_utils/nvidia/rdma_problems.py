@@ -13,7 +13,7 @@ from ..hardware.pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["SOURCES", "address_problems", "declaration_problems"]
+__all__ = ["SOURCES", "address_problems", "declaration_problems", "shared_address_problems"]
 
 SOURCES = ("distribution", "doca", "none")
 MODES = ("datagram", "connected")
@@ -151,6 +151,13 @@ def _address(host: str, key: str, text: str, networks: Sequence[Any]) -> Iterato
         yield make_problem(
             [host], key, f"{text} lies in none of rdma_ipoib_networks ({shown})", "correct the address or the networks"
         )
+
+
+def shared_address_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return what `address_problems` finds in the variables of hosts."""
+    interfaces = {host: hostvars[host].get(_IPOIB) or [] for host in hosts}
+    taken = {host: hostvars[host].get("ansible_host", "") for host in hosts} if any(interfaces.values()) else {}
+    return address_problems(interfaces, taken)
 
 
 def address_problems(interfaces: Mapping[str, Any], taken: Mapping[str, str]) -> list[Problem]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["host_mount_problems", "site_storage_problems"]
+__all__ = ["site_storage_problems", "storage_problems"]
 
 _READ = (
     "ansible_host",
@@ -62,10 +62,28 @@ def site_storage_problems(
     return problems
 
 
-def host_mount_problems(
-    host: str, key: str, entries: Sequence[Mapping[str, Any]], servers: Sequence[str], variables: Variables
+def storage_problems(  # noqa: PLR0913 - two variables of one host
+    entries: Sequence[Mapping[str, Any]],
+    key: str,
+    host: str,
+    *,
+    servers: Sequence[str] = (),
+    variables: Variables | None = None,
+    networks: Sequence[str] = (),
 ) -> list[Problem]:
-    """Return what is wrong with the mounts of one host, as far as it and the servers of the inventory tell."""
+    """Return what is wrong with the exports or mounts of one host.
+
+    Args:
+        entries: items of the variable `key`.
+        key: `nfs_server_exports`, `nfs_client_mounts` or `storage_mounts_entries`.
+        host: its name.
+        servers: hosts of the inventory that export; what is mounted from them is compared with their exports.
+        variables: of all hosts.
+        networks: of the cluster, for exports.
+    """
+    if key == "nfs_server_exports":
+        return export_problems([host], entries) + network_problems([host], "nfs_server_networks", networks)
+    variables = variables or {}
     names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
     served = served_paths(names, _exports(servers, variables), servers)
     return mount_problems(host, key, entries, served, _own_exports(host, servers, variables))

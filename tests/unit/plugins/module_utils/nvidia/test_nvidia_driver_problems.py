@@ -26,7 +26,7 @@ def settings(**given: Any) -> dict[str, Any]:  # noqa: ANN401 - as an admin may 
 
 def told(hardware: str | dict[str, Any], system: dict[str, str] | None = None, **given: Any) -> list[str]:  # noqa: ANN401
     profile = CATALOGUE[hardware] if isinstance(hardware, str) else hardware
-    problems = driver_problems("gpu1", profile, settings(**given), system)
+    problems = driver_problems(profile, "gpu1", settings(**given), system)
     assert all(item["hosts"] == ["gpu1"] and item["remedy"] for item in problems)
     return [f"{item['key']}: {item['problem']}" for item in problems]
 
@@ -41,7 +41,7 @@ def test_every_profile_is_sound_with_defaults(name: str, system: dict[str, str])
 
 @pytest.mark.parametrize("name", sorted(set(CATALOGUE) - {"sandbox_gpu"}))
 def test_debian_13_takes_the_first_branch_that_its_repository_has(name: str) -> None:
-    problems = driver_problems("gpu1", CATALOGUE[name], settings(imex_nodes=TRAYS), DEBIAN)
+    problems = driver_problems(CATALOGUE[name], "gpu1", settings(imex_nodes=TRAYS), DEBIAN)
     if "V100" not in CATALOGUE[name]["gpu"]["model"]:
         assert problems == []
         return

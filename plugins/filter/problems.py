@@ -1,0 +1,206 @@
+"""Filter over the pure functions that tell what is wrong with what a site declares, or with what its hosts are."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: problems
+author: busbar contributors
+short_description: What is wrong with what a site declares, or with what its hosts are
+description:
+  - What M(busbar.cluster.refuse) refuses, before anything is changed. Each role that checks its options has a subject.
+  - All arguments after the subject are named; which of them a subject takes stands with each.
+options:
+  _input:
+    description:
+      - C(accounts) takes the items of C(users_accounts), with C(groups).
+      - C(alerts) takes the folder on this machine with the files of rules that busbar ships, with C(site),
+        C(overrides) and C(host).
+      - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
+      - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
+        C(hostvars), C(answer), C(controller) and C(site).
+      - C(journal_remote) takes the options of the role journal_remote without its prefix, with C(host).
+      - C(lmod_modules) and C(pyxis_options) take the option of that name, with C(host).
+      - C(new_nodes), machines that Slurm has under another name, takes the new nodes, with C(shown), C(machines) and
+        C(forgotten).
+      - C(node_advice), versions below a minimum and kernels that wait for a boot, takes the hosts of the run, with
+        C(hostvars) and C(answer).
+      - C(nodes), those that are not what the inventory says, takes the hosts of the run, with C(hostvars), C(answer),
+        C(gpu_answer), C(site) and C(limits).
+      - C(nvidia_driver) takes the hardware profile, with C(host), C(settings) and C(system).
+      - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
+      - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).
+      - C(spank_plugins) takes the items of C(slurm_spank_plugins).
+      - C(storage) takes the items of the variable C(key), with C(host), C(servers), C(variables) and C(networks).
+    type: raw
+    required: true
+  subject:
+    description: What is looked at.
+    type: str
+    required: true
+    choices:
+      - accounts
+      - alerts
+      - backup
+      - held_secrets
+      - journal_remote
+      - lmod_modules
+      - new_nodes
+      - node_advice
+      - nodes
+      - nvidia_driver
+      - pyxis_options
+      - rdma_addresses
+      - replacement
+      - spank_plugins
+      - storage
+  host:
+    description: Name of the host whose options they are.
+    type: str
+  hostvars:
+    description: Variables of all hosts.
+    type: dict
+  answer:
+    description:
+      - Name of the variable that holds a host's answer of M(busbar.cluster.node_info), for C(held_secrets) that of
+        M(busbar.cluster.held_secrets).
+      - A host without it, or one that was left out of the run, is passed over.
+    type: str
+  gpu_answer:
+    description:
+      - For C(nodes), the name of the variable that holds a host's answer of M(busbar.cluster.nvidia_gpu_info).
+      - The GPUs and NICs of a host without it are not compared.
+    type: str
+  site:
+    description:
+      - For C(alerts), the site's own groups of rules, by name of the file.
+      - For C(held_secrets), C(directory) of the secrets, the names C(absent) there, the secrets C(known) with
+        C(meaning), those to be C(rotated), and the C(others), hosts outside of the run.
+      - For C(nodes), C(catalogue), the known hardware by name, the declared C(users) and C(groups), and C(compute),
+        the nodes of Slurm.
+    type: dict
+  limits:
+    description: For C(nodes), C(systems), C(architectures), C(clock_s), C(free_mb), C(gpu_tolerance), C(driver_branch).
+    type: dict
+  controller:
+    description:
+      - For C(held_secrets), C(name) and C(answer) of a controller outside of the run; an empty answer when it was not
+        asked.
+    type: dict
+  groups:
+    description: For C(accounts), the items of C(users_groups); for C(replacement), the variable C(groups).
+    type: raw
+  overrides:
+    description: For C(alerts), by the alert's name any of C(enabled), C(for), C(severity), C(threshold).
+    type: dict
+  known:
+    description: For C(backup), the hosts of the inventory.
+    type: list
+    elements: str
+  shown:
+    description: For C(new_nodes), the output of C(scontrol --oneliner show nodes).
+    type: str
+  machines:
+    description: For C(new_nodes), by node its name, the state of its slurmd and its addresses, each on a line.
+    type: dict
+  forgotten:
+    description:
+      - For C(new_nodes), the output of C(getent hosts) for the nodes of Slurm that the inventory does not have.
+    type: str
+  settings:
+    description: For C(nvidia_driver), the options of the role nvidia_driver, without its prefix.
+    type: dict
+  system:
+    description: For C(nvidia_driver), the host's C(distribution) and C(major) version, when they are known.
+    type: dict
+  fingerprints:
+    description: For C(replacement), fingerprints of host keys that the user vouches for.
+    type: list
+    elements: str
+  key:
+    description:
+      - For C(storage), V(nfs_server_exports), V(nfs_client_mounts) or V(storage_mounts_entries).
+      - For C(lmod_modules) and C(pyxis_options), the variable that declares them, where it is another one.
+    type: str
+  servers:
+    description: For C(storage), hosts that export; what is mounted from them is compared with their exports.
+    type: list
+    elements: str
+  variables:
+    description: For C(storage), the variable C(hostvars).
+    type: dict
+  networks:
+    description: For C(storage), the networks of the cluster, for exports.
+    type: list
+    elements: str
+"""
+
+EXAMPLES = r"""
+- name: Validate the modules of users
+  busbar.cluster.refuse:
+    problems: "{{ lmod_modules | busbar.cluster.problems('lmod_modules', host=inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Problems, each with C(hosts), C(key), C(problem), C(remedy).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.access.account_problems import account_problems
+from ..module_utils.access.held_secrets import held_secret_problems
+from ..module_utils.backup.problems import backup_problems
+from ..module_utils.containers.module_files import module_file_problems
+from ..module_utils.containers.pyxis import pyxis_problems
+from ..module_utils.monitoring.journal_remote import journal_remote_problems
+from ..module_utils.monitoring.prometheus_rules import shipped_alert_problems
+from ..module_utils.nvidia.driver_choice import driver_problems
+from ..module_utils.nvidia.rdma_problems import shared_address_problems
+from ..module_utils.preflight.answers import answer_advice, answer_problems
+from ..module_utils.preflight.storage import storage_problems
+from ..module_utils.slurm.new_nodes import new_node_problems
+from ..module_utils.slurm.replacement import replacement_problems
+from ..module_utils.slurm.spank_plan import declaration_problems
+from ..plugin_utils.border import Filters, border
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..module_utils.common.problems import Problem
+
+SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
+    "accounts": account_problems,
+    "alerts": shipped_alert_problems,
+    "backup": backup_problems,
+    "held_secrets": held_secret_problems,
+    "journal_remote": journal_remote_problems,
+    "lmod_modules": module_file_problems,
+    "new_nodes": new_node_problems,
+    "node_advice": answer_advice,
+    "nodes": answer_problems,
+    "nvidia_driver": driver_problems,
+    "pyxis_options": pyxis_problems,
+    "rdma_addresses": shared_address_problems,
+    "replacement": replacement_problems,
+    "spank_plugins": declaration_problems,
+    "storage": storage_problems,
+}
+
+
+def problems(value: object, subject: str, **arguments: Any) -> list[Problem]:  # noqa: ANN401 - those of the subject
+    """Return the problems of one subject."""
+    if subject not in SUBJECTS:
+        message = f"{subject!r} is not one of {', '.join(SUBJECTS)}"
+        raise ValueError(message)
+    # The border of the subject itself: it names the host in what bad input leads to.
+    return border(SUBJECTS[subject])(value, **arguments)
+
+
+class FilterModule:
+    """The filter `busbar.cluster.problems`."""
+
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"problems": border(problems)}

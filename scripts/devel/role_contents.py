@@ -215,7 +215,7 @@ def _paths(role: Role, module: str, given: dict[str, Any]) -> Iterator[tuple[str
         text = _spelt_out(made, role.common)
         folders = {_resolved(folder, role.common) for folder in re.findall(r"directory='(/[^']+)'", text)}
         yield from (("programs in", f"`{folder}`") for folder in sorted(folders))
-        own = {name: value for name, value in role.common.items() if name.startswith("__")}
+        own = {name: value for name, value in role.common.items() if name.startswith("__")} | _registered(role)
         text = _spelt_out(made, own, _DEEPEST - 2)
         listing = {*re.findall(r"\bbusbar\.cluster\.(\w+)", text)} - {"program_files"}
         yield from (("file", f"those that `{OWN}{name}` lists") for name in sorted(listing))
@@ -227,6 +227,12 @@ def _paths(role: Role, module: str, given: dict[str, Any]) -> Iterator[tuple[str
     elif module.startswith(OWN):
         named = [str(value) for key, value in given.items() if key.endswith("_file") and str(value).startswith("/")]
         yield from (("file", f"`{place}`") for place in [*named, *_written_by(module.removeprefix(OWN))])
+
+
+def _registered(role: Role) -> dict[str, str]:
+    """Return what busbar's own modules told, by the name that it is kept under: the name of the module."""
+    kept = {task["register"]: _module(task)[0] for _, task in role.tasks if "register" in task}
+    return {name: f"{{{{ {module} }}}}" for name, module in kept.items() if module.startswith(OWN)}
 
 
 def _spelt_out(value: object, values: dict[str, Any], depth: int = 0) -> str:

@@ -16,6 +16,7 @@ options:
       - C(alerts) takes the folder on this machine with the files of rules that busbar ships, with C(site),
         C(overrides) and C(host).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
+      - C(firewall) takes the options of the role firewall without its prefix, with C(groups), C(host) and C(seen).
       - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
         C(hostvars), C(answer), C(controller) and C(site).
       - C(journal_remote) takes the options of the role journal_remote without its prefix, with C(host).
@@ -41,6 +42,7 @@ options:
       - accounts
       - alerts
       - backup
+      - firewall
       - held_secrets
       - journal_remote
       - lmod_modules
@@ -87,8 +89,16 @@ options:
         asked.
     type: dict
   groups:
-    description: For C(accounts), the items of C(users_groups); for C(replacement), the variable C(groups).
+    description:
+      - For C(accounts), the items of C(users_groups); for C(firewall), the names of the inventory's groups;
+        for C(replacement), the variable C(groups).
     type: raw
+  seen:
+    description:
+      - For C(firewall), lines of the host, C(from ADDRESS) of this run's connection and C(active NAME) of another
+        firewall.
+    type: list
+    elements: str
   overrides:
     description: For C(alerts), by the alert's name any of C(enabled), C(for), C(severity), C(threshold).
     type: dict
@@ -150,6 +160,7 @@ _value:
 from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_problems
+from ..module_utils.access.firewall_problems import firewall_problems
 from ..module_utils.access.held_secrets import held_secret_problems
 from ..module_utils.backup.problems import backup_problems
 from ..module_utils.containers.module_files import module_file_problems
@@ -174,6 +185,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
     "alerts": shipped_alert_problems,
     "backup": backup_problems,
+    "firewall": firewall_problems,
     "held_secrets": held_secret_problems,
     "journal_remote": journal_remote_problems,
     "lmod_modules": module_file_problems,

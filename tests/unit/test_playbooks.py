@@ -154,12 +154,21 @@ def test_a_site_run_admits_new_nodes_before_it_validates_all() -> None:
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
-        (OLD, ["hosts/main", "ssh/main"]),
-        ("db", ["hosts/main", "ssh/main"]),
-        ("ctl", ["slurm/preflight", "hosts/main", "ssh/main", "slurm/main slurm_components=['controller']"]),
-        ("login", ["hosts/main", "ssh/main", "slurm/main slurm_components=['login']"]),
-        ("nfs", ["hosts/main", "ssh/main", "nfs_server/main"]),
-        ("mon", ["hosts/main", "ssh/main", "prometheus/targets"]),
+        (OLD, ["hosts/main", "ssh/main", "firewall/main"]),
+        ("db", ["hosts/main", "ssh/main", "firewall/main"]),
+        (
+            "ctl",
+            [
+                "slurm/preflight",
+                "hosts/main",
+                "ssh/main",
+                "firewall/main",
+                "slurm/main slurm_components=['controller']",
+            ],
+        ),
+        ("login", ["hosts/main", "ssh/main", "firewall/main", "slurm/main slurm_components=['login']"]),
+        ("nfs", ["hosts/main", "ssh/main", "firewall/main", "nfs_server/main"]),
+        ("mon", ["hosts/main", "ssh/main", "firewall/main", "prometheus/targets"]),
     ],
 )
 def test_other_hosts_only_learn_of_the_new_node(inventory: Path, host: str, expected: list[str]) -> None:

@@ -1,0 +1,68 @@
+"""The ports that roles declare for the firewall."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.lookup.port_declarations import LookupModule
+from ansible_collections.busbar.cluster.plugins.module_utils.access.firewall_problems import SOURCES
+from busbar.paths import collection
+
+ROLES = collection() / "roles"
+DECLARED = sorted(path.parents[1].name for path in ROLES.glob("*/meta/ports.yml"))
+# What holds for a role that a site configures by an option that is not a role's own, or by another's.
+DERIVED = {"ssh_port": "ansible_port | default(22)"}
+
+
+def services(role: str) -> list[dict[str, Any]]:
+    loaded = yaml.safe_load((ROLES / role / "meta/ports.yml").read_text())
+    assert isinstance(loaded, list)
+    return loaded
+
+
+def test_every_declaration_is_read() -> None:
+    read = LookupModule().run([])
+    assert [entry["role"] for entry in read] == DECLARED
+    assert all(yaml.safe_load(Path(entry["path"]).read_text()) for entry in read)
+
+
+@pytest.mark.parametrize("role", DECLARED)
+def test_a_declaration_says_what_where_and_from_where(role: str) -> None:
+    for service in services(role):
+        assert set(service) - {"protocol"} == {"service", "when", "ports", "from"}
+        assert service.get("protocol", "tcp") in ("tcp", "udp")
+        assert service["ports"]
+        assert set(service["from"]) <= {*SOURCES, "monitoring", "slurm_database"}
+
+
+@pytest.mark.parametrize("role", DECLARED)
+def test_a_default_is_that_of_the_role(role: str) -> None:
+    defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
+    text = (ROLES / role / "meta/ports.yml").read_text()
+    for option, default in re.findall(rf"\b({role}_\w+) \| default\(((?:[^()]|\([^()]*\))*)\)", text):
+        if option in DERIVED:
+            assert default == DERIVED[option]
+        elif not (isinstance(defaults.get(option), str) and "{{" in defaults[option]) and option in defaults:
+            assert yaml.safe_load(default) == defaults[option] or default == "[]", option
+
+
+def test_every_port_that_a_role_offers_is_declared() -> None:
+    """An option that names a port, of a service that others than its own host reach."""
+    within = {"dcgm_port"}
+    declared = {
+        option
+        for role in DECLARED
+        for service in services(role)
+        for option in re.findall(r"\w+_port\b", str(service["ports"]))
+    }
+    offered = {
+        option
+        for path in ROLES.glob("*/defaults/main.yml")
+        for option in yaml.safe_load(path.read_text()) or {}
+        if option.endswith("_port")
+    }
+    assert offered - within <= declared

@@ -65,6 +65,10 @@ options:
     description: For how many seconds a server may fail to answer.
     type: int
     default: 20
+  home_base:
+    description: Directory of the homes of users, for RV(home_mounts).
+    type: str
+    default: ""
   host:
     description: Name of the host, for the problems.
     type: str
@@ -98,6 +102,11 @@ missing_packages:
   type: list
   elements: str
   returned: success
+home_mounts:
+  description: Mount points of NFS on which homes below O(home_base) lie, or some of them.
+  type: list
+  elements: str
+  returned: success
 notes:
   description: Servers that do not answer yet in check mode; mounts that still have their old options.
   type: list
@@ -126,7 +135,7 @@ from ..module_utils.common.refusal import refusal
 from ..module_utils.storage.fstab import fstab_text
 from ..module_utils.storage.mount_look import Examination
 from ..module_utils.storage.mounts import STORAGE_TYPES
-from ..module_utils.storage.plan import mount_plan
+from ..module_utils.storage.plan import mount_plan, nfs_home_mounts
 
 FSTAB = Path("/etc/fstab")
 THERE = {"mounted", "waiting"}
@@ -221,6 +230,7 @@ def main() -> None:
             "packages": {"type": "list", "elements": "str", "default": []},
             "boot_wait_s": {"type": "int", "required": True},
             "timeout_s": {"type": "int", "default": 20},
+            "home_base": {"type": "str", "default": ""},
             "host": text,
             "key": {**text, "no_log": False},
         },
@@ -257,6 +267,7 @@ def main() -> None:
         diff=diff,
         states=found.states,
         missing_packages=missing,
+        home_mounts=nfs_home_mounts(module.params["mounts"], base) if (base := module.params["home_base"]) else [],
         notes=notes,
     )
 

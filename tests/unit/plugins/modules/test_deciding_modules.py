@@ -1,4 +1,4 @@
-"""The modules that only decide: CUDA's packages, the exporter of a node, the collection of Slurm's metrics."""
+"""The modules that only decide: CUDA's packages, the exporter of a node, Slurm's metrics and nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import cuda, node_exporter, slurm_metrics
+from ansible_collections.busbar.cluster.plugins.modules import cuda, node_exporter, slurm_metrics, slurm_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -101,3 +101,32 @@ def test_slurmctld_is_asked_for_its_release_where_it_runs(
     assert run(capsys, slurm_metrics, controller=False, **given)["native"] is False
     refused = run(capsys, slurm_metrics, controller=True, settings={**METRICS, "interval": 1}, slurm_config={})
     assert "slurm_metrics_interval" in [item["key"] for item in refused["problems"]]
+
+
+def answering(folder: Path, name: str, lines: str, status: int = 0) -> None:
+    program = folder / name
+    program.write_text(f"#!/bin/sh\ncat <<END\n{lines}\nEND\nexit {status}\n")
+    program.chmod(0o755)
+
+
+def test_nodes_that_are_not_ready(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    wanted = ["gpu1", "gpu2"]
+    answer = ask(capsys, wanted=wanted)
+    assert answer["unready"] == ["gpu1: not known to Slurm", "gpu2: not known to Slurm"]
+    assert "No such file or directory: b'sinfo'" in answer["fault"]
+    answering(tmp_path, "sinfo", "gpu1|idle|root|none\ngpu2|down*|slurm|Not responding")
+    answer = ask(capsys, wanted=wanted)
+    assert (answer["unready"], answer["fault"]) == (["gpu2: down* (Not responding)"], "")
+    answering(tmp_path, "sinfo", "gpu1|idle|root|none\ngpu2|idle|root|none")
+    assert ask(capsys, wanted=wanted)["unready"] == []
+    answering(tmp_path, "sinfo", "", 1)
+    assert ask(capsys, wanted=wanted)["fault"] == "non-zero return code"
+
+
+def ask(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
+    with patch_module_args(options), pytest.raises(SystemExit):
+        slurm_node.main()
+    return dict(json.loads(capsys.readouterr().out))

@@ -224,6 +224,14 @@ def test_nothing_is_changed_while_a_client_is_missing(fstab: Path, run: Callable
     assert (fstab.read_text(), (fstab.parent / "b").exists()) == (before, False)
 
 
+def test_mounts_that_hold_homes_are_named(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
+    (fstab.parent / "proc/filesystems").write_text("nodev\tnfs\n")
+    shared = {"type": "nfs", "src": "127.0.0.1:/shared", "path": str(fstab.parent / "shared")}
+    given = {"mounts": [shared], "packages": ["no-such-package-of-busbar"]}
+    assert run(**given, home_base=f"{shared['path']}/home")["home_mounts"] == [shared["path"]]
+    assert run(**given, home_base="/home")["home_mounts"] == run(**given)["home_mounts"] == []
+
+
 def test_all_that_is_wrong_is_told_at_once(
     tmp_path: Path, run: Callable[..., dict[str, Any]], serve: Callable[..., int]
 ) -> None:

@@ -22,7 +22,6 @@ options: {}
 """
 
 MODULE = re.compile(rb"^ansible_module='([\w.]+)'", re.MULTILINE)
-HOSTS = base64.b64encode(b"127.0.0.1 localhost\n").decode()
 SYSTEM = {
     "architecture": "x86_64",
     "distribution": "Debian",
@@ -37,12 +36,12 @@ FIXED: dict[str, dict[str, Any]] = {
     "account_info": {"users": {}, "groups": {}, "key_files": [], "active": {}, "visudo": True},
     "files": {"changed_paths": []},
     "hostname": {},
+    "hosts_table": {"changed_paths": []},
     "held_secrets": {"held": []},
     "slurm_job_loss": {"jobs": []},
     "port_holders": {"problems": []},
     "packages": {"installed": [], "removed": [], "held": []},
     "setup": {"ansible_facts": SYSTEM},
-    "slurp": {"content": HOSTS, "encoding": "base64", "source": "/etc/hosts"},
     "systemd_service": {"status": {}},
     "file": {},
 }

@@ -1,0 +1,64 @@
+"""Module that keeps the names of the cluster in /etc/hosts."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hosts_table
+author: busbar contributors
+short_description: Keep the names of the cluster in /etc/hosts
+description:
+  - Replaces the managed block of C(/etc/hosts), or adds it at the end.
+  - Takes the names in it out of all other lines, and removes the line of 127.0.1.1.
+notes:
+  - Writes C(/etc/hosts), in place where it cannot be replaced, as the bind mount of a container cannot.
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: full
+options:
+  block:
+    description: Result of P(busbar.cluster.hosts_block#filter).
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Write the table of hosts
+  busbar.cluster.hosts_table:
+    block: "{{ entries | busbar.cluster.hosts_block }}"
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The file, when it changed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.host_files import current_text, keep_files
+from ..module_utils.storage.hosts_table import hosts_file
+
+HOSTS = Path("/etc/hosts")
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(argument_spec={"block": {"type": "str", "required": True}}, supports_check_mode=True)
+    try:
+        text = hosts_file(current_text(HOSTS) or "", module.params["block"])
+        changed_paths, diff = keep_files(module, [{"path": str(HOSTS), "content": text}], unsafe_writes=True)
+    except OSError as exc:
+        module.fail_json(msg=f"{HOSTS}: {exc}")
+    module.exit_json(changed=bool(changed_paths), changed_paths=changed_paths, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The module that keeps the names of the cluster in /etc/hosts."""
+
+from __future__ import annotations
+
+import getpass
+import grp
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.hosts_table import hosts_block
+from ansible_collections.busbar.cluster.plugins.modules import hosts_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BLOCK = hosts_block([{"name": "gpu1", "target": "10.0.0.11", "address": "10.0.0.11", "names": ["gpu1"]}])
+needs_root = pytest.mark.skipif(
+    getpass.getuser() != "root" or grp.getgrgid(os.getgid()).gr_name != "root", reason="the file belongs to root"
+)
+
+
+def run(capsys: pytest.CaptureFixture[str], *, check: bool = False) -> dict[str, Any]:
+    with patch_module_args({"block": BLOCK, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+        hosts_table.main()
+    return dict(json.loads(capsys.readouterr().out))
+
+
+@needs_root
+def test_the_table_is_written_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "hosts"
+    table.write_text("127.0.0.1 localhost\n10.9.9.9 gpu1\n")
+    monkeypatch.setattr(hosts_table, "HOSTS", table)
+    planned = run(capsys, check=True)
+    assert (planned["changed"], "gpu1" in table.read_text().splitlines()[1]) == (True, True)
+    told = run(capsys)
+    assert (told["changed_paths"], table.read_text()) == ([str(table)], f"127.0.0.1 localhost\n\n{BLOCK}")
+    assert told["diff"][0]["before"] == "127.0.0.1 localhost\n10.9.9.9 gpu1\n"
+    assert (run(capsys)["changed"], table.stat().st_mode & 0o777) == (False, 0o644)
+    table.unlink()
+    assert run(capsys)["changed"]
+    assert table.read_text() == BLOCK

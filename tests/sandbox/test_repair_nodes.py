@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from busbar.sandbox.recording import gpu_recording
 from conftest import QUICK
+from fault_results import note
+from faulted import is_said
 from test_health import LOST, PENDING, recording
 
 if TYPE_CHECKING:
@@ -141,3 +145,44 @@ def test_gpus_that_somebody_holds_are_not_reset(sandbox: Cluster) -> None:
 def test_a_user_may_not_reset_gpus(sandbox: Cluster) -> None:
     asked = sandbox.exec("gpu1", "nvidia-smi --gpu-reset", user="alice", check=False)
     assert (asked.returncode, asked.stdout.strip()) == (4, "Insufficient Permissions")
+
+
+@pytest.mark.fault(
+    "a node that loses its power during its repair",
+    says="gpu1 stays drained: cannot be reached any more: power it on",
+    heals="power the node on; the next repair finishes it",
+)
+def test_a_node_that_loses_its_power_is_named_and_repaired_by_the_next_run(sandbox: Cluster) -> None:
+    # Rebooted it is, and never ends its check.
+    begun = "/run/check.begun"
+    held = f"#!/bin/sh\ntouch {begun}; exec sleep 300\n"
+    stops = f"mv {CHECK} {CHECK}.sound; cat >{CHECK} <<'STOP'\n{held}STOP\nchmod +x {CHECK}\n"
+    sandbox.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}{stops}END\nchmod +x {REBOOT}")
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            run = pool.submit(repair, sandbox)
+            reached = f"test -e {begun}"
+            sandbox.wait_until(lambda: sandbox.exec("gpu1", reached, check=False).returncode == 0, "no check", 180)
+            cut = time.monotonic()
+            sandbox.fault("pull", "gpu1")
+            code, said = run.result(timeout=600)
+        told_s = round(time.monotonic() - cut)
+    finally:
+        sandbox.fault("heal")
+        sandbox.exec("gpu1", f"rm -f {begun}; [ ! -e {CHECK}.sound ] || mv {CHECK}.sound {CHECK}")
+        sandbox.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
+    assert code != 0
+    assert "fatal: [gpu1]: UNREACHABLE!" in said, said
+    assert is_said("gpu1 stays drained: cannot be reached any more: power it on", said), said
+    assert "|busbar health: repair failed: cannot be reached any more" in reason(sandbox, "gpu1")
+    assert events(sandbox) == [("gpu1", "began"), ("gpu1", "failed")]
+    assert reason(sandbox, "gpu2") == "drain|fan, Meyer"
+    sandbox.wait_until(lambda: reason(sandbox, "gpu1").startswith("drain|"), "it does not answer", 120)
+    sandbox.exec("gpu1", recording(LOST))
+    began = time.monotonic()
+    code, said = repair(sandbox)
+    assert code == 0, said
+    healed_s = round(time.monotonic() - began)
+    assert reason(sandbox, "gpu1") == "idle|none"
+    assert events(sandbox)[-1] == ("gpu1", "repaired")
+    note("runs", "a node that loses its power during its repair", {"told_s": told_s, "healed_s": healed_s})

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..slurm.releases import path_to, release, window
 from .collect import DUMP, GRAFANA, STATE, dump_database
 from .programs import answer_of, load_from, query, table_names, table_rows
 from .settings import BackupError
@@ -142,7 +142,7 @@ def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:
 def release_problem(saved: str, installed: str, offered: str) -> str:
     """Say why a state of one release of Slurm cannot be read here; empty where it can.
 
-    Slurm reads the state of its own and of former releases, never of a newer one
+    Slurm reads the state of its own and of a few former releases, never of a newer one
     (https://slurm.schedmd.com/upgrades.html).
 
     Args:
@@ -155,12 +155,14 @@ def release_problem(saved: str, installed: str, offered: str) -> str:
         return ""
     if not here:
         return "which Slurm would be installed here cannot be found out: apt-get update, or install it first"
+    whose = "installed here" if installed else "offered here"
     if release(saved) > release(here):
-        whose = "installed here" if installed else "offered here"
         return f"it was written by Slurm {saved}, and {here} is {whose}: install {saved} or newer first"
+    former = window(here)
+    if release(saved) != release(here) and release(saved) not in map(release, former):
+        known = ", ".join(former)
+        return (
+            f"it was written by Slurm {saved}, and {here} is {whose}, which reads the state of {known} only: "
+            f"restore it with {path_to(saved, here)[0]} first, and upgrade from there"
+        )
     return ""
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Return year and month of a release, which decide on the form of its state."""
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])

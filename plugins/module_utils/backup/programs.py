@@ -6,6 +6,7 @@ import re
 import subprocess
 from typing import IO, TYPE_CHECKING, NamedTuple
 
+from ..slurm.releases import parse_candidates
 from .settings import BackupError
 
 if TYPE_CHECKING:
@@ -95,11 +96,12 @@ def installed_release() -> str:
 
 def offered_release() -> str:
     """Return the release of Slurm that the package manager would install; empty where it offers none."""
-    said = answer_of(["apt-cache", "policy", "slurmctld"]) or answer_of(
-        ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=Candidate: %{version}\n", "slurm-slurmctld"]
+    offered = parse_candidates(answer_of(["apt-cache", "policy", "slurmctld"])).get("slurmctld", ("", ""))[1]
+    said = offered or answer_of(
+        ["dnf", "-q", "repoquery", "--latest-limit=1", "--queryformat=%{version}\n", "slurm-slurmctld"]
     )
-    found = re.search(r"Candidate: (?:\d+:)?(\d+\.\d+(?:\.\d+)?)", said)
-    return found[1] if found else ""
+    found = re.search(r"\d+\.\d+(\.\d+)?", said)
+    return found[0] if found else ""
 
 
 def query(settings: Settings, sql: str) -> list[str]:

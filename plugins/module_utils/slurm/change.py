@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from .new_reason import is_new
+from .releases import release
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["change_action", "changed_keys", "parse_config", "release", "rollback_files", "unready_nodes"]
+__all__ = ["change_action", "changed_keys", "parse_config", "rollback_files", "unready_nodes"]
 
 # Since this release `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
 FORKING = (23, 11)
@@ -34,24 +35,10 @@ ALWAYS_RESTART = frozenset(
 # What releases before 23.11 read at their start only.
 OLD_RESTART = frozenset({"gres.conf", "grestypes", "nodename", "nodeset", "slurmctldparameters", "topologyplugin"})
 _OLD_RESTART_PATTERN = re.compile(r".*(type|plugins?)")
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
 _READY = frozenset({"idle", "mixed", "allocated", "completing", "planned", "reserved", "maint", "powering_up"})
 _DRAINED = frozenset({"drained", "draining"})
 _FLAGS = "*~#!%$@^-+"
 _FIELDS = 4
-
-
-def release(text: str) -> tuple[int, int]:
-    """Return year and month of a Slurm version such as 'slurm-wlm 24.11.5'.
-
-    Raises:
-        ValueError: the text holds no version.
-    """
-    found = _RELEASE.search(text)
-    if found is None:
-        message = f"no Slurm version in {text!r}"
-        raise ValueError(message)
-    return int(found[1]), int(found[2])
 
 
 def parse_config(text: str) -> dict[str, list[str]]:

@@ -72,3 +72,12 @@ def test_rows_that_differ_are_named() -> None:
 def test_a_state_of_a_newer_release_is_refused(saved: str, installed: str, offered: str, said: str) -> None:
     found = release_problem(saved, installed, offered)
     assert re.search(said, found) if said else found == ""
+
+
+def test_a_state_that_the_new_release_no_longer_reads_is_refused() -> None:
+    said = release_problem("22.05.8", "", "26.05.5")
+    assert said == (
+        "it was written by Slurm 22.05.8, and 26.05.5 is offered here, which reads the state of 25.11, 25.05, 24.11 "
+        "only: restore it with 23.11 first, and upgrade from there"
+    )
+    assert release_problem("24.11.5", "26.05.5", "") == ""

@@ -57,16 +57,6 @@ def test_one_restart_outweighs_a_reconfigure() -> None:
     assert slurm_change.change_action([], NEW) == "none"
 
 
-@pytest.mark.parametrize(("text", "release"), [("slurm-wlm 24.11.5", (24, 11)), ("slurm 22.05.9", (22, 5))])
-def test_release(text: str, release: tuple[int, int]) -> None:
-    assert slurm_change.release(text) == release
-
-
-def test_no_release() -> None:
-    with pytest.raises(ValueError, match="no Slurm version in 'slurmctld: fatal'"):
-        slurm_change.release("slurmctld: fatal")
-
-
 def test_rollback_files() -> None:
     changes = [
         {"before_header": "/etc/slurm/slurm.conf", "before": "old", "after": "new"},

@@ -1,0 +1,112 @@
+"""Releases of Slurm: how far one upgrade may go, and what a package manager has and offers. Pure.
+
+Source: SchedMD's Upgrade Guide (doc/html/upgrades.shtml, "Release Cycle" and "Compatibility Window"): a major release
+each nine months until 24.05, each six months since; upgrades from the two releases before, and since 24.11 from the
+three before.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["parse_candidates", "path_to", "release", "window"]
+
+Release = tuple[int, int]
+
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
+# Releases that came at no regular distance; from 24.05 on one comes each May and November.
+_FORMER: tuple[Release, ...] = (
+    *((17, 2), (17, 11), (18, 8), (19, 5), (20, 2), (20, 11)),
+    *((21, 8), (22, 5), (23, 2), (23, 11)),
+)
+_REGULAR_SINCE = (24, 5)
+_WIDER_SINCE = (24, 11)
+_MAY, _NOVEMBER = 5, 11
+_NARROW, _WIDE = 2, 3
+
+
+def release(text: str) -> Release:
+    """Return year and month of a Slurm version such as 'slurm-wlm 24.11.5'.
+
+    Raises:
+        ValueError: the text holds no version.
+    """
+    found = _RELEASE.search(text)
+    if found is None:
+        message = f"no Slurm version in {text!r}"
+        raise ValueError(message)
+    return int(found[1]), int(found[2])
+
+
+def _number(one: Release) -> int:
+    """Return where a release stands in the row of all.
+
+    Raises:
+        ValueError: it is no release of Slurm.
+    """
+    if one in _FORMER:
+        return _FORMER.index(one)
+    if one < _REGULAR_SINCE or one[1] not in {_MAY, _NOVEMBER}:
+        message = f"{one[0]}.{one[1]:02d} is no major release of Slurm"
+        raise ValueError(message)
+    return len(_FORMER) + 2 * (one[0] - _REGULAR_SINCE[0]) + (one[1] == _NOVEMBER)
+
+
+def _release_at(number: int) -> Release:
+    if number < len(_FORMER):
+        return _FORMER[number]
+    year, later = divmod(number - len(_FORMER), 2)
+    return _REGULAR_SINCE[0] + year, _NOVEMBER if later else _MAY
+
+
+def window(target: str) -> list[str]:
+    """Return the major releases from which a version can be reached in one step, the newest first.
+
+    Raises:
+        ValueError: it is no release of Slurm.
+    """
+    number = _number(release(target))
+    width = _WIDE if release(target) >= _WIDER_SINCE else _NARROW
+    return ["{}.{:02d}".format(*_release_at(each)) for each in range(number - 1, max(number - 1 - width, -1), -1)]
+
+
+def path_to(installed: str, target: str) -> list[str]:
+    """Return the major releases to go through, the target last, by as few steps as possible.
+
+    Raises:
+        ValueError: one of them is no release of Slurm, or the target is not the newer one.
+    """
+    begin, end = _number(release(installed)), _number(release(target))
+    if end <= begin:
+        message = f"{target} is not newer than {installed}"
+        raise ValueError(message)
+    steps = []
+    while begin < end:
+        reached = (number for number in range(end, begin, -1) if _reaches(begin, number))
+        begin = next(reached)
+        steps.append("{}.{:02d}".format(*_release_at(begin)))
+    return steps
+
+
+def _reaches(begin: int, number: int) -> bool:
+    width = _WIDE if _release_at(number) >= _WIDER_SINCE else _NARROW
+    return number - begin <= width
+
+
+def parse_candidates(said: str) -> dict[str, tuple[str, str]]:
+    """Return the version that is installed and the one that is offered of each package of `apt-cache policy`.
+
+    Either is empty where there is none.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    name = installed = ""
+    for line in said.splitlines():
+        if not line.startswith(" "):
+            name = line.rstrip(":")
+        key, _, value = line.strip().partition(": ")
+        value = "" if value == "(none)" else value
+        if key == "Installed":
+            installed = value
+        elif key == "Candidate":
+            found[name] = (installed, value)
+    return found

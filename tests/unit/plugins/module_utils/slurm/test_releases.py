@@ -1,0 +1,71 @@
+"""The window of upgrades, held against the table of SchedMD's Upgrade Guide."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.releases import (
+    parse_candidates,
+    path_to,
+    release,
+    window,
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "former"),
+    [
+        ("23.11.4", ["23.02", "22.05"]),
+        ("24.05.1", ["23.11", "23.02"]),
+        ("24.11.5-4+deb13u1", ["24.05", "23.11", "23.02"]),
+        ("25.05", ["24.11", "24.05", "23.11"]),
+        ("25.11", ["25.05", "24.11", "24.05"]),
+        ("26.05.5-1", ["25.11", "25.05", "24.11"]),
+        ("26.11", ["26.05", "25.11", "25.05"]),
+        ("27.05", ["26.11", "26.05", "25.11"]),
+    ],
+)
+def test_the_table_of_the_upgrade_guide(target: str, former: list[str]) -> None:
+    assert window(target) == former
+
+
+@pytest.mark.parametrize(("text", "found"), [("slurm-wlm 24.11.5", (24, 11)), ("slurm 22.05.9", (22, 5))])
+def test_release(text: str, found: tuple[int, int]) -> None:
+    assert release(text) == found
+
+
+def test_no_release() -> None:
+    with pytest.raises(ValueError, match="no Slurm version in 'slurmctld: fatal'"):
+        release("slurmctld: fatal")
+
+
+def test_an_epoch_is_no_part_of_the_release() -> None:
+    assert release("1:22.05.8-4+deb12u3") == (22, 5)
+
+
+def test_a_path_has_as_few_steps_as_possible() -> None:
+    assert path_to("22.05.8-4+deb12u3", "24.11.5-4+deb13u1") == ["23.11", "24.11"]
+    assert path_to("22.05.8", "26.05.5") == ["23.11", "25.05", "26.05"]
+    with pytest.raises(ValueError, match="is not newer"):
+        path_to("26.05.5", "24.11.5")
+
+
+def test_each_step_of_a_path_is_inside_of_the_window() -> None:
+    steps = ["20.02", *path_to("20.02", "27.05")]
+    assert steps[-1] == "27.05"
+    assert all(before in window(after) for before, after in itertools.pairwise(steps))
+
+
+def test_what_is_no_release_of_slurm_has_no_window() -> None:
+    with pytest.raises(ValueError, match=r"26\.07 is no major release of Slurm"):
+        window("26.07.1")
+
+
+def test_candidates_of_apt() -> None:
+    said = (
+        "slurmctld:\n  Installed: 24.11.5-4\n  Candidate: 26.05.5-1\n  Version table:\n     26.05.5-1 990\n"
+        "         50 http://archive/debian testing/main amd64 Packages\n"
+        "slurmd:\n  Installed: (none)\n  Candidate: (none)\n"
+    )
+    assert parse_candidates(said) == {"slurmctld": ("24.11.5-4", "26.05.5-1"), "slurmd": ("", "")}

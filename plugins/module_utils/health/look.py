@@ -15,7 +15,7 @@ from ..common.node_info import parse_cpu_list
 from ..hardware.dcgm_health import NOT_WATCHING, dcgm_incidents, dcgm_problems
 from ..hardware.gpu_reading import PATHS, find_smi, listed, pci_devices, read, read_gpus, run_limited
 from ..hardware.network import network_interfaces, rdma_ports
-from .finding import RESET, Answer, Finding
+from .finding import MONITOR, RESET, Answer, Finding
 from .gpus import gpu_answer, nvlink_answer
 from .kernel_log import kernel_findings
 from .network import network_answer
@@ -45,7 +45,11 @@ DCGM_GROUP = ("-g", "0")
 DCGM_WATCHES = "a"
 # slurmd's own link to what it got from slurmctld, and the file of a node that has one.
 _CONFIGURATIONS = ("run/slurm/conf/slurm.conf", "etc/slurm/slurm.conf")
-_SPOOL = re.compile(r"^[ \t]*SlurmdSpoolDir[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+# Without its spool no job starts; without its log slurmd goes on.
+_SLURMD_FILES = {
+    severity: re.compile(rf"^[ \t]*{key}[ \t]*=[ \t]*(\S+)", re.MULTILINE | re.IGNORECASE)
+    for severity, key in ((RESET, "SlurmdSpoolDir"), (MONITOR, "SlurmdLogFile"))
+}
 # What a shell says of a program that is not there.
 _NOT_THERE = 127
 # Those of users: below are the system's, and from 60000 on those that distributions give to their daemons.
@@ -83,7 +87,7 @@ def checks_of(node: Node) -> dict[str, Check]:
             found["fabric_manager"] = Check(partial(_fabric_manager, node), COMMAND_S, quick=True)
     for path in declared["paths"]:
         found[f"disk {path}"] = Check(partial(_disk, node, path), DISK_S, quick=True)
-    found["spool"] = Check(partial(_spool, node), DISK_S, quick=True)
+    found["slurmd_disks"] = Check(partial(_slurmd_disks, node), DISK_S, quick=True)
     for path in declared.get("mounts") or ():
         found[f"mount {path}"] = Check(partial(_disk, node, path, mount=True), DISK_S, quick=True)
     return found
@@ -188,7 +192,19 @@ def _network(node: Node) -> Answer:
         "network_interfaces": network_interfaces(root),
         "pci_nics": [device["address"] for device in pci_devices(root)["nic"]],
     }
-    return network_answer(node, facts, _link_downs(root, facts))
+    return network_answer(node, facts, _link_downs(root, facts), _port_errors(root, facts))
+
+
+def _port_errors(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many errors each port of InfiniBand counted: on the wire, and in packets that it received."""
+    found = {}
+    for port in facts["rdma_ports"]:
+        if port["link_layer"] == "InfiniBand":
+            counters = root / f"sys/class/infiniband/{port['device']}/ports/{port['port']}/counters"
+            texts = [read(counters / name) for name in ("symbol_error", "port_rcv_errors")]
+            if all(text.isdigit() for text in texts):
+                found[f"{port['device']}/{port['port']}"] = sum(map(int, texts))
+    return found
 
 
 def _link_downs(root: Path, facts: Mapping[str, Any]) -> dict[str, int]:
@@ -233,12 +249,19 @@ def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:
     return Answer([*disk_findings(disk, 0 if mount else float(node.declared["free_mb"]), check=check)])
 
 
-def _spool(node: Node) -> Answer:
-    """Return what is wrong with slurmd's spool, without which no job starts, where it is a file system of its own."""
-    found = next(filter(None, (_SPOOL.search(read(node.root / path)) for path in _CONFIGURATIONS)), None)
-    if not found:
-        return Answer()
-    path = re.sub("%[hn]", str(node.declared["node"]), found.group(1))
+def _slurmd_disks(node: Node) -> Answer:
+    """Return what is wrong with the disks of slurmd's spool and log, where they are file systems of their own."""
+    conf = next(filter(None, (read(node.root / path) for path in _CONFIGURATIONS)), "")
+    findings: list[Finding] = []
+    for severity, setting in _SLURMD_FILES.items():
+        if found := setting.search(conf):
+            path = re.sub("%[hn]", str(node.declared["node"]), found.group(1))
+            folder = path if severity == RESET else str(Path(path).parent)
+            findings += [each._replace(severity=severity) for each in _own_disk(node, folder).findings]
+    return Answer(findings)
+
+
+def _own_disk(node: Node, path: str) -> Answer:
     if not os.path.lexists(path):
         return Answer()  # slurmd makes it
     try:

@@ -1,6 +1,7 @@
-"""What is wrong with the network cards of a node: too few, too slow, and links that go up and down. Pure.
+"""What is wrong with the network cards of a node: too few, too slow, links that flap or err. Pure.
 
-Link flaps: three within three hours are those of Azure/cyclecloud-healthagent 2.0.2.
+Link flaps: three within three hours are those of Azure/cyclecloud-healthagent 2.0.2. Errors of a port are only told:
+the link resends, and whether it has become slow is for a validation to measure.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..hardware.gpu_claims import nic_problems
-from .finding import RESET, Answer, Finding
+from .finding import MONITOR, RESET, Answer, Finding
 from .windows import growth
 
 if TYPE_CHECKING:
@@ -21,13 +22,16 @@ __all__ = ["HOUR_S", "network_answer"]
 HOUR_S = 3600.0
 
 
-def network_answer(node: Node, facts: Mapping[str, Any], downs: Mapping[str, int]) -> Answer:
-    """Return what is wrong with the network cards, and how often each link went down.
+def network_answer(
+    node: Node, facts: Mapping[str, Any], downs: Mapping[str, int], errors: Mapping[str, int] | None = None
+) -> Answer:
+    """Return what is wrong with the network cards, and how often each link went down and erred.
 
     Args:
         node: with `nics`, that part of the hardware profile, and `limits`.
         facts: `rdma_ports`, `network_interfaces` and `pci_nics` of the node.
         downs: how often each link went down since the boot, by name.
+        errors: the errors of each port of InfiniBand since the boot, by name.
     """
     limits = node.declared["limits"]
     findings = [
@@ -43,4 +47,13 @@ def network_answer(node: Node, facts: Mapping[str, Any], downs: Mapping[str, int
                 f"check cable, transceiver and switch port (ethtool -m {name.partition('/')[0]}, mlxlink, ibdiagnet)"
             )
             findings.append(Finding("link_flaps", RESET, problem, remedy, f"{flaps:.0f}"))
-    return Answer(findings, {f"link_down {name}": float(count) for name, count in downs.items()})
+    errors = errors or {}
+    many = int(limits["infiniband_errors"])
+    for name, count in sorted(errors.items()):
+        grown = growth(node.samples.get(f"port_errors {name}", ()), node.now, count, HOUR_S)
+        if grown > many:
+            problem = f"port {name} had {grown:.0f} errors in an hour, more than {many}"
+            remedy = f"clean or swap the cable, then the transceiver (mlxlink -d {name.partition('/')[0]} -m -c)"
+            findings.append(Finding("infiniband_errors", MONITOR, problem, remedy, name))
+    samples = {f"link_down {name}": float(count) for name, count in downs.items()}
+    return Answer(findings, samples | {f"port_errors {name}": float(count) for name, count in errors.items()})

@@ -114,11 +114,14 @@ def _clock(host: str, offset: float, limit: float) -> list[Problem]:
 
 
 def _disk(host: str, free: Mapping[str, int], needed: Mapping[str, int]) -> list[Problem]:
-    """Return a problem for each path with too little free space."""
+    """Return a problem for each path with too little free space, but one for paths of the same file system."""
+    short = [path for path, least in needed.items() if path in free and free[path] < int(least)]
     return [
-        make_problem([host], f"disk {path}", f"{free[path]} MiB free, {least} needed", f"make room below {path}")
-        for path, least in needed.items()
-        if path in free and free[path] < int(least)
+        make_problem([host], f"disk {path}", f"{free[path]} MiB free, {needed[path]} needed", f"make room below {path}")
+        for path in short
+        if not any(
+            path.startswith(f"{other.rstrip('/')}/") and free[path] == free[other] for other in short if other != path
+        )
     ]
 
 

@@ -34,6 +34,7 @@ BROKEN = {
     "node_health_nvlink_crc_per_second": 0,
     "node_health_link_flaps": 0,
     "node_health_link_flaps_hours": 169,
+    "node_health_infiniband_errors": 0,
     "node_health_clock_offset_s": 0,
     "node_health_timeout_s": 0,
     "node_health_repair_limit": 0,

@@ -34,6 +34,7 @@ from gpu_samples import gpu_xml, log_xml
 
 RECORDINGS = Path(__file__).parents[6] / "shared" / "gpu"
 LIMITS = {"pcie_replays_per_minute": 8, "nvlink_crc_per_second": 100, "link_flaps": 3, "link_flaps_hours": 3}
+LIMITS |= {"infiniband_errors": 100}
 LABEL_0, LABEL_1 = (f"0000:1{index}:00.0, serial 165000000000{index}" for index in (0, 1))
 UNCORRECTABLE = "<dram_uncorrectable>3</dram_uncorrectable>"
 THERMAL = "<clocks_event_reason_hw_thermal_slowdown>Active</clocks_event_reason_hw_thermal_slowdown>"
@@ -281,6 +282,47 @@ def test_links_that_flap() -> None:
 
 
 @pytest.mark.parametrize(
+    ("samples", "count", "grown"),
+    [
+        ([], 5_000_000, 0),  # of weeks before the first look
+        ([[900.0, 200.0]], 200, 0),
+        ([[900.0, 200.0]], 300, 0),
+        ([[900.0, 200.0]], 301, 101),
+        ([[900.0, 9000.0], [950.0, 0.0]], 60, 0),  # set back by perfquery -R
+        ([[-9000.0, 0.0], [-2700.0, 5000.0]], 5050, 0),  # of more than an hour ago
+    ],
+)
+def test_errors_of_infiniband_are_told_by_the_hour(samples: list[list[float]], count: int, grown: int) -> None:
+    answer = network_answer(node({"port_errors mlx5_0/1": samples}), network(), {}, {"mlx5_0/1": count})
+    problem = f"port mlx5_0/1 had {grown} errors in an hour, more than 100"
+    assert told(answer) == ([("infiniband_errors", MONITOR, problem)] if grown else [])
+    assert answer.samples == {"port_errors mlx5_0/1": count}
+
+
+def counted(root: Path, link_layer: str, **counters: int) -> None:
+    """A port as the kernel shows it (Documentation/ABI/stable/sysfs-class-infiniband)."""
+    folder = root / "sys/class/infiniband/mlx5_0/ports/1"
+    (folder / "counters").mkdir(parents=True, exist_ok=True)
+    (folder / "link_layer").write_text(f"{link_layer}\n")
+    for name, count in counters.items():
+        (folder / "counters" / name).write_text(f"{count}\n")
+
+
+def test_errors_of_a_port_are_its_own_and_those_of_what_it_received(tmp_path: Path) -> None:
+    here = node(paths=[], timeout_s=1)._replace(root=tmp_path)
+    counted(tmp_path, "Ethernet", symbol_error=1, port_rcv_errors=0)
+    assert checks_of(here)["network"].ask().samples == {}
+    counted(tmp_path, "InfiniBand", symbol_error=12, port_rcv_errors=30, link_downed=1)
+    first = checks_of(here)["network"].ask()
+    assert (told(first), first.samples) == ([], {"link_down mlx5_0/1": 1.0, "port_errors mlx5_0/1": 42.0})
+    counted(tmp_path, "InfiniBand", symbol_error=12, port_rcv_errors=131)
+    later = here._replace(samples={name: [[990.0, value]] for name, value in first.samples.items()})
+    (finding,) = checks_of(later)["network"].ask().findings
+    assert (finding.check, finding.severity) == ("infiniband_errors", MONITOR)
+    assert finding.problem == "port mlx5_0/1 had 101 errors in an hour, more than 100"
+
+
+@pytest.mark.parametrize(
     ("disk", "problem"),
     [
         (Disk("/", free_mb=5000, free_files=9), None),
@@ -367,29 +409,30 @@ def test_recordings_of_several_generations(recording: str, checks: set[str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("conf", "place", "said"),
+    ("conf", "place", "severity"),
     [
-        ("SlurmctldPort=6817\nslurmdspooldir = {}/%n\n", "run/slurm/conf", "full"),
-        ("SlurmdSpoolDir={}/%n\n", "etc/slurm", "full"),
+        ("SlurmctldPort=6817\nslurmdspooldir = {}/%n\n", "run/slurm/conf", RESET),
+        ("SlurmdSpoolDir={}/%n\n", "etc/slurm", RESET),
+        ("SlurmdLogFile={}/%n/slurmd.log\n", "run/slurm/conf", MONITOR),
         ("#SlurmdSpoolDir={}/%n\n", "etc/slurm", ""),
         ("SlurmdSpoolDir={}/gone\n", "run/slurm/conf", ""),
     ],
 )
-def test_the_spool_of_slurmd_is_told_where_it_is_a_file_system_of_its_own(
-    tmp_path: Path, conf: str, place: str, said: str
+def test_spool_and_log_of_slurmd_are_told_where_they_are_file_systems_of_their_own(
+    tmp_path: Path, conf: str, place: str, severity: str
 ) -> None:
-    spool = tmp_path / "spool/gpu1"
-    spool.mkdir(parents=True)
+    own = tmp_path / "own/gpu1"
+    own.mkdir(parents=True)
     (tmp_path / place).mkdir(parents=True)
-    (tmp_path / place / "slurm.conf").write_text(conf.format(spool.parent))
+    (tmp_path / place / "slurm.conf").write_text(conf.format(own.parent))
     declared = {"node": "gpu1", "gpus": 0, "free_mb": 1 << 40, "timeout_s": 1}
 
-    def findings(paths: list[str]) -> list[str]:
+    def findings(paths: list[str]) -> list[Finding]:
         here = Node({"limits": LIMITS, "paths": paths} | declared, tmp_path, 1000.0, {})
-        return [each.problem for each in checks_of(here)["spool"].ask().findings]
+        return list(checks_of(here)["slurmd_disks"].ask().findings)
 
     found = findings(["/proc"])
-    assert bool(found) == bool(said)
-    assert all(each.startswith(f"{spool} is full: ") for each in found)
+    assert [each.severity for each in found] == ([severity] if severity else [])
+    assert all(each.problem.startswith(f"{own} is full: ") for each in found)
     # On a disk that is looked at already nothing is said twice.
     assert findings([str(tmp_path)]) == []

@@ -36,6 +36,7 @@ DECLARED: dict[str, Any] = {
         "nvlink_crc_per_second": 100,
         "link_flaps": 3,
         "link_flaps_hours": 3,
+        "infiniband_errors": 100,
         "clock_offset_s": 1,
     },
     "severities": {"stray_processes": "OFF", "clock": "OFF"},

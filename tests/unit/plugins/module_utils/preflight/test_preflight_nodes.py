@@ -11,7 +11,7 @@ LIMITS = {
     "systems": {"debian": ["12", "13"], "ubuntu": ["22.04"]},
     "architectures": ["x86_64"],
     "clock_s": 60,
-    "free_mb": {"/": 2048},
+    "free_mb": {"/": 2048, "/var": 2048, "/var/log/slurm": 100},
 }
 HARDWARE = {"sockets": 1, "cores_per_socket": 2, "threads_per_core": 1, "memory_mb": 2048}
 NODE = {
@@ -49,6 +49,11 @@ def system(name: str, version: str) -> dict[str, str]:
         (answer(7300.0), [("clock", "clock is 2 hours ahead of this host's")]),
         (answer(-61.0), [("clock", "clock is 61 seconds behind this host's")]),
         (answer(free_mb={"/": 100}), [("disk /", "100 MiB free, 2048 needed")]),
+        (answer(free_mb={"/": 9000, "/var": 99, "/var/log/slurm": 99}), [("disk /var", "99 MiB free, 2048 needed")]),
+        (
+            answer(free_mb={"/": 9000, "/var": 5, "/var/log/slurm": 0}),
+            [("disk /var", "5 MiB free, 2048 needed"), ("disk /var/log/slurm", "0 MiB free, 100 needed")],
+        ),
         (answer(read_only=["/"]), [("disk /", "is mounted read-only")]),
         (answer(cpus=1), [("hardware", "2 CPUs declared, the host has 1 (1 sockets x 2 cores x 1 threads)")]),
         (answer(cpus=64), []),

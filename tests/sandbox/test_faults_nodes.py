@@ -28,6 +28,10 @@ SMALL_VAR = (
 READ_ONLY = "[Service]\\nReadOnlyPaths=/\\nReadWritePaths=/run /tmp /dev /proc /sys\\n"
 DROP_IN = "/etc/systemd/system/ssh.service.d/fault.conf"
 AGAIN = "systemctl daemon-reload; systemctl restart ssh; pkill -u admin; true"
+# So is the folder of Slurm's logs; its daemons open their files anew.
+LOGS = "/var/log/slurm"
+REOPEN = "systemctl kill -s USR2 --kill-whom=main slurmctld slurmdbd"
+SMALL_LOGS = f"{SMALL_VAR.replace('/var', LOGS)}; {REOPEN}"
 FAULTS = [
     Fault(
         "an SSH key that is revoked",
@@ -65,6 +69,16 @@ FAULTS = [
         breaks=f"{SMALL_VAR}; head -c 100M /dev/zero >/var/full 2>/dev/null; true",
         mends="umount -l /var && umount -l /run/small && rmdir /run/small",
         run=LOOK,
+    ),
+    Fault(
+        "a full disk of Slurm's logs on the controller",
+        says="ctl: disk /var/log/slurm: 0 MiB free, 100 needed…remedy: make room below /var/log/slurm",
+        heals="make room; the daemons go on without their logs",
+        node="ctl",
+        breaks=f"{SMALL_LOGS}; head -c 100M /dev/zero >{LOGS}/full 2>/dev/null; {REOPEN}",
+        mends=f"umount -l {LOGS} && umount -l /run/small && rmdir /run/small && {REOPEN}",
+        run=("preflight", "--limit", "ctl"),
+        again=("slurm", "--limit", "ctl", "-t", "slurm_controller"),
     ),
 ]
 

@@ -244,6 +244,30 @@ def test_the_first_reason_stays_and_so_does_the_drain_where_nothing_comes_back(
     assert reason(sandbox) == told
 
 
+def test_flaps_of_a_link_count_anew_when_somebody_has_given_the_node_back(
+    sandbox: Cluster, settings: Callable[..., None]
+) -> None:
+    settings()
+    known = f"grep -q link_down {KEPT}/state.json"
+    sandbox.wait_until(lambda: sandbox.exec(NODE, known, check=False).returncode == 0, "no look was made")
+    sandbox.exec(NODE, f"echo 3 >{CARD}/carrier_down_count")
+    drained(sandbox, "link sim0 went down 3 times in 3 h")
+    told = reason(sandbox)
+    # The count stands still, and the window has not passed.
+    sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done", check=False)
+    assert reason(sandbox) == told
+    sandbox.exec("ctl", f"scontrol update NodeName={NODE} State=RESUME")
+    sandbox.exec(NODE, PROGRAM, check=False)
+    sandbox.exec(NODE, f"echo 5 >{CARD}/carrier_down_count")
+    assert sandbox.exec(NODE, f"for look in 1 2 3; do {PROGRAM}; done; {PROGRAM} --look").stdout == ""
+    assert reason(sandbox) == ""
+    began = time.monotonic()
+    sandbox.exec(NODE, f"echo 6 >{CARD}/carrier_down_count")
+    drained(sandbox, "link sim0 went down 3 times in 3 h")
+    flapped = {"seconds": round(time.monotonic() - began), "reason": "link sim0 went down 3 times in 3 h"}
+    note("drains", "a link that flaps again after its node was given back", flapped)
+
+
 @pytest.mark.core
 def test_an_xid_stands_until_somebody_gives_the_node_back(sandbox: Cluster, settings: Callable[..., None]) -> None:
     settings()

@@ -34,7 +34,7 @@ class FabricNotes:
         self.gdrdma: bool | None = None
         self.nvls: bool | None = None
         self.in_network: bool | None = None
-        self._ways: set[str] = set()
+        self.ways: set[str] = set()
         self._listed: dict[str, list[str]] = {}
         self._carrying: dict[str, set[int]] = {}
         self._carried = 0
@@ -42,7 +42,7 @@ class FabricNotes:
     @property
     def known(self) -> tuple[object, ...]:
         """What changes when a line tells something new."""
-        lists = (self.networks, self.nics, self._ways, self._listed, self._carrying)
+        lists = (self.networks, self.nics, self.ways, self._listed, self._carrying)
         return (*map(len, lists), self._carried, self.gdrdma, self.nvls, self.in_network)
 
     def feed(self, line: str) -> None:
@@ -76,10 +76,10 @@ class FabricNotes:
     def _via(self, line: str, way: str) -> None:
         # A connection per line, but few ways of each host: what was seen once says nothing new.
         seen = line[: line.find(":")] + way
-        if seen in self._ways:
+        if seen in self.ways:
             return
-        if len(self._ways) < _MOST_WAYS:
-            self._ways.add(seen)
+        if len(self.ways) < _MOST_WAYS:
+            self.ways.add(seen)
         match = _VIA.search(way)
         if match is None:
             return

@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import bounded_lines, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_stream, parse_text
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -55,7 +55,7 @@ def read_runs(path: Path) -> dict[str, Any]:
         with path.open(encoding=encoding, errors="replace") as text:
             if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
                 return parse_text(text.read(_MOST_JSON))
-            return parse_lines(bounded_lines(text))
+            return parse_stream(text)
     except OSError as exc:
         message = f"cannot read {path}: {exc.strerror or exc}"
         raise UsageError(message) from exc

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import bounded_lines, parse_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_stream
 from busbar.option_values import whole
 
 from devel.measured import Figure, Goal, Needs, peak_kib
@@ -75,15 +75,16 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
 
 def _run_reader(size: int) -> dict[str, Any]:
     """What a process of its own made of a log of so many bytes."""
+    written = 0
     with subprocess.Popen([sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", reader.stdin) as pipe:
             for chunk in _log(size):
-                pipe.write(chunk)
+                written += pipe.write(chunk)
         answer = cast("IO[bytes]", reader.stdout).read()
     if reader.returncode:
         message = f"the process that reads ended with code {reader.returncode}"
         raise ValueError(message)
-    return dict(json.loads(answer))
+    return json.loads(answer) | {"characters": written}
 
 
 def _busbw(size: int) -> float:
@@ -129,18 +130,9 @@ def _noise() -> bytes:
 def _read() -> None:
     """Read a log from standard input, and print what it held and what that took."""
     began = time.monotonic()
-    count = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal count
-        text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
-        for line in bounded_lines(text):
-            count += len(line)
-            yield line
-
-    runs = parse_lines(lines())["runs"]
+    text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", errors="replace")
+    runs = parse_stream(text)["runs"]
     answer = {
-        "characters": count,
         "seconds": time.monotonic() - began,
         "cpu_seconds": time.process_time(),
         "peak_kib": peak_kib(),

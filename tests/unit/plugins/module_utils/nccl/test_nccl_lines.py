@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import io
+import random
 from itertools import product
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, bounded_lines
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import (
+    MAX_LINE,
+    Parser,
+    bounded_lines,
+    parse_lines,
+    parse_stream,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.text import LIBRARY_LINE, is_library_line
 
 PREFIXES = ["", "[1,12]<stdout>:", " 12: ", "pod | ", "[", "[1] NCCL x"]
@@ -43,3 +50,66 @@ def test_a_line_of_the_library_is_what_its_pattern_says() -> None:
         assert is_library_line(line) == wanted, line
         found.add(wanted)
     assert found == {True, False}
+
+
+HEADS = ["gpu1:12:13 [0] NCCL INFO ", "[1,12]<stdout>:gpu2:12:13 [0] NCCL INFO ", " 3: gpu1:1:2 [0] NCCL WARN ", ""]
+SAID = [
+    "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA",
+    "Channel 01/0 : 0[0] -> 1[1] [send] via NET/IB/1",
+    "Channel 01/0 : 0[0] -> 1[1] [send] via COLLNET/IB/1",
+    "Using network IB",
+    "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+    "24 coll channels, 16 nvls channels",
+    "NVLS multicast support is not available on dev 0",
+    "GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
+    "NCCL version 2.22.9",
+    "comm 0x1 rank 1 nranks 2 - Init COMPLETE",
+    "opCount 1 [1,3]<stdout>: 8 2 float sum -1 3.1 1.0 1.0 0",
+    "opCount 1\x1b[1m",
+    "NV[1,3]<stdout>:LS Head 0",
+    "NV\x1b[1mLS comm 0x1",
+    "NVLS Head 0",
+    "] NCCL INFO gpu3:1:2 [0] NCCL INFO via NET/Socket/0",
+]
+FRAME = [
+    "# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor) warmup iters: 1 iters: 20",
+    "#  Rank  0 Group  0 Pid 1 on gpu1 device  0 [0000:19:00] NVIDIA H100",
+    "#       size         count      type   redop    root" + "     time   algbw   busbw  #wrong" * 2,
+    "           8             2     float     sum      -1",
+    "    3.10    1.00    1.00      0    3.20    1.00    1.00      0",
+    "          16             4     float     sum      -1    3.10    1.00   -1.00      0    3.20    1.00    nan      0",
+    "# Out of bounds values : 0 OK",
+    "# Avg bus bandwidth    : 1",
+    "gpu1: Test CUDA failure common.cu:1",
+    "z" * (MAX_LINE + 3),
+]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_stream_gives_what_its_lines_give(seed: int) -> None:
+    chosen = random.Random(seed)  # noqa: S311 - a test
+    lines = []
+    for line in FRAME * 3:
+        noise = [chosen.choice(HEADS) + chosen.choice(SAID) for _ in range(chosen.randrange(40))]
+        lines += [*noise, line] if chosen.random() < 0.9 else noise
+    text = "\n".join(lines) + chosen.choice(["", "\n"])
+    wanted = parse_lines(text.split("\n"))
+    assert parse_stream(io.StringIO(text, newline="\n")) == wanted
+    assert any("line " in said for run in wanted["runs"] for said in run["contradictions"])
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_what_the_library_says_once_is_read(said: str) -> None:
+    for head in HEADS:
+        known = [other + "opCount 1" for other in HEADS]
+        text = "\n".join([*known, *FRAME[:-2], *known, head + said]) + "\n"
+        assert parse_stream(io.StringIO(text, newline="\n")) == parse_lines(text.split("\n"))
+
+
+def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    feed = Parser.feed
+    monkeypatch.setattr(Parser, "feed", lambda parser, line: (read.append(line), feed(parser, line)))
+    lines = [HEADS[0] + SAID[0], HEADS[0] + SAID[9], HEADS[1] + SAID[9]] * 1000
+    parse_stream(io.StringIO("\n".join(lines) + "\n"))
+    assert read == [lines[0], lines[2]]

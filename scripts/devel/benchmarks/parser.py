@@ -84,7 +84,7 @@ def _run_reader(size: int) -> dict[str, Any]:
     if reader.returncode:
         message = f"the process that reads ended with code {reader.returncode}"
         raise ValueError(message)
-    return json.loads(answer) | {"characters": written}
+    return dict(json.loads(answer)) | {"characters": written}
 
 
 def _busbw(size: int) -> float:

@@ -109,7 +109,12 @@ def test_what_the_library_says_once_is_read(said: str) -> None:
 def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     feed = Parser.feed
-    monkeypatch.setattr(Parser, "feed", lambda parser, line: (read.append(line), feed(parser, line)))
+
+    def noted(parser: Parser, line: str) -> None:
+        read.append(line)
+        feed(parser, line)
+
+    monkeypatch.setattr(Parser, "feed", noted)
     lines = [HEADS[0] + SAID[0], HEADS[0] + SAID[9], HEADS[1] + SAID[9]] * 1000
     parse_stream(io.StringIO("\n".join(lines) + "\n"))
     assert read == [lines[0], lines[2]]

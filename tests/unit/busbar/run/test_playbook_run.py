@@ -11,11 +11,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from busbar.run.display import PlainDisplay, summary
 from busbar.run.events import Run
 from busbar.run.playbook import Playbook, run_playbook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECRET = "correct-horse-battery"  # noqa: S105 - what the test looks for
 
@@ -40,21 +44,23 @@ SLOW = """
   gather_facts: false
   tasks:
     - name: Sleep
-      ansible.builtin.command: sleep 40
+      ansible.builtin.command: >-
+        timeout 900 sh -c 'until [ -e {{ inventory_dir | dirname }}/enough ]; do sleep 0.2; done'
 """
 MAIN = "import sys; from busbar.cli import main; sys.exit(main())"
 TOP = Path(__file__).resolve().parents[4]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Path:
+def site(tmp_path: Path) -> Iterator[Path]:
     """A site of three hosts that are all this machine."""
     (tmp_path / "inventory").mkdir()
     variables = f"{{word: {SECRET}, ansible_connection: local, ansible_python_interpreter: {sys.executable}}}"
     (tmp_path / "inventory" / "hosts.yml").write_text(f"all: {{hosts: {{'node[1:3]': }}, vars: {variables}}}\n")
     (tmp_path / "play.yml").write_text(PLAYBOOK)
     (tmp_path / "slow.yml").write_text(SLOW)
-    return tmp_path
+    yield tmp_path
+    (tmp_path / "enough").touch()
 
 
 def command(site: Path, *options: str) -> list[str]:

@@ -16,6 +16,8 @@ _SESSION_BEGIN = "# BEGIN busbar: session without pam_systemd"
 _SESSION_END = "# END busbar: session without pam_systemd"
 _REPLACED = "# replaced by busbar: "
 _ACCOUNT = re.compile(r"-?account\s|@include\s+common-account\b")
+# A line of these takes in others, of which one that is sufficient ends all account checks: pam_localuser of sssd's.
+_INCLUDED = re.compile(r"@include\s+common-account\b|-?account\s+include\s")
 _DEBIAN_SESSION = re.compile(r"@include\s+common-session(-noninteractive)?\s*$")
 _REDHAT_SESSION = re.compile(r"session\s+include\s+password-auth\s*$")
 _SYSTEMD = re.compile(r"-?session\s.*\bpam_systemd\.so\b")
@@ -49,10 +51,11 @@ def pam_others_text(text: str, users: Sequence[str], groups: Sequence[str], *, e
     """
     lines = _without_part(text.splitlines(), _BEGIN, _END)
     if enabled:
-        number = max((number for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=len(lines) - 1)
+        place = _place(lines)
+        place = len(lines) if place is None else place
         tests = ["uid < 1000", *_exempt_tests(users, groups)]
         part = [*_jumps(tests), "account requisite pam_deny.so", "account required pam_permit.so"]
-        lines = [*lines[: number + 1], _BEGIN, *part, _END, *lines[number + 1 :]]
+        lines = [*lines[:place], _BEGIN, *part, _END, *lines[place:]]
     return "\n".join(lines) + "\n"
 
 
@@ -82,13 +85,13 @@ def _without_part(lines: list[str], begin: str, end: str) -> list[str]:
 
 
 def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], sessions: list[str]) -> list[str]:
-    last = max((number for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=None)
-    if last is None:
-        message = "has no account lines after which sessions could be adopted"
+    place = _place(lines)
+    if place is None:
+        message = "has no account lines beside which sessions could be adopted"
         raise ValueError(message)
-    done = [*lines[: last + 1], _BEGIN, *_account_part(users, groups), _END]
+    done = [*lines[:place], _BEGIN, *_account_part(users, groups), _END]
     found = False
-    for line in lines[last + 1 :]:
+    for line in lines[place:]:
         if _DEBIAN_SESSION.match(line):
             found = True
             done.append("@include common-session-noninteractive")
@@ -101,6 +104,13 @@ def _adopting(lines: list[str], users: Sequence[str], groups: Sequence[str], ses
         message = "includes neither common-session nor password-auth for its sessions"
         raise ValueError(message)
     return done
+
+
+def _place(lines: Sequence[str]) -> int | None:
+    """Return before which line our account part belongs: the first include, else behind the last account line."""
+    included = (number for number, line in enumerate(lines) if _INCLUDED.match(line))
+    behind = max((number + 1 for number, line in enumerate(lines) if _ACCOUNT.match(line)), default=None)
+    return next(included, behind)
 
 
 def _account_part(users: Sequence[str], groups: Sequence[str]) -> list[str]:

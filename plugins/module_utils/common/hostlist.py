@@ -5,14 +5,17 @@ Nodes have nothing but Python: what runs there reads Slurm's lists with `slurm.h
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["cluster_hosts", "fold_for_slurm", "fold_hosts", "unfold_hosts"]
+
+_NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 
 
 def cluster_hosts(names: Iterable[str]) -> list[str]:
@@ -35,14 +38,31 @@ def fold_for_slurm(names: Iterable[str]) -> str:
     Slurm wants the bracket at the end of a name, so only the last number of a name is folded, and a name that does
     not end in a number stands alone.
     """
-    numbered, plain = NodeSet(), []
-    numbered.fold_axis = (-1,)
+    numbered: dict[tuple[str, int], list[int]] = {}
+    plain = []
     for name in dict.fromkeys(names):
-        if name[-1:].isdigit():
-            numbered.add(name)
-        else:
+        match = _NUMBERED.fullmatch(name)
+        if match is None:
             plain.append(name)
-    return ",".join([*sorted(plain), *filter(None, [str(numbered)])])
+        else:
+            numbered.setdefault((match[1], len(match[2])), []).append(int(match[2]))
+    folded = NodeSet()
+    folded.fold_axis = (-1,)
+    # A name at a time takes ClusterShell long.
+    for (start, width), numbers in numbered.items():
+        folded.add(f"{start}[{','.join(_ranges(numbers, width))}]")
+    return ",".join([*sorted(plain), *filter(None, [str(folded)])])
+
+
+def _ranges(numbers: list[int], width: int) -> Iterator[str]:
+    """Yield numbers that follow each other as a range: [3, 4, 7] of width 2 gives 03-04 and 07."""
+    numbers.sort()
+    first = 0
+    for place, number in enumerate(numbers, 1):
+        if place == len(numbers) or numbers[place] != number + 1:
+            start = numbers[first]
+            yield f"{start:0{width}}" if start == number else f"{start:0{width}}-{number:0{width}}"
+            first = place
 
 
 def unfold_hosts(given: str | Iterable[str]) -> list[str]:

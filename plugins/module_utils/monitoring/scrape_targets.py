@@ -45,7 +45,7 @@ def scrape_targets(
         ValueError: the hardware of a host is unknown, and a job asks for GPUs.
     """
     # Ansible works a value out anew each time it is read.
-    jobs = {name: dict(job.items()) for name, job in jobs.items()}
+    jobs = {name: {**dict(job.items()), "source": list(job.get("source") or [])} for name, job in jobs.items()}
     wanted: dict[str, list[str]] = {}
     for name, job in jobs.items():
         for host in job["hosts"]:
@@ -95,7 +95,7 @@ def _wanted(
 ) -> bool:
     if job.get("gpus") and not _has_gpus(host, known.get("hardware"), catalogue):
         return False
-    sources = [known[name] for name in job.get("source") or [] if name in known]
+    sources = [known[name] for name in job["source"] if name in known]
     return (sources[0] if sources else job.get("source_default")) != "none"
 
 

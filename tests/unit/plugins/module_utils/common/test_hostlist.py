@@ -39,6 +39,9 @@ def test_fold(hosts: list[str], expected: str) -> None:
         (["ctl", "gpu1"], "ctl,gpu1"),
         (["gpu1-ib", "gpu2-ib"], "gpu1-ib,gpu2-ib"),
         (["r1n1", "r1n2", "r2n1", "r2n2"], "r1n[1-2],r2n[1-2]"),
+        (["gpu07", "gpu10", "gpu08", "gpu09", "gpu12"], "gpu[07-10,12]"),
+        (["gpu099", "gpu100", "gpu1"], "gpu[1,099-100]"),
+        (["2", "1"], "[1-2]"),
     ],
 )
 def test_fold_for_slurm(names: list[str], folded: str) -> None:

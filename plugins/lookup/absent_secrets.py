@@ -37,12 +37,9 @@ _raw:
   elements: str
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..plugin_utils.secrets_lookup import SecretsLookup
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ..plugin_utils.secrets_lookup import SecretsLookup, is_taken
 
 
 class LookupModule(SecretsLookup):
@@ -61,9 +58,3 @@ class LookupModule(SecretsLookup):
             and not present & {name, each.get("previous", name)}
             and is_taken(name, each.get("option"), variables or {})
         ]
-
-
-def is_taken(name: str, option: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return whether a variable takes the secret: it is left to the role, or its template names the secret."""
-    # As it is written: to work the template out would make the secret.
-    return not option or option not in variables or name in str(variables[option])

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Holder", "LockedError", "RunLock", "changes_nothing", "lock_paths", "refuse_if_locked"]
 
-READ_ONLY = frozenset({"describe.yml", "doctor.yml", "node_history.yml", "preflight.yml", "topology.yml"})
+READ_ONLY = frozenset(
+    {"audit_secrets.yml", "describe.yml", "doctor.yml", "node_history.yml", "preflight.yml", "topology.yml"}
+)
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 # Somebody who only looks whether the lock is free holds it for a moment.
 _ATTEMPTS, _PAUSE_S = 5, 0.1

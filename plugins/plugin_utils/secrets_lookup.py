@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.inventory.manager import IGNORED
 from ansible.plugins.lookup import LookupBase
 
-__all__ = ["SecretsLookup"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SecretsLookup", "is_taken"]
 
 
 class SecretsLookup(LookupBase):  # type: ignore[misc]  # Ansible has no types
@@ -44,3 +47,9 @@ def _is_read(directory: Path, source: Path) -> bool:
     if directory == source or not directory.is_relative_to(source) or not source.is_dir():
         return False
     return not IGNORED.search(directory.relative_to(source).parts[0].encode())
+
+
+def is_taken(name: str, option: str | None, variables: Mapping[str, Any]) -> bool:
+    """Return whether a variable takes the secret: it is left to the role, or its template names the secret."""
+    # As it is written: to work the template out would make the secret.
+    return not option or option not in variables or name in str(variables[option])

@@ -14,13 +14,13 @@ from .secret_store import SecretError, read_secret, store_secret
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["CURRENT", "PREVIOUS", "signing_authority", "trusted_certificates"]
+__all__ = ["CURRENT", "NEXT", "PREVIOUS", "signing_authority", "trusted_certificates"]
 
 # Key and certificate in one file: there is never one without the other, also when many processes make it at once.
-CURRENT, PREVIOUS = "tls_ca", "tls_ca_previous"
+CURRENT, NEXT, PREVIOUS = "tls_ca", "tls_ca_next", "tls_ca_previous"
 
 
-def signing_authority(directory: Path, cluster: str, now: int, *, create: bool = True) -> str:
+def signing_authority(directory: Path, cluster: str, now: int, *, create: bool = True, name: str = CURRENT) -> str:
     """Return the private key and the certificate that sign, as PEM; make them first when there are none.
 
     Any number of processes may ask at once: all get the same ones.
@@ -30,11 +30,12 @@ def signing_authority(directory: Path, cluster: str, now: int, *, create: bool =
         cluster: what the authority's name speaks of.
         now: seconds since 1970.
         create: when false a missing authority is made up for this call alone and not written.
+        name: of its file; NEXT for the one that is to sign after this one.
 
     Raises:
         SecretError: when the file cannot be read, written or trusted.
     """
-    path = directory / CURRENT
+    path = directory / name
     try:
         return _authority(path)
     except FileNotFoundError:
@@ -46,14 +47,15 @@ def signing_authority(directory: Path, cluster: str, now: int, *, create: bool =
 
 
 def trusted_certificates(directory: Path, authority: str) -> str:
-    """Return the certificates that hosts trust, as PEM: the authority's, and during a rotation its predecessor's.
+    """Return the certificates that hosts trust, as PEM: the authority's, in a rotation that of the next or last too.
 
     Raises:
-        SecretError: when the predecessor's file cannot be read or trusted.
+        SecretError: when the file of one of these cannot be read or trusted.
     """
     found = [authority_certificate(authority)]
-    with contextlib.suppress(FileNotFoundError):
-        found.append(authority_certificate(_authority(directory / PREVIOUS)))
+    for name in (NEXT, PREVIOUS):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(authority_certificate(_authority(directory / name)))
     return "".join(dict.fromkeys(found))
 
 

@@ -25,6 +25,7 @@ COMMANDS = (
     "health",
     "node",
     "doctor",
+    "secrets",
     "report",
     "completion",
 )

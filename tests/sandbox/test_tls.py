@@ -179,3 +179,25 @@ def test_files_of_a_site_that_are_missing_are_refused(sandbox: Cluster, tmp_path
     assert f"gpu1: tls_custom_certificate.key: there is no file {tmp_path / 'key'}" in done.stdout
     assert "remedy: put its private key there, on the provisioning host" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
+
+
+def test_authority_and_password_are_replaced(sandbox: Cluster, door: Door, tmp_path: Path) -> None:
+    done = sandbox.playbook("rotate_secrets.yml", "-e", json.dumps({"rotate_secrets": ["monitoring", "tls"]}), *ON)
+    assert done.returncode == 0, done.stdout
+    for node in ("ctl", "gpu1"):
+        assert sandbox.exec(node, "grep -c BEGIN /etc/busbar/tls/ca.crt").stdout.strip() == "1"
+    left = sorted(path.name for path in (sandbox.state / "secrets").glob("*_*") if "previous" in path.name)
+    assert left == []
+    after = Door(sandbox, tmp_path)
+    assert {after.ca, after.password}.isdisjoint({door.ca, door.password})
+    with pytest.raises(ssl.SSLError):
+        door.ask("gpu1", 9100, "/metrics", password=after.password)
+    assert after.ask("gpu1", 9100, "/metrics", password=door.password)[0] == http.client.UNAUTHORIZED
+    assert after.ask("gpu1", 9100, "/metrics", password=after.password)[0] == http.client.OK
+
+    def wrong() -> list[tuple[str, str, str]]:
+        return _not_up(after.prometheus("/api/v1/targets?state=active"), "https")
+
+    sandbox.wait_until(lambda: not wrong(), "targets are not up", 60)
+    again = monitoring(sandbox, *ON)
+    assert {counts["changed"] for counts in recap(again).values()} == {0}

@@ -362,6 +362,21 @@ def test_an_outside_directory_serves_as_well(directory: Cluster) -> None:
     assert back.returncode == 0, back.stdout + back.stderr
 
 
+def test_the_password_with_which_hosts_read_is_replaced(directory: Cluster) -> None:
+    path = directory.state / "secrets" / "ldap_reader.password"
+    old = path.read_text(encoding="utf-8").strip()
+    asked = json.dumps({"rotate_secrets": ["ldap_reader"]})
+    done = directory.playbook("rotate_secrets.yml", *_given(), "-e", asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    new = path.read_text(encoding="utf-8").strip()
+    assert (new != old, path.with_name("ldap_reader.password_previous").exists()) == (True, False)
+    bind = f"ldapwhoami -x -H ldapi:/// -D cn=reader,ou=services,{SUFFIX} -w"
+    assert directory.exec("ctl", f"{bind} {shlex.quote(old)}", check=False).returncode != 0
+    assert "cn=reader" in directory.exec("ctl", f"{bind} {shlex.quote(new)}").stdout
+    for node in _nodes(directory):
+        directory.exec(node, "sss_cache -E; timeout 60 sh -c 'until id erin; do sleep 0.5; done'", timeout=90)
+
+
 def test_a_second_run_changes_nothing(directory: Cluster) -> None:
     for arguments in ([], ["--check"]):
         done = _run(directory, *arguments)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["cluster_findings", "register"]
+__all__ = ["INTERRUPTED", "ask_cluster", "cluster_findings", "register"]
 
 HEALTHY, SICK, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
 DESCRIPTION = """\
@@ -63,7 +63,7 @@ def _doctor(args: argparse.Namespace) -> int:
         skipped = ["--skip-tags", "doctor_hosts"] if args.offline else []
         playbook.options = ["--check", *skipped, *args.options, *prompting_options(args)]
         playbook.passwords = ask_passwords(args)
-        run, returned, interrupted = _asked(playbook)
+        run, returned, interrupted = ask_cluster(playbook)
         if interrupted:
             return INTERRUPTED
         found = list(cluster_findings(run, busy=bool(is_busy(inventory))))
@@ -78,7 +78,7 @@ def _doctor(args: argparse.Namespace) -> int:
     return code or (SICK if findings else HEALTHY)
 
 
-def _asked(playbook: Playbook) -> tuple[Run, int, bool]:
+def ask_cluster(playbook: Playbook) -> tuple[Run, int, bool]:
     """Run the playbook, its progress beside the output; what it prints otherwise is kept nowhere."""
     display = PlainDisplay(sys.stderr)
     run = Run(display, hosts_counter(playbook))

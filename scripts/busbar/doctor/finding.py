@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import Problem
 
-__all__ = ["ERROR", "SEVERITIES", "WARNING", "Finding", "as_json", "as_text", "findings_of", "here"]
+__all__ = ["ERROR", "HERE", "SEVERITIES", "WARNING", "Finding", "as_json", "as_text", "findings_of", "here"]
 
 ERROR, WARNING = "ERROR", "WARNING"
 SEVERITIES = (ERROR, WARNING)
-_HERE = "provisioning host"
+HERE = "provisioning host"
 
 
 class Finding(NamedTuple):
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 def here(severity: str, key: str, problem: str, remedy: str) -> Finding:
     """Return a finding about the machine that the command runs on."""
-    return Finding(severity, (_HERE,), key, problem, remedy)
+    return Finding(severity, (HERE,), key, problem, remedy)
 
 
 def findings_of(severity: str, problems: Iterable[Problem]) -> Iterator[Finding]:
@@ -56,7 +56,7 @@ def as_text(findings: Iterable[Finding]) -> str:
     """Return one line per finding, the remedy below; errors first."""
     lines = []
     for each in sorted(findings, key=lambda item: SEVERITIES.index(item.severity)):
-        who = each.hosts[0] if each.hosts == (_HERE,) else fold_hosts(each.hosts)
+        who = each.hosts[0] if each.hosts == (HERE,) else fold_hosts(each.hosts)
         place = ": ".join(filter(None, (who, each.key)))
         lines += [f"{each.severity} {place}: {each.problem}", f"    → {each.remedy}"]
     return "\n".join(printable(line) for line in lines)

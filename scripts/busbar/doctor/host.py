@@ -31,7 +31,7 @@ from busbar.run.detached import find, place_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["host_findings", "is_busy", "site_findings"]
+__all__ = ["host_findings", "is_busy", "secret_findings", "site_findings"]
 
 _LEAST_MB = 1024
 _OLD_DAYS = 30
@@ -113,12 +113,12 @@ def site_findings(site: Path, sources: Sequence[str], secrets: Sequence[Path]) -
         secrets: its folders of secrets.
     """
     for folder in secrets:
-        yield from _secrets(folder)
+        yield from secret_findings(folder)
     yield from _left_over(site, sources)
     yield from _validation(site)
 
 
-def _secrets(folder: Path) -> Iterator[Finding]:
+def secret_findings(folder: Path) -> Iterator[Finding]:
     """Yield secrets that others can read, or that this user cannot."""
     if not folder.is_dir():
         return

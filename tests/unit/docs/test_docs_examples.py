@@ -156,7 +156,8 @@ def of_playbooks() -> set[str]:
         for path in declared
         for name in re.findall(r"\b(?:update_nodes|repair_nodes|upgrade_slurm)_\w+", path.read_text())
     }
-    return listed | {"new_nodes", "remove_nodes", "remove_nodes_wait", "replace_node", "update_nodes", "repair_nodes"}
+    chosen = {"new_nodes", "remove_nodes", "remove_nodes_wait", "replace_node", "update_nodes", "repair_nodes"}
+    return listed | chosen | {"rotate_secrets"}
 
 
 @pytest.mark.parametrize(("where", "command"), commands())

@@ -7,10 +7,14 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import make_authority
+from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import (
+    authority_certificate,
+    make_authority,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
 from ansible_collections.busbar.cluster.plugins.plugin_utils.tls_authority import (
     CURRENT,
+    NEXT,
     PREVIOUS,
     signing_authority,
     trusted_certificates,
@@ -63,3 +67,14 @@ def test_a_file_that_cannot_be_trusted_is_refused(
     (tmp_path / name).chmod(mode)
     with pytest.raises(SecretError, match=rf"{name}.*{message}"):
         trusted_certificates(tmp_path, authority) if name == PREVIOUS else _ask(str(tmp_path))
+
+
+def test_the_next_one_is_trusted_before_it_signs(tmp_path: Path) -> None:
+    present = _ask(str(tmp_path))
+    following = signing_authority(tmp_path, "alpha", NOW, name=NEXT)
+    assert _ask(str(tmp_path)) == present
+    assert trusted_certificates(tmp_path, present) == authority_certificate(present) + authority_certificate(following)
+    (tmp_path / CURRENT).rename(tmp_path / PREVIOUS)
+    (tmp_path / NEXT).rename(tmp_path / CURRENT)
+    assert _ask(str(tmp_path)) == following
+    assert trusted_certificates(tmp_path, following).startswith(authority_certificate(following))

@@ -1,0 +1,69 @@
+"""Who can read a file that holds a secret. Pure."""
+
+from __future__ import annotations
+
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["EVERYBODY", "Place", "readers", "too_open"]
+
+EVERYBODY = "everybody"
+# Accounts from this number on are people's; that of nobody is not.
+_FIRST_USER, _NOBODY = 1000, 65534
+
+
+class Place(NamedTuple):
+    """Mode, owner and group of a file or folder."""
+
+    mode: int
+    uid: int
+    gid: int
+
+
+def readers(
+    file: Place,
+    folders: Sequence[Place],
+    accounts: Mapping[str, tuple[int, int]],
+    members: Mapping[int, Collection[str]],
+) -> list[str]:
+    """Return the names of the accounts that can read a file, without root unless it is the owner.
+
+    Args:
+        file: the file.
+        folders: all that lead to it: who may not enter one of them reads nothing.
+        accounts: number and group of each account.
+        members: of each group, those that are in it besides.
+    """
+    names = {number: name for name, (number, _) in accounts.items()}
+    owner = names.get(file.uid, str(file.uid))
+    if file.mode & stat.S_IROTH and all(folder.mode & stat.S_IXOTH for folder in folders):
+        return [owner, EVERYBODY]
+    found = []
+    if file.mode & stat.S_IRGRP and all(_enters(folder, file.gid) for folder in folders):
+        found = [name for name, (_, group) in accounts.items() if group == file.gid] + [*members.get(file.gid, ())]
+    return [owner, *sorted({*found} - {owner, "root"})]
+
+
+def _enters(folder: Place, group: int) -> bool:
+    return bool(folder.mode & (stat.S_IXGRP if folder.gid == group else stat.S_IXOTH))
+
+
+def too_open(file: Place, who: Sequence[str], accounts: Mapping[str, tuple[int, int]]) -> str:
+    """Return why too many can use a secret, or ''.
+
+    Args:
+        file: its file.
+        who: what `readers` said.
+        accounts: number and group of each account.
+    """
+    if EVERYBODY in who:
+        return "everybody on the host can read it"
+    people = [name for name in who if _FIRST_USER <= accounts.get(name, (0, 0))[0] != _NOBODY]
+    if people:
+        return f"users can read it: {', '.join(people)}"
+    if file.mode & stat.S_IWOTH:
+        return "everybody on the host can replace it"
+    return ""

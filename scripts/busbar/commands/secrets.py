@@ -1,0 +1,69 @@
+"""`busbar secrets`: what secrets a site has, where they are, and who can read them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from busbar.commands.doctor import INTERRUPTED, ask_cluster
+from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
+from busbar.doctor.finding import ERROR, Finding, as_text
+from busbar.doctor.host import secret_findings
+from busbar.doctor.inventory import secret_folders
+from busbar.doctor.secrets import as_table, kept_here, kept_on_hosts, open_places
+from busbar.paths import collection
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.playbook import Playbook, host_variables
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["register"]
+
+SOUND, OPEN = 0, 1
+AUDIT = """\
+Lists each secret of the site: what it is, where it lies on this host and on the hosts of the cluster, since when, and
+who can read it there besides root. What is in the files is not read, nothing is changed. Exit codes: 0 nothing was
+found, 1 a secret is too open, or a host could not be looked at.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its action."""
+    parser = subparsers.add_parser("secrets", help="what secrets there are, and who can read them")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    audit = actions.add_parser("audit", help="where each secret is, and who can read it", description=AUDIT)
+    audit.add_argument("--offline", action="store_true", help="contact no host of the cluster")
+    audit.add_argument("--json", action="store_true", help="as data")
+    add_run_options(audit)
+    audit.set_defaults(run=_audit)
+
+
+def _audit(args: argparse.Namespace) -> int:
+    """Print secrets and findings; returns the exit code."""
+    inventory, _ = choose_inventory(args)
+    path = collection() / "playbooks" / "audit_secrets.yml"
+    refuse_unreadable(inventory, path)
+    playbook = Playbook(path, inventory, [], {})
+    folders = secret_folders(host_variables(playbook), own_folder(inventory[0]))
+    kept = [each for folder in folders for each in kept_here(folder)]
+    findings = [each for folder in folders for each in secret_findings(folder)]
+    if not args.offline:
+        playbook.options = ["--check", *args.options, *prompting_options(args)]
+        playbook.passwords = ask_passwords(args)
+        run, _, interrupted = ask_cluster(playbook)
+        if interrupted:
+            return INTERRUPTED
+        there = kept_on_hosts(run.custom.get("busbar_secrets") or {})
+        kept += there
+        findings += open_places(there)
+        remedy = "see that it can be reached: busbar doctor"
+        for failure in run.failures:
+            told = " ".join(failure.message.split())
+            findings.append(Finding(ERROR, tuple(failure.hosts), failure.task, told, remedy))
+    if args.json:
+        listed = {"secrets": [each._asdict() for each in kept], "findings": [each._asdict() for each in findings]}
+        print(json.dumps(listed, indent=2))
+    else:
+        print("\n".join(filter(None, (as_table(kept), as_text(findings)))) or "the site has no secrets yet")
+    return OPEN if findings else SOUND

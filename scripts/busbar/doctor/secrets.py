@@ -1,0 +1,140 @@
+"""What secrets a site has: on the provisioning host and on its nodes, since when, and who can read them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.access.rotation import NEXT, PREVIOUS
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+
+from busbar.doctor.finding import ERROR, HERE, Finding
+from busbar.doctor.host import secret_findings
+from busbar.paths import collection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["Kept", "as_table", "kept_here", "kept_on_hosts", "open_places"]
+
+# What lies beside the secrets and is none.
+_PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
+_MEANINGS = {
+    "backup.key": "an SSH key to the host that keeps backups",
+    "backup_site.password": "a password of the backups of this folder",
+    "alertmanager_receivers": "what the site's receivers of alerts ask for",
+    "backup_environment": "what the site's store of backups asks for",
+}
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Kept(NamedTuple):
+    """A file with a secret, or with something made from it.
+
+    Attributes:
+        secret: its name.
+        meaning: what it is.
+        hosts: where the file is.
+        path: of the file.
+        since: when it was written, on the first of these hosts; in UTC.
+        mode: in octal digits.
+        owner: its account.
+        readers: accounts that can read it; root can in any case.
+        problem: why too many can use it, or ''.
+    """
+
+    secret: str
+    meaning: str
+    hosts: tuple[str, ...]
+    path: str
+    since: str
+    mode: str
+    owner: str
+    readers: tuple[str, ...]
+    problem: str
+
+
+def _meaning(secret: str) -> str:
+    """What a secret is."""
+    variables = collection() / "roles" / "preflight" / "vars" / "main.yml"
+    known = yaml.safe_load(variables.read_text(encoding="utf-8"))["__preflight_secrets_known"]
+    name = secret.removesuffix(NEXT).removesuffix(PREVIOUS)
+    told = str(known[name]["meaning"]) if name in known else _MEANINGS.get(name, "none of busbar's")
+    return told if name == secret else f"{told}, while it is replaced"
+
+
+def kept_here(folder: Path) -> Iterator[Kept]:
+    """Yield the secrets in a folder of the provisioning host."""
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+        return
+    problems = {each.key: each.problem for each in secret_findings(folder)}
+    for path in sorted(folder.iterdir()):
+        if not path.is_file() or path.name.endswith(_PUBLIC):
+            continue
+        found = path.stat()
+        owner = _account(found.st_uid)
+        others = ["others"] if found.st_mode & (stat.S_IRGRP | stat.S_IROTH) else []
+        yield Kept(
+            path.name,
+            _meaning(path.name),
+            (HERE,),
+            str(path),
+            time.strftime(_TIME, time.gmtime(found.st_mtime)),
+            f"{stat.S_IMODE(found.st_mode):04o}",
+            owner,
+            (owner, *others),
+            problems.get(str(path), ""),
+        )
+
+
+def _account(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def kept_on_hosts(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Kept]:
+    """Return what hosts keep, what is equal but for its age once with all its hosts.
+
+    Args:
+        answers: what the module `secret_places` said of each host.
+    """
+    found: dict[tuple[Any, ...], list[tuple[str, str]]] = {}
+    for host, files in answers.items():
+        for each in files:
+            alike = (each["secret"], each["path"], each["mode"], each["owner"], *each["readers"], each["problem"])
+            found.setdefault(alike, []).append((str(each["since"]), host))
+    kept = []
+    for (secret, path, mode, owner, *readers, problem), places in found.items():
+        hosts = tuple(host for _, host in places)
+        since = min(since for since, _ in places)
+        kept.append(Kept(secret, _meaning(secret), hosts, path, since, mode, owner, tuple(readers), problem))
+    return kept
+
+
+def open_places(kept: Iterable[Kept]) -> Iterator[Finding]:
+    """Yield a finding for each file that too many can use."""
+    for each in kept:
+        if each.problem and each.hosts != (HERE,):
+            remedy = f"chmod o=,g= {each.path} there, and replace {each.secret} if somebody has read it"
+            yield Finding(ERROR, each.hosts, each.path, f"{each.secret}: {each.problem}", remedy)
+
+
+def as_table(kept: Iterable[Kept]) -> str:
+    """Return a block per secret: its name and meaning, and a line for each place."""
+    lines, last = [], ""
+    for each in sorted(kept, key=lambda item: (item.secret, item.hosts != (HERE,), item.path)):
+        if each.secret != last:
+            lines.append(f"{each.secret}: {each.meaning}")
+            last = each.secret
+        where = HERE if each.hosts == (HERE,) else fold_hosts(each.hosts)
+        read = f"read by {', '.join(each.readers)}"
+        lines.append(f"  {where}: {each.path}, since {each.since[:10]}, mode {each.mode} of {each.owner}, {read}")
+    return "\n".join(printable(line) for line in lines)

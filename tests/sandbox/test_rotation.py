@@ -1,0 +1,223 @@
+"""Secrets are replaced under a running job: refused as a whole or done as a whole, also by a run that was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import TOP, plain_environment, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import Cluster
+
+pytestmark = pytest.mark.proves("munge", "mariadb")
+
+KEY = "/etc/munge/munge.key"
+LINES, GO = "/shared/rotation.txt", "/shared/rotation-go-on"
+THROUGH = f"""#!/bin/sh
+#SBATCH -w gpu1 --mem=64 -o {LINES} --job-name=rotation
+while [ -e {GO} ]; do date +%s; sleep 1; done
+srun --mem=64 echo a step after
+"""
+
+
+@pytest.fixture(scope="module")
+def job(sandbox: Cluster) -> Iterator[str]:
+    """The number of a job that writes each second through all of this."""
+    sandbox.exec("login", f"rm -f {LINES}; touch {GO}", user="alice")
+    sandbox.exec("login", f"cat >/shared/rotation.sh <<'END'\n{THROUGH}END", user="alice")
+    number = sandbox.exec("login", "sbatch --parsable /shared/rotation.sh", user="alice").stdout.strip()
+    sandbox.wait_until(lambda: len(seconds(sandbox)) > 1, "the job does not run")
+    yield number
+    sandbox.exec("login", f"rm -f {GO} /shared/rotation.sh; scancel {number}", user="alice")
+    sandbox.wait_idle()
+
+
+def seconds(sandbox: Cluster) -> list[int]:
+    """When the job has written."""
+    text = sandbox.exec("login", f"cat {LINES} || true", user="alice").stdout
+    return [int(line) for line in text.split() if line.isdigit()]
+
+
+def is_unbroken(sandbox: Cluster, job: str) -> None:
+    """The job runs, on its first node, and has written all the time."""
+    told = sandbox.exec("ctl", f"scontrol show job {job}").stdout
+    assert "JobState=RUNNING" in told, told
+    assert "Restarts=0" in told, told
+    written = len(seconds(sandbox))
+    sandbox.wait_until(lambda: len(seconds(sandbox)) > written, "the job has stopped writing")
+    gaps = [after - before for before, after in itertools.pairwise(seconds(sandbox))]
+    # A machine that is busy with a rotation may take its time for `date`; a job that was started again takes longer.
+    assert max(gaps) <= 10, gaps
+
+
+def secrets(sandbox: Cluster) -> dict[str, str]:
+    """The secrets of the provisioning host."""
+    folder = sandbox.state / "secrets"
+    return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir() if path.is_file()}
+
+
+def nodes(sandbox: Cluster) -> list[str]:
+    return ["ctl", "login", *sandbox.compute]
+
+
+def keys(sandbox: Cluster) -> set[str]:
+    """What all nodes have for munge."""
+    return {sandbox.exec(node, f"sha256sum <{KEY}; ls {KEY}.next 2>&1 || true").stdout for node in nodes(sandbox)}
+
+
+def rotate(sandbox: Cluster, names: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.busbar("provision", "rotate_secrets", "-i", str(sandbox.inventory), "-e", names, *arguments)
+
+
+def chosen(*names: str) -> str:
+    return json.dumps({"rotate_secrets": names})
+
+
+def done(sandbox: Cluster, *names: str, arguments: tuple[str, ...] = ()) -> str:
+    """Replace secrets; what was said, in which none of them is."""
+    before = secrets(sandbox)
+    made = rotate(sandbox, chosen(*names), *arguments)
+    said = made.stdout + made.stderr
+    assert made.returncode == 0, said
+    log = (sandbox.state / "logs" / re.findall(r"[\w-]+provision\.log", made.stdout)[-1]).read_text()
+    private = {text.strip() for text in [*before.values(), *secrets(sandbox).values()] if "\n" not in text.strip()}
+    assert not [text for text in private if text in said or text in log]
+    assert not [name for name in secrets(sandbox) if name.endswith(("_next", "_previous"))]
+    return said
+
+
+def refused(sandbox: Cluster, names: str, *arguments: str) -> str:
+    """What the one error of a run says that has changed nothing."""
+    before = secrets(sandbox), keys(sandbox)
+    made = rotate(sandbox, names, *arguments)
+    assert made.returncode in {1, 2}, made.stdout
+    assert all(counts["changed"] == 0 for counts in recap(made.stdout).values()), made.stdout
+    assert (secrets(sandbox), keys(sandbox)) == before
+    return made.stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ("rotate_secrets=", "no secret is chosen"),
+        (chosen("munge", "jwt"), "'jwt' is no secret that can be replaced"),
+        (chosen("ldap_reader"), "ldap_reader: the site has no directory of busbar's"),
+    ],
+)
+def test_a_wrong_choice_is_refused(sandbox: Cluster, names: str, problem: str) -> None:
+    said = refused(sandbox, names)
+    assert problem in said
+    assert "munge, slurm_database, ldap_reader" in said or "leave ldap_reader out" in said
+
+
+def test_a_secret_that_the_site_brings_is_refused(sandbox: Cluster) -> None:
+    said = refused(sandbox, chosen("munge"), "-e", "munge_key=a-key-of-the-site-that-is-long-enough")
+    assert "munge_key: the site sets it" in said
+
+
+def test_a_check_says_what_would_be_done_and_does_nothing(sandbox: Cluster) -> None:
+    before = secrets(sandbox)
+    made = rotate(sandbox, chosen("munge", "ssh"), "--check")
+    assert made.returncode == 0, made.stdout
+    assert "nothing is changed" in made.stdout
+    assert "munge: a new munge.key, on ctl,gpu[1-2],login; pause: slurmctld and slurmdbd stand still" in made.stdout
+    assert all(counts["changed"] == 0 for counts in recap(made.stdout).values())
+    assert secrets(sandbox) == before
+
+
+@pytest.mark.fault(
+    "a host is missing while secrets are replaced",
+    says="rotate_secrets: munge: not in this run",
+    heals="run the rotation again with all hosts",
+)
+def test_a_host_that_would_be_left_behind_is_named_before_anything_changes(sandbox: Cluster) -> None:
+    node = sandbox.compute[-1]
+    assert f"{node}: rotate_secrets: munge: not in this run" in refused(sandbox, chosen("munge"), "--limit", f"!{node}")
+    sandbox.exec(node, "systemctl stop ssh.socket ssh")
+    try:
+        assert f"{node}: rotate_secrets: munge: not in this run" in refused(sandbox, chosen("munge"))
+    finally:
+        sandbox.exec(node, "systemctl start ssh")
+
+
+def test_a_job_runs_through_a_new_munge_key(sandbox: Cluster, job: str) -> None:
+    before = keys(sandbox)
+    old = sandbox.exec("login", "munge -n", user="alice").stdout.strip()
+    said = done(sandbox, "munge")
+    assert re.search(r"slurmctld stood still for \d+ s", said), said
+    assert (len(keys(sandbox)), keys(sandbox) & before) == (1, set())
+    answer = sandbox.exec("gpu2", f"unmunge <<<'{old}'", check=False)
+    assert (answer.returncode != 0, "Invalid credential" in answer.stdout + answer.stderr) == (True, True), answer
+    is_unbroken(sandbox, job)
+    assert sandbox.exec("login", "srun -w gpu2 --mem=64 --chdir=/ hostname", user="alice").stdout.strip() == "gpu2"
+
+
+@pytest.mark.fault(
+    "the rotation of the munge key is killed while slurmctld stands still",
+    says="munge: goes on where it stopped",
+    heals="run the rotation again",
+)
+def test_a_run_that_is_killed_is_finished_by_the_next(sandbox: Cluster, job: str) -> None:
+    before = secrets(sandbox)["munge.key"]
+    command = ["ansible-playbook", "-i", str(sandbox.inventory), "playbooks/rotate_secrets.yml", "-e", chosen("munge")]
+    run = subprocess.Popen(command, cwd=TOP, env=plain_environment(), stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        stopped = "systemctl is-active -q slurmctld"
+        sandbox.wait_until(lambda: sandbox.exec("ctl", stopped, check=False).returncode != 0, "nothing is stopped", 120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    left = secrets(sandbox)
+    assert left["munge.key_previous"] == before
+    assert left["munge.key"] != before
+    assert "munge was begun and is not finished" in rotate(sandbox, chosen("ssh"), "--check").stdout
+    assert "munge: goes on where it stopped" in done(sandbox, "munge")
+    assert secrets(sandbox)["munge.key"] == left["munge.key"]
+    assert len(keys(sandbox)) == 1
+    is_unbroken(sandbox, job)
+
+
+def test_a_new_password_of_the_accounting_database_and_nothing_is_left_to_change(sandbox: Cluster, job: str) -> None:
+    old = secrets(sandbox)["slurm_database.password"].strip()
+    ended = sandbox.exec("login", "sbatch --parsable -w gpu2 --mem=64 -o /dev/null --wrap true", user="alice").stdout
+    done(sandbox, "slurm_database")
+    asked = "MYSQL_PWD={} mariadb -u slurm -N -e 'select 1'"
+    assert "Access denied" in sandbox.exec("ctl", asked.format(old), check=False).stderr
+    new = secrets(sandbox)["slurm_database.password"].strip()
+    assert sandbox.exec("ctl", asked.format(new)).stdout.strip() == "1"
+    sandbox.wait_until(lambda: state(sandbox, ended) == "COMPLETED", "a job of that time is not accounted")
+    is_unbroken(sandbox, job)
+    again = sandbox.playbook("slurm.yml")
+    assert again.returncode == 0, again.stdout
+    assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}, again.stdout
+
+
+def state(sandbox: Cluster, job: str) -> str:
+    """What accounting says of a job."""
+    return sandbox.exec("ctl", f"sacct -n -X -P -o State -j {job.strip()}").stdout.strip()
+
+
+def test_the_job_is_accounted_at_its_end_with_a_step_after_it_all(sandbox: Cluster, job: str) -> None:
+    is_unbroken(sandbox, job)
+    sandbox.exec("login", f"rm {GO}", user="alice")
+    sandbox.wait_until(lambda: state(sandbox, job) == "COMPLETED", "the job is not accounted")
+    assert sandbox.exec("login", f"tail -1 {LINES}", user="alice").stdout.strip() == "a step after"
+
+
+def test_the_ssh_authority_is_replaced_with_the_rest(sandbox: Cluster) -> None:
+    before = secrets(sandbox)["ssh_ca"]
+    done(sandbox, "ssh")
+    assert secrets(sandbox)["ssh_ca"] != before
+    again = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert {counts["changed"] for counts in recap(again.stdout).values()} == {0}, again.stdout

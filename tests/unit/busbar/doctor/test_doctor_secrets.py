@@ -1,0 +1,70 @@
+"""The list of a site's secrets: on this host, on others, and what is too open."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from busbar.doctor.finding import HERE
+from busbar.doctor.secrets import as_table, kept_here, kept_on_hosts, open_places
+
+TOP = Path(__file__).resolve().parents[4]
+
+
+def there(**changed: Any) -> dict[str, Any]:  # noqa: ANN401
+    told = {"secret": "munge.key", "path": "/etc/munge/munge.key", "mode": "0400", "owner": "munge"}
+    return {**told, "since": "2026-02-01T00:00:00Z", "readers": ["munge"], "problem": "", **changed}
+
+
+def test_the_folder_of_the_site(tmp_path: Path) -> None:
+    for name, mode in {"munge.key": 0o600, "ssh_ca_previous": 0o600, "own": 0o640, "known_hosts": 0o644}.items():
+        path = tmp_path / name
+        path.write_text("secret")
+        path.chmod(mode)
+        os.utime(path, (1_760_000_000, 1_760_000_000))
+    tmp_path.chmod(0o700)
+    kept = {each.secret: each for each in kept_here(tmp_path)}
+    assert {name: (each.meaning, each.problem) for name, each in kept.items()} == {
+        "munge.key": ("a munge key", ""),
+        "own": ("none of busbar's", "others may reach it (mode 0640)"),
+        "ssh_ca_previous": ("an SSH certificate authority, while it is replaced", ""),
+    }
+    assert (kept["munge.key"].since, kept["munge.key"].hosts) == ("2025-10-09T08:53:20Z", (HERE,))
+    assert kept["own"].readers[1:] == ("others",)
+    assert [*kept_here(tmp_path / "none")] == []
+
+
+def test_hosts_that_are_alike_are_told_once() -> None:
+    answers = {
+        "ctl": [there()],
+        "gpu1": [there(since="2026-01-01T00:00:00Z")],
+        "gpu2": [there(mode="0644", readers=["munge", "everybody"], problem="everybody on the host can read it")],
+    }
+    kept = kept_on_hosts(answers)
+    assert [(each.hosts, each.since[:10]) for each in kept] == [
+        (("ctl", "gpu1"), "2026-01-01"),
+        (("gpu2",), "2026-02-01"),
+    ]
+    (finding,) = open_places(kept)
+    assert (finding.hosts, finding.key) == (("gpu2",), "/etc/munge/munge.key")
+    assert finding.problem == "munge.key: everybody on the host can read it"
+    assert as_table(kept).splitlines() == [
+        "munge.key: a munge key",
+        "  ctl,gpu1: /etc/munge/munge.key, since 2026-01-01, mode 0400 of munge, read by munge",
+        "  gpu2: /etc/munge/munge.key, since 2026-02-01, mode 0644 of munge, read by munge, everybody",
+    ]
+
+
+def test_each_place_is_one_that_a_role_writes_and_each_secret_has_one() -> None:
+    places = yaml.safe_load((TOP / "playbooks/vars/audit_secrets.yml").read_text())["__audit_secrets_places"]
+    known = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
+    # The salt is in the hash.
+    assert known.keys() - places.keys() == {"monitoring.salt"}
+    roles = "".join(path.read_text() for path in TOP.glob("roles/*/[tdv]*/*.yml"))
+    written = roles + (TOP / "plugins/modules/tls_host_key.py").read_text() + "/etc/munge/munge.key.next"
+    for path in [path for paths in places.values() for path in paths]:
+        stem = re.split(r"\*", path)[0].rstrip("/")
+        assert stem in written or Path(path).name in written, path

@@ -1,0 +1,57 @@
+"""Who can read a file of a host, by mode, groups and the folders that lead to it."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.secret_readers import Place, readers, too_open
+
+ACCOUNTS = {
+    "root": (0, 0),
+    "munge": (110, 110),
+    "prometheus": (120, 120),
+    "alice": (2001, 2000),
+    "nobody": (65534, 65534),
+}
+MEMBERS = {110: [], 120: ["prometheus"], 130: ["alice"], 0: []}
+TOP = Place(0o755, 0, 0)
+
+
+def who(mode: int, uid: int = 0, gid: int = 0, *folders: Place) -> list[str]:
+    return readers(Place(mode, uid, gid), [TOP, *folders], ACCOUNTS, MEMBERS)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (Place(0o400, 110, 110), ["munge"]),
+        (Place(0o600, 4711, 0), ["4711"]),
+        (Place(0o640, 0, 120), ["root", "prometheus"]),
+        (Place(0o640, 0, 2000), ["root", "alice"]),
+        (Place(0o640, 0, 130), ["root", "alice"]),
+        (Place(0o644, 0, 0), ["root", "everybody"]),
+    ],
+)
+def test_by_its_mode_and_groups(file: Place, expected: list[str]) -> None:
+    assert readers(file, [TOP], ACCOUNTS, MEMBERS) == expected
+
+
+def test_who_may_not_enter_a_folder_reads_nothing_in_it() -> None:
+    assert who(0o644, 0, 0, Place(0o700, 0, 0)) == ["root"]
+    assert who(0o640, 0, 130, Place(0o750, 0, 0)) == ["root"]
+    assert who(0o640, 0, 130, Place(0o750, 0, 130)) == ["root", "alice"]
+    assert who(0o644, 0, 130, Place(0o750, 0, 130)) == ["root", "alice"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "who", "problem"),
+    [
+        (0o400, ["munge"], ""),
+        (0o640, ["root", "nobody", "prometheus"], ""),
+        (0o640, ["root", "alice"], "users can read it: alice"),
+        (0o600, ["alice"], "users can read it: alice"),
+        (0o644, ["root", "everybody"], "everybody on the host can read it"),
+        (0o602, ["root"], "everybody on the host can replace it"),
+    ],
+)
+def test_too_open_is_what_users_can_use(mode: int, who: list[str], problem: str) -> None:
+    assert too_open(Place(mode, 0, 0), who, ACCOUNTS) == problem

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cluster_hosts", "fold_for_slurm", "fold_hosts", "unfold_hosts"]
 
+_COMMON_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 
 
@@ -26,6 +27,8 @@ def cluster_hosts(names: Iterable[str]) -> list[str]:
 def fold_hosts(hosts: Iterable[str]) -> str:
     """Return host names folded: ['gpu1', 'gpu2', 'ctl'] gives 'ctl,gpu[1-2]'."""
     names = list(hosts)
+    if len(names) == 1 and _COMMON_NAME.fullmatch(names[0]):
+        return names[0]
     try:
         return str(NodeSet.fromlist(names))
     except NodeSetException:  # names that are wrong are told of, too

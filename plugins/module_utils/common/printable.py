@@ -31,8 +31,11 @@ def printable(text: object) -> str:
 
     Line feeds and tabs stay, the line ends of a terminal become line feeds, and colours are dropped.
     """
+    text = str(text)
+    if text.isprintable():
+        return text
     # What is dropped here may join what stood around it; so the replacement comes last.
-    return _LINE_ENDS.sub("\n", _COLOURS.sub("", str(text))).translate(_TABLE)
+    return _LINE_ENDS.sub("\n", _COLOURS.sub("", text)).translate(_TABLE)
 
 
 def printable_lines(text: object) -> list[str]:

@@ -58,7 +58,9 @@ def bandwidth_problems(run: Run) -> Iterator[tuple[int, str]]:
     name = str(run["program"]).split("_perf", maxsplit=1)[0] if run["program"] else None
     seen = run["seen"]
     ranks = None if len(seen["groups"]) > 1 or seen["repeated_ranks"] else run["ranks"]
-    shares, factor = _most_fitting(halves, _definitions(name, ranks, old=seen["check"] != "wrong"))
+    count, shares, factor = _most_fitting(halves, _definitions(name, ranks, old=seen["check"] != "wrong"))
+    if count == 0:
+        return
     wrong = [(half, words) for half in halves if (words := _problem(half, shares, factor))]
     if len(wrong) * 2 > len(halves) + 1 and factor is not None and ranks is not None:
         half = wrong[0][0]
@@ -78,7 +80,9 @@ def _intervals(run: Run) -> Iterator[_Half]:
             if cells is None or any(cells[name] is None for name in ("time_us", "algbw", "busbw")):
                 continue
             units = printed_row(run, number).units[place]
-            time, algbw, busbw = (_around(cells[name], units.get(name)) for name in ("time_us", "algbw", "busbw"))
+            time = _around(cells["time_us"], units.get("time_us"))
+            algbw = _around(cells["algbw"], units.get("algbw"))
+            busbw = _around(cells["busbw"], units.get("busbw"))
             size = row["size"] / 1e3
             base = (size / time[1], size / time[0] if time[0] > 0 else math.inf) if timed and time[1] > 0 else None
             yield _Half(number, where, base, algbw, busbw)
@@ -115,8 +119,11 @@ def _definitions(name: str | None, ranks: int | None, *, old: bool) -> list[tupl
 
 def _most_fitting(
     halves: list[_Half], definitions: list[tuple[float | None, float | None]]
-) -> tuple[Interval | None, Interval | None]:
-    """Return the definition that the most halves follow, what is not known in it taken from the halves themselves."""
+) -> tuple[int | None, Interval | None, Interval | None]:
+    """Return the definition that the most halves follow, what is not known in it taken from the halves themselves.
+
+    Before it stands how many do not follow it.
+    """
     best: tuple[int, Interval | None, Interval | None] | None = None
     for share, factor in dict.fromkeys(definitions):
         shares = (share, share) if share is not None else _usual([r for h in halves if (r := _ratio(h.algbw, h.base))])
@@ -128,7 +135,7 @@ def _most_fitting(
             best = (wrong, shares, factors)
         if wrong == 0:
             break
-    return (None, None) if best is None else best[1:]
+    return (None, None, None) if best is None else best
 
 
 def _ratio(above: Interval, below: Interval | None) -> Interval | None:

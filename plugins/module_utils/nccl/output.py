@@ -256,7 +256,7 @@ class Parser:
         if "nccl-tests version" in line:
             self._first_line()
             return self._version(line)
-        match = words.START.search(line)
+        match = words.START.search(line) if "nThread" in line else None
         if match is None:
             return False
         if self._has_footer or (self.run["seen"]["start"] and self._has_table):
@@ -323,7 +323,7 @@ class Parser:
         return True
 
     def _footer(self, line: str) -> bool:
-        match = words.OUT_OF_BOUNDS.search(line)
+        match = words.OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
         if match is not None:
             self._close_row()
             if self._has_footer:
@@ -331,7 +331,7 @@ class Parser:
             self._begin()
             self._out_of_bounds(match["count"], match["word"], line)
             return True
-        match = words.AVERAGE.search(line)
+        match = words.AVERAGE.search(line) if "Avg bus" in line else None
         if match is None:
             return False
         self._close_row()

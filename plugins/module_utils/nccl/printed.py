@@ -28,6 +28,9 @@ class Printed(NamedTuple):
 
 def half_unit(text: str) -> float:
     """Return half a unit of the last digit of a printed number: 0.005 of "13.67", 5e5 of "2.0e+07"."""
+    if text.isascii() and text.replace(".", "", 1).isdigit():
+        point = text.find(".")
+        return 0.5 * 10.0 ** (point + 1 - len(text) if point >= 0 else 0)
     mantissa, _, exponent = text.lower().partition("e")
     try:
         return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))

@@ -54,6 +54,7 @@ class OpenRow:
             text: the line.
         """
         self.layout = layout
+        self.half_names = layout.half if layout and len(layout.half) >= _MIN_HALF else _DEFAULT_HALF
         self.line = line
         self.text = text[:_MOST_TEXT]
         self.units: tuple[dict[str, float], dict[str, float]] = ({}, {})
@@ -67,11 +68,6 @@ class OpenRow:
         self.blank_first = False
         self.broken = False
         self._read_left(fields["rest"])
-
-    @property
-    def half_names(self) -> list[str]:
-        """Return the names of the columns of one half."""
-        return self.layout.half if self.layout and len(self.layout.half) >= _MIN_HALF else _DEFAULT_HALF
 
     @property
     def full(self) -> bool:
@@ -148,18 +144,28 @@ class OpenRow:
         """Return one half, or None when it is not there or holds placeholders only."""
         if not cells:
             return None
+        names, scale = self.half_names, self._scale
         # A header that was damaged may lack the very column.
-        if "busbw" not in self.half_names or len(cells) < max(_MIN_HALF, self.half_names.index("busbw") + 1):
+        if "busbw" not in names or len(cells) < max(_MIN_HALF, names.index("busbw") + 1):
             self.broken = True
             return None
         half: dict[str, float | int | None] = {"time_us": None, "algbw": None, "busbw": None, "wrong": None}
-        for name, cell in zip(self.half_names, cells, strict=False):
+        for name, cell in zip(names, cells, strict=False):
             field = _FIELDS.get(name)
-            if field is not None:
-                half[field] = self._value(field, cell, problems)
-                if half[field] is not None and field != "wrong":
-                    units[field] = half_unit(cell.text) * (self._scale if field == "time_us" else 1)
-        if len(cells) < min(len(self.half_names), len(_DEFAULT_HALF)):
+            if field is None:
+                continue
+            value = cell.value
+            if value is None or not 0 <= value < math.inf:
+                value = self._unusual(field, cell, problems)
+            if value is None:
+                half[field] = None
+            elif field == "wrong":
+                half[field] = int(value) if value.is_integer() else value
+            else:
+                factor = scale if field == "time_us" else 1
+                half[field] = value * factor
+                units[field] = half_unit(cell.text) * factor
+        if len(cells) < min(len(names), len(_DEFAULT_HALF)):
             self.broken = True
         return half
 
@@ -168,7 +174,8 @@ class OpenRow:
         """Return how many microseconds the unit of the times is."""
         return 1000 if self.layout is not None and self.layout.milliseconds else 1
 
-    def _value(self, field: str, cell: Cell, problems: list[str]) -> float | int | None:
+    def _unusual(self, field: str, cell: Cell, problems: list[str]) -> float | None:
+        """Return a value that is none, not finite, or negative, and keep what is wrong with it."""
         if cell.value is None:
             if field != "wrong":
                 self.bad.append(f"{field} is {cell.text}")
@@ -179,8 +186,4 @@ class OpenRow:
             return None
         if cell.value < 0:
             self.bad.append(f"{field} is {cell.text}")
-        if field == "time_us":
-            return cell.value * self._scale
-        if field == "wrong" and cell.value.is_integer():
-            return int(cell.value)
         return cell.value

@@ -25,13 +25,17 @@ VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 HALVES = ("out_of_place", "in_place")
 
 _PAIR = 2
+_LARGEST = 1e308
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e308 < value < 1e308  # noqa: PLR2004
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
 
 
 def _number(value: object) -> float | None:
+    kind = type(value)
+    if kind is float or kind is int:  # nearly all, and there are many
+        return float(value) if -_LARGEST < value < _LARGEST else None  # type: ignore[operator, arg-type]
     return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
 
 

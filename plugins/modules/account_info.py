@@ -57,8 +57,9 @@ EXAMPLES = r"""
 RETURN = r"""
 users:
   description:
-    - By name, the C(uid), C(gid), C(comment), C(home), C(shell), C(home_exists), C(groups) and C(password).
+    - By name, the C(uid), C(gid), C(comment), C(home), C(shell), C(home_exists), C(groups), C(password) and C(locked).
     - C(groups) are the further groups. C(password) is a digest of the password's hash, empty when there is none.
+    - C(locked) is whether the account has expired.
   returned: always
   type: dict
 groups:
@@ -101,14 +102,26 @@ if TYPE_CHECKING:
 MOUNTINFO = Path("/proc/self/mountinfo")
 PATIENCE_S = 5
 BETWEEN_LOOKS_S = 5.0
+# The field of /etc/shadow with the day on which an account ends.
+EXPIRES = 7
+DAY_S = 86400
 
 
-def shadow_digests(path: Path = Path("/etc/shadow")) -> dict[str, str]:
-    """Return a digest of each password's hash; nothing for who has none."""
+def shadow_rows(path: Path = Path("/etc/shadow")) -> list[list[str]]:
+    """Return the fields of all accounts."""
     try:
-        rows = [line.split(":") for line in path.read_text(errors="replace").splitlines()]
+        return [line.split(":") for line in path.read_text(errors="replace").splitlines()]
     except OSError:
-        return {}
+        return []
+
+
+def expired(rows: list[list[str]], today: float) -> set[str]:
+    """Return the names of accounts that have ended by a day, counted from 1970."""
+    return {row[0] for row in rows if len(row) > EXPIRES and row[EXPIRES].isdecimal() and int(row[EXPIRES]) <= today}
+
+
+def shadow_digests(rows: list[list[str]]) -> dict[str, str]:
+    """Return a digest of each password's hash; nothing for who has none."""
     return {row[0]: password_digest(row[1]) for row in rows if len(row) > 1 and row[1].startswith("$")}
 
 
@@ -202,12 +215,16 @@ def main() -> None:
     )
     keys = Path(module.params["key_directory"])
     groups = list(known_groups([], module.params["gids"]).values())
-    digests = shadow_digests()
+    rows = shadow_rows()
+    digests, ended = shadow_digests(rows), expired(rows, time.time() / DAY_S)
     homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
     users = known_users(module.params["users"], module.params["uids"])
     module.exit_json(
         changed=False,
-        users={name: describe(entry, groups, digests.get(name, ""), homes) for name, entry in users.items()},
+        users={
+            name: describe(entry, groups, digests.get(name, ""), homes) | {"locked": name in ended}
+            for name, entry in users.items()
+        },
         groups={group.gr_name: group.gr_gid for group in groups},
         key_files=sorted(os.listdir(keys)) if keys.is_dir() else [],  # noqa: PTH208 - plain names are wanted
         active=activity(module, users),

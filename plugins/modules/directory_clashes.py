@@ -95,12 +95,10 @@ protected_groups:
 """
 
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.access.accounts import declared_groups, is_present
-from ..module_utils.access.identity import Holder, clashes
+from ..module_utils.access.identity import Holder, clashes, declared_holders, local_holders
 from ..module_utils.access.ldap_tools import Connection, LdapError, escaped
 from ..module_utils.common.problems import make_problem
 
@@ -119,28 +117,11 @@ _AD = {"user": ("user", "sAMAccountName", "uidNumber"), "group": ("group", "sAMA
 _POSIX = {"user": ("posixAccount", "uid", "uidNumber"), "group": ("posixGroup", "cn", "gidNumber")}
 
 
-def local_holders(path: Path, kind: str) -> list[Holder]:
-    """Return the users of /etc/passwd or the groups of /etc/group."""
-    rows = [line.split(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-    return [Holder(kind, row[0], int(row[2]), str(path)) for row in rows if row[2:] and row[2].isdecimal()]
-
-
 def protected_names(kind: str, local: list[Holder]) -> set[str]:
     """Return names that no entry of the directory may take."""
     return {
         holder.name for holder in local if holder.kind == kind and not _LAST_FIXED < holder.number < _FIRST_OF_PEOPLE
     }
-
-
-def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) -> list[Holder]:
-    """Return the declared users and groups that shall be there."""
-    return [
-        *(Holder("user", user["name"], int(user["uid"]), "users_accounts") for user in filter(is_present, users)),
-        *(
-            Holder("group", group["name"], int(group["gid"]), "users_groups")
-            for group in filter(is_present, declared_groups(users, groups))
-        ),
-    ]
 
 
 def directory_holders(connection: Connection, base: str, schema: str, wanted: list[Holder]) -> list[Holder]:

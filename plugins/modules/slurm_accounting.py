@@ -37,6 +37,11 @@ options:
     type: list
     elements: dict
     default: []
+  only_missing:
+    description: Whether what is there already is left as it is; then only missing entries are made, and absent users
+      removed.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -84,6 +89,12 @@ def failure(words: list[str], said: str) -> str:
     return text
 
 
+def of_missing(commands: list[list[str]]) -> list[list[str]]:
+    """Return the commands that make what is missing, or remove a user from all accounts."""
+    whole = ["delete", "user", "where"]
+    return [words for words in commands if words[0] == "add" or (words[:3] == whole and words[4:] == [])]
+
+
 def read_state(module: AnsibleModule, sacctmgr: str) -> dict[str, str]:
     """Return the answers to all queries; in check mode none when accounting does not answer yet."""
     answers = {}
@@ -107,6 +118,7 @@ def main() -> None:
             "accounts": entries,
             "users": entries,
             "qos": entries,
+            "only_missing": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -117,6 +129,8 @@ def main() -> None:
         commands = plan(parse_state(answers), module.params["cluster"], *declared)
     except (KeyError, ValueError) as exc:
         module.fail_json(msg=f"slurm_accounting: {exc}")
+    if module.params["only_missing"]:
+        commands = of_missing(commands)
     lines = ["sacctmgr " + shlex.join(words) for words in commands]
     for words in [] if module.check_mode else commands:
         status, out, err = module.run_command([sacctmgr, "-i", *words])

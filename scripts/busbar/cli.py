@@ -24,6 +24,7 @@ COMMANDS = (
     "inventory",
     "health",
     "node",
+    "user",
     "doctor",
     "secrets",
     "report",

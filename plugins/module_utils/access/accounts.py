@@ -17,6 +17,8 @@ __all__ = [
 ]
 
 Item = dict[str, Any]
+# Seconds since 1970, as the module user takes them: day 0 would count as no day at all.
+_ENDED, _NEVER = 86400, -1
 
 
 def password_digest(password_hash: str) -> str:
@@ -46,8 +48,8 @@ def account_plan(
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
-        found: `users` (name to uid, gid, comment, home, shell, home_exists, groups, password) and `groups` (name to
-            gid), as the module account_info returns them.
+        found: `users` (name to uid, gid, comment, home, shell, home_exists, groups, password, locked) and `groups`
+            (name to gid), as the module account_info returns them.
         defaults: `shell`, `home_base` and `create_home` for users that do not say.
     """
     every_group = declared_groups(users, groups)
@@ -116,7 +118,15 @@ def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str],
         "shell": user.get("shell") or defaults["shell"],
         "home": user.get("home") or f"{defaults['home_base'].rstrip('/')}/{user['name']}",
         "create_home": bool(defaults["create_home"] if create_home is None else create_home),
+        **_expiry(user.get("locked"), locked=bool(now.get("locked"))),
     }
+
+
+def _expiry(wanted: bool | None, *, locked: bool) -> Item:  # noqa: FBT001 - an option of a user, as it is declared
+    """Return when an account ends, where that is to be another time; keys and passwords open none that has ended."""
+    if wanted is None or bool(wanted) == locked:
+        return {}
+    return {"expires": _ENDED if wanted else _NEVER}
 
 
 def _differs(user: Item, now: Mapping[str, Any] | None, gids: Mapping[str, int]) -> bool:
@@ -124,4 +134,4 @@ def _differs(user: Item, now: Mapping[str, Any] | None, gids: Mapping[str, int])
         return True
     same = all(user[key] == now[key] for key in ("uid", "comment", "shell", "home"))
     same = same and gids.get(user["group"]) == now["gid"] and set(user["groups"]) == set(now["groups"])
-    return not same or (user["create_home"] and not now["home_exists"])
+    return not same or "expires" in user or (user["create_home"] and not now["home_exists"])

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..common.problems import make_problem
+from .accounts import declared_groups, is_present
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from ..common.problems import Problem
 
     _Wrong = tuple[str, str, str]
 
-__all__ = ["Holder", "clashes", "identity_problems"]
+__all__ = ["Holder", "clashes", "declared_holders", "identity_problems", "local_holders"]
 
 SOURCES = ("declared", "ldap_server", "external")
 # No quotes and no escapes: the name stands in files of slapd and sssd.
@@ -32,6 +34,23 @@ class Holder(NamedTuple):
     name: str
     number: int
     place: str
+
+
+def local_holders(path: Path, kind: str) -> list[Holder]:
+    """Return the users of /etc/passwd or the groups of /etc/group."""
+    rows = [line.split(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return [Holder(kind, row[0], int(row[2]), str(path)) for row in rows if row[2:] and row[2].isdecimal()]
+
+
+def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) -> list[Holder]:
+    """Return the declared users and groups that shall be there."""
+    return [
+        *(Holder("user", user["name"], int(user["uid"]), "users_accounts") for user in filter(is_present, users)),
+        *(
+            Holder("group", group["name"], int(group["gid"]), "users_groups")
+            for group in filter(is_present, declared_groups(users, groups))
+        ),
+    ]
 
 
 def identity_problems(options: Mapping[str, Any], known: Collection[str], host: str) -> list[Problem]:

@@ -18,6 +18,8 @@ __all__ = [
     "Connection",
     "LdapError",
     "add_ldif",
+    "change_ldif",
+    "delete_ldif",
     "escaped",
     "modify_ldif",
     "parse_ldif",
@@ -136,9 +138,19 @@ def add_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
     return "\n".join([_line("dn", dn), "changetype: add", *lines, "", ""])
 
 
+def change_ldif(dn: str, parts: Sequence[tuple[str, str, Sequence[str]]]) -> str:
+    """Return what ldapmodify reads to add and delete single values: each part is how, attribute and values."""
+    lines = []
+    for how, name, values in parts:
+        lines += [f"{how}: {name}", *(_line(name, value) for value in values), "-"]
+    return "\n".join([_line("dn", dn), "changetype: modify", *lines, "", ""])
+
+
+def delete_ldif(dn: str) -> str:
+    """Return what ldapmodify reads to take an entry away."""
+    return "\n".join([_line("dn", dn), "changetype: delete", "", ""])
+
+
 def modify_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
     """Return what ldapmodify reads to give attributes these values; one without a value is taken away."""
-    lines = []
-    for name, values in attributes.items():
-        lines += [f"replace: {name}", *(_line(name, value) for value in values), "-"]
-    return "\n".join([_line("dn", dn), "changetype: modify", *lines, "", ""])
+    return change_ldif(dn, [("replace", name, values) for name, values in attributes.items()])

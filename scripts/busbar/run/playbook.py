@@ -175,7 +175,10 @@ def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no type
     from ansible.inventory.manager import InventoryManager  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
     from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
 
-    inventory = InventoryManager(loader=DataLoader(), sources=playbook.inventory)
+    loader = DataLoader()
+    # Variables beside the playbook count, and not those of the folder in which the command happens to be called.
+    loader.set_basedir(str(playbook.path.parent))
+    inventory = InventoryManager(loader=loader, sources=playbook.inventory)
     for option, value in zip(playbook.options, playbook.options[1:], strict=False):
         if option in {"-l", "--limit"}:
             inventory.subset(value)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar.run.display import PlainDisplay, summary
 from busbar.run.events import Run
-from busbar.run.playbook import Playbook, run_playbook
+from busbar.run.playbook import Playbook, host_variables, run_playbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -264,3 +264,16 @@ def test_one_run_at_a_time_works_on_an_inventory(site: Path) -> None:
     after = go(site, "play.yml")
     assert "Change something  changed=3" in after.stdout
     assert lock.read_text() == ""
+
+
+def test_variables_beside_the_present_folder_are_not_those_of_the_inventory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, number in (("here", 1), ("site/inventory", 2)):
+        folder = tmp_path / place / "group_vars" / "all"
+        folder.mkdir(parents=True)
+        (folder / "x.yml").write_text(f"number: {number}\n")
+    (tmp_path / "site" / "inventory" / "hosts.yml").write_text("all: {hosts: {ctl: }}\n")
+    monkeypatch.chdir(tmp_path / "here")
+    playbook = Playbook(tmp_path / "playbooks" / "x.yml", [str(tmp_path / "site" / "inventory")], [])
+    assert host_variables(playbook)["ctl"]["number"] == 2

@@ -42,11 +42,18 @@ def test_names_and_numbers_are_found(tmp_path: Path, capsys: pytest.CaptureFixtu
 )
 def test_only_passwords_that_work_have_a_digest(tmp_path: Path, text: str, digests: dict[str, str]) -> None:
     (tmp_path / "shadow").write_text(text)
-    assert account_info.shadow_digests(tmp_path / "shadow") == digests
+    assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == digests
 
 
 def test_no_shadow_file_is_no_password(tmp_path: Path) -> None:
-    assert account_info.shadow_digests(tmp_path / "shadow") == {}
+    assert account_info.shadow_digests(account_info.shadow_rows(tmp_path / "shadow")) == {}
+
+
+def test_an_account_whose_day_has_come_is_locked() -> None:
+    text = "alice:$6$a:1:0:99999:7::1:\nbob:!:1:::::20000:\ncarol:!:1:::::\ndan:!:1::::::\nbroken\n"
+    rows = [line.split(":") for line in text.splitlines()]
+    assert account_info.expired(rows, 19999) == {"alice"}
+    assert account_info.expired(rows, 20000.5) == {"alice", "bob"}
 
 
 def test_homes_of_a_server_that_is_gone_are_taken_for_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.modules.slurm_accounting import failure
+from ansible_collections.busbar.cluster.plugins.modules.slurm_accounting import failure, of_missing
 
 # Slurm 24.11 with slurmdbd stopped.
 REFUSED = """\
@@ -20,3 +20,12 @@ def test_a_slurmdbd_that_does_not_answer_is_named_with_the_way_out() -> None:
 def test_another_failure_says_what_slurm_said_alone() -> None:
     said = failure(["add", "user", "alice"], " Nothing new added.\n")
     assert said == "`sacctmgr add user alice` fails: Nothing new added."
+
+
+def test_what_is_there_can_be_left_as_it_is() -> None:
+    made = ["add", "user", "erin", "Account=ml", "Cluster=x"]
+    gone = ["delete", "user", "where", "name=frank"]
+    changed = ["modify", "user", "where", "name=erin", "cluster=x", "account=ml", "set", "Fairshare=1"]
+    taken = ["delete", "user", "where", "name=erin", "cluster=x", "account=other"]
+    account = ["delete", "account", "where", "name=ml"]
+    assert of_missing([made, changed, taken, gone, account]) == [made, gone]

@@ -197,3 +197,22 @@ def test_a_user_who_still_runs_something_stays() -> None:
         in conflicts[0]["problem"]
     )
     assert "scancel --user=bob" in conflicts[0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "locked", "expires"),
+    [
+        ({}, True, None),
+        ({}, False, None),
+        ({"locked": True}, False, 86400),
+        ({"locked": True}, True, None),
+        ({"locked": False}, True, -1),
+        ({"locked": False}, False, None),
+    ],
+)
+def test_an_account_is_locked_and_opened_only_where_that_is_declared(
+    declared: dict[str, bool], *, locked: bool, expires: int | None
+) -> None:
+    found = {"users": {"alice": {**ALICE_THERE, "locked": locked}}, "groups": {"research": 2000}}
+    users = account_plan([{**ALICE, **declared}], GROUPS, found, DEFAULTS)["users"]
+    assert [user.get("expires") for user in users] == ([] if expires is None else [expires])

@@ -1,0 +1,303 @@
+"""`busbar user`: who works on the cluster, in the inventory or in the cluster's own directory."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import Holder
+
+from busbar.commands.inventory import INTERRUPTED
+from busbar.commands.provision import (
+    add_run_options,
+    ask_passwords,
+    choose_inventory,
+    exit_code,
+    own_folder,
+    prompting_options,
+)
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.display import PlainDisplay, summary
+from busbar.run.events import Run
+from busbar.run.inventory_check import refuse_busy, refuse_unreadable
+from busbar.run.playbook import Playbook, host_variables, hosts_counter, inventory_hosts, open_log, run_playbook
+from busbar.users.declared import Declared, write
+from busbar.users.request import checked_name, new_user, read_keys, read_table
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["register"]
+
+DONE, USAGE = 0, 2
+DECLARED, DIRECTORY, EXTERNAL = "declared", "ldap_server", "external"
+_DRY = frozenset({"-C", "--check"})
+DESCRIPTION = """\
+Users of the inventory (users_accounts), or with identity_source: ldap_server of the cluster's own directory. A change
+is checked as a whole before anything is done: names, numbers, groups, keys. Then the file or the directory is changed,
+hosts and Slurm's accounting follow, and the journal says who did what (journalctl -t busbar-user). What is so already
+stays as it is. Exit codes: 0 done, 1 not done everywhere, 2 refused, and nothing was changed.
+"""
+ADD = """\
+Adds a user with a home, SSH keys and the right to charge accounts of Slurm. Without --number the next free one is
+taken. It sets no password.
+"""
+REMOVE = """\
+Removes a user from all hosts or from the directory, and from Slurm's accounting; the home stays. Refused while jobs or
+processes of the user run, which are named; --wait waits for their end.
+"""
+IMPORT = """\
+Adds all users of a CSV file: name,number,full_name,group,groups,accounts,keys, of which only name is needed; groups and
+accounts are parted by blanks. The whole file is checked first; each error comes with its line, and nothing is changed.
+"""
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its actions."""
+    parser = subparsers.add_parser("user", help="add, change, remove and list users", description=DESCRIPTION)
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    add = actions.add_parser("add", help="add a user", description=ADD)
+    add.add_argument("--number", metavar="N", help="the number (uid)")
+    add.add_argument("--full-name", metavar="TEXT", help="the full name")
+    add.add_argument("--group", metavar="GROUP", help="the primary group")
+    add.add_argument("--groups", metavar="GROUP,GROUP", default="", help="further groups")
+    add.add_argument("--key", action="append", default=[], metavar="KEY|FILE", help="a public SSH key, or its file")
+    add.add_argument("--account", action="append", default=[], metavar="ACCOUNT", help="an account of Slurm to charge")
+    remove = actions.add_parser("remove", help="remove a user, whose home stays", description=REMOVE)
+    remove.add_argument("--wait", type=int, default=0, metavar="SECONDS", help="wait for jobs and processes to end")
+    lock = actions.add_parser("lock", help="let a user log in no more; what runs goes on")
+    unlock = actions.add_parser("unlock", help="let a user log in again")
+    key = actions.add_parser("key", help="add and remove SSH keys of a user")
+    key.add_argument("--add", action="append", default=[], metavar="KEY|FILE", help="a public key, or its file")
+    key.add_argument("--remove", action="append", default=[], metavar="KEY", help="a key, its data or its comment")
+    group = actions.add_parser("group", help="add a user to groups, and take them out")
+    group.add_argument("--add", action="append", default=[], metavar="GROUP")
+    group.add_argument("--remove", action="append", default=[], metavar="GROUP")
+    table = actions.add_parser("import", help="add the users of a CSV file", description=IMPORT)
+    table.add_argument("file", type=Path, metavar="FILE.csv")
+    listed = actions.add_parser("list", help="the users, with numbers, groups and what is locked")
+    listed.add_argument("--format", choices=("text", "json"), default="text")
+    for action in (add, remove, lock, unlock, key, group):
+        action.add_argument("user", metavar="NAME", help="name of the user")
+    named = {"add": add, "remove": remove, "lock": lock, "unlock": unlock, "key": key, "group": group, "import": table}
+    for name, action in (named | {"list": listed}).items():
+        action.add_argument("--declared", action="store_true", help="those of the inventory, whatever else there is")
+        if action is not listed:
+            action.add_argument("--dry-run", action="store_true", help="say what would be done")
+        add_run_options(action)
+        action.set_defaults(run=_list if action is listed else _change, action=name)
+
+
+def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return what is asked for.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    if args.action == "import":
+        return read_table(args.file)
+    name = checked_name(args.user)
+    if args.action == "add":
+        given = {"name": name, "number": args.number, "full_name": args.full_name, "group": args.group}
+        keys = [key for word in args.key for key in read_keys(word)]
+        words = {"groups": args.groups.replace(",", " ").split(), "accounts": args.account, "keys": keys}
+        return [new_user(given | words)]
+    change: dict[str, Any] = {"do": args.action, "name": name}
+    if args.action in {"key", "group"}:
+        if not args.add and not args.remove:
+            message = f"busbar user {args.action} {name}: say what to --add or --remove"
+            raise UsageError(message)
+        added = [key for word in args.add for key in read_keys(word)] if args.action == "key" else args.add
+        change |= {"add": added, "remove": args.remove}
+    return [change]
+
+
+class _Site:
+    """The inventory that a command is about."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Find out where its users come from.
+
+        Raises:
+            UsageError: there is no inventory, or busbar does not administer its users.
+        """
+        self.args = args
+        self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
+        self.inventory, _ = choose_inventory(args)
+        self.path = collection() / "playbooks" / "user.yml"
+        refuse_unreadable(self.inventory, self.path)
+        asked = Playbook(self.path, self.inventory, list(args.options))
+        hosts = inventory_hosts(asked, "all")
+        if not hosts:
+            message = f"the inventory {', '.join(self.inventory)} has no hosts"
+            raise UsageError(message)
+        self.variables = host_variables(asked)
+        common: Mapping[str, Any] = next(iter(self.variables.values()), {})
+        self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
+        if self.source not in {DECLARED, DIRECTORY, EXTERNAL}:
+            message = f"identity_source is {self.source!r}: write {DECLARED}, {DIRECTORY} or {EXTERNAL} as it is"
+            raise UsageError(message)
+        if args.declared:
+            self.source = DECLARED
+        if self.source == EXTERNAL:
+            where = ", ".join(map(str, common.get("sssd_uris") or [])) or "sssd_uris"
+            message = (
+                f"users come from the site's own directory ({where}): whoever administers that adds and removes them; "
+                "busbar only reads it. Users of the inventory: --declared"
+            )
+            raise UsageError(message)
+
+    def run(self, variables: Mapping[str, Any], more: Sequence[str] = ()) -> tuple[int, Run]:
+        """Run the playbook; returns the exit code and what was seen."""
+        with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
+            # Not on a command line, which others can read.
+            given = Path(folder) / "request.json"
+            given.touch(mode=0o600)
+            given.write_text(json.dumps(dict(variables)), encoding="utf-8")
+            options = ["-e", f"@{given}", *more, *(["--check"] if self.dry else [])]
+            options += [*self.args.options, *prompting_options(self.args)]
+            command = f"busbar user {self.args.action}"
+            playbook = Playbook(self.path, self.inventory, options, ask_passwords(self.args), command)
+            log = open_log(own_folder(self.inventory[0]) / "logs", "user")
+            display = PlainDisplay(sys.stderr)
+            run = Run(display, hosts_counter(playbook))
+            with display:
+                returned, interrupted = run_playbook(playbook, run, log)
+        if interrupted:
+            return INTERRUPTED, run
+        code = exit_code(returned, run.failures, None)
+        if code:
+            print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+        return code, run
+
+
+def extra_variables(options: Sequence[str]) -> dict[str, Any]:
+    """Return what is given with -e, as far as it can be read here; the rest is told by Ansible."""
+    found: dict[str, Any] = {}
+    for option, word in itertools.pairwise(options):
+        if option not in {"-e", "--extra-vars"}:
+            continue
+        try:
+            if word.startswith("@"):
+                data = yaml.safe_load(Path(word[1:]).read_text(encoding="utf-8"))
+            elif word.lstrip().startswith(("{", "[")):
+                data = yaml.safe_load(word)
+            else:
+                data = dict(part.split("=", 1) for part in shlex.split(word) if "=" in part)
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
+        found |= data if isinstance(data, dict) else {}
+    return found
+
+
+def _change(args: argparse.Namespace) -> int:
+    """Make changes; returns the exit code."""
+    asked = changes(args)
+    site = _Site(args)
+    if not site.dry:
+        refuse_busy(site.inventory)
+    variables: dict[str, Any] = {
+        "user_by": _who(),
+        "user_present": [change["name"] for change in asked if change["do"] == "add"],
+    }
+    if getattr(args, "wait", 0):
+        variables["users_removal_wait"] = args.wait
+    if site.source == DECLARED:
+        return _change_declared(site, asked, variables)
+    associations: list[dict[str, Any]] = [
+        {"name": change["name"], "accounts": change["accounts"], "default_account": change["accounts"][0]}
+        for change in asked
+        if change.get("accounts")
+    ]
+    associations += [{"name": change["name"], "state": "absent"} for change in asked if change["do"] == "remove"]
+    variables |= {"user_source": "directory", "user_changes": asked, "user_associations": associations}
+    code, run = site.run(variables)
+    done = run.custom.get("busbar_users") or {}
+    _say(done.get("said") or [], dry=site.dry, nothing=code == DONE)
+    return code
+
+
+def _change_declared(site: _Site, asked: list[dict[str, Any]], variables: dict[str, Any]) -> int:
+    """Change the files, then the hosts; returns the exit code."""
+    declared = Declared(site.inventory, site.variables)
+    said = declared.change(asked)
+    texts = declared.texts()
+    _say(said, dry=site.dry, nothing=True)
+    names = {change["name"] for change in asked}
+    variables |= {
+        "user_source": "declared",
+        "user_said": said,
+        "user_associations": [item for item in declared.associations() if item["name"] in names],
+    }
+    if site.dry:
+        for path, (before, after) in texts.items():
+            lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), lineterm="")
+            # Of a password's hash nothing is shown.
+            print("\n".join(printable(line) for line in lines if "password_hash" not in line))
+        with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
+            future = Path(folder) / "future.yml"
+            future.touch(mode=0o600)
+            future.write_text(declared.future(), encoding="utf-8")
+            return site.run(variables, ["-e", f"@{future}"])[0]
+    for path, (_before, after) in texts.items():
+        write(path, after)
+    code, run = site.run(variables)
+    if code == USAGE and not any(run.stats.get("changed", {}).values()):
+        # Refused before anything was done: the inventory shall not say otherwise.
+        for path, (before, after) in texts.items():
+            if path.read_text(encoding="utf-8") == after:
+                write(path, before)
+        print("busbar user: refused; the inventory is as it was", file=sys.stderr)
+    elif code:
+        print("busbar user: the inventory says so now; run it again to finish", file=sys.stderr)
+    return code
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the users; returns the exit code."""
+    site = _Site(args)
+    people: list[dict[str, Any]] = Declared(site.inventory, site.variables).people()
+    if site.source == DIRECTORY:
+        site.dry = True
+        code, run = site.run({"user_source": "directory", "user_changes": [], "user_by": _who()})
+        if code:
+            return code
+        people += (run.custom.get("busbar_users") or {}).get("people") or []
+    if args.format == "json":
+        json.dump(people, sys.stdout, indent=1)
+        print()
+        return DONE
+    rows = [("name", "number", "group", "groups", "keys", "", "from", "full name")]
+    rows += [
+        (
+            *(str(one["name"]), str(one["number"]), str(one["group"]), ",".join(one["groups"]) or "-"),
+            *(str(one["keys"]), "locked" if one["locked"] else "", str(one["source"]), str(one["full_name"])),
+        )
+        for one in people
+    ]
+    widths = [max(len(row[number]) for row in rows) for number in range(len(rows[0]))]
+    for row in rows:
+        print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
+    return DONE
+
+
+def _say(said: Sequence[str], *, dry: bool, nothing: bool) -> None:
+    for line in said:
+        print(printable(f"would do: {line}" if dry else line))
+    if not said and nothing:
+        print("nothing to change in the list of users")
+
+
+def _who() -> str:
+    here = Holder.here("")
+    return f"{here.user}@{here.host}"

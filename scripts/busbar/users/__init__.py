@@ -1,0 +1,1 @@
+"""Users of a site: what is asked for, and the files that declare them."""

@@ -1,0 +1,433 @@
+"""Users that the inventory declares: where, and what a change makes of the files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import declared_groups, is_present
+from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tree import next_number
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import inventory_folder
+
+from busbar.errors import UsageError
+from busbar.users.request import LAST
+from busbar.users.yaml_edit import CannotEditError, YamlFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    Item = dict[str, Any]
+
+__all__ = ["Declared", "write"]
+
+USERS, SLURM = "users_accounts", "slurm_users"
+FIRST_NUMBER = 2001
+_SUFFIXES = frozenset({".yml", ".yaml", ""})
+
+
+class Declared:
+    """The declared users and the files that declare them."""
+
+    def __init__(self, sources: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> None:
+        """Find the files.
+
+        Args:
+            sources: of the inventory.
+            variables: of each host, as the inventory has them.
+
+        Raises:
+            UsageError: the lists are where they cannot be edited.
+        """
+        self._common = next(iter(variables.values()), {})
+        self._files: dict[Path, YamlFile] = {}
+        self._place: dict[str, Path] = {}
+        folders = [inventory_folder(source) for source in sources if "," not in source]
+        if not folders:
+            message = "a list of hosts has no file that declares users: name an inventory with -i"
+            raise UsageError(message)
+        found: dict[str, list[Path]] = {USERS: [], SLURM: []}
+        for path in _files(folders):
+            self._look(path, found)
+        default = folders[0] / "group_vars" / "all" / "users.yml"
+        if default.parent.with_suffix(".yml").is_file():
+            default = default.parent.with_suffix(".yml")
+        for key, paths in found.items():
+            if len(paths) > 1:
+                message = f"{key} is in {' and in '.join(map(str, paths))}: leave it in one of them"
+                raise UsageError(message)
+            place = self._place[key] = paths[0] if paths else self._place.get(USERS, default)
+            if place not in self._files:
+                self._files[place] = _read(place)
+        self._lists = {key: self._checked(key, variables) for key in (USERS, SLURM)}
+
+    def _look(self, path: Path, found: dict[str, list[Path]]) -> None:
+        """Note which lists a file has."""
+        try:
+            file = _read(path)
+        except UsageError:
+            # What is encrypted is missed below, where the hosts have a list that no file here has.
+            return
+        for key, paths in found.items():
+            if key in file.data:
+                paths.append(path)
+                self._files[path] = file
+
+    def _checked(self, key: str, variables: Mapping[str, Mapping[str, Any]]) -> list[Item]:
+        try:
+            items = self._files[self._place[key]].items(key)
+        except CannotEditError as exc:
+            message = f"{self._place[key]}: {exc}: write it as a list of entries, or edit it by hand"
+            raise UsageError(message) from exc
+        here = [(str(item["name"]), str(item.get("uid", ""))) for item in items]
+        for host, own in variables.items():
+            held = own.get(key) or []
+            if isinstance(held, str):
+                there = None
+            else:
+                there = [(str(item.get("name")), str(item.get("uid", ""))) for item in held]
+            if there != here:
+                message = (
+                    f"{key} of {host} is not that of {self._place[key]}: busbar edits the one list in group_vars/all "
+                    "of the inventory; move it there, or edit it by hand"
+                )
+                raise UsageError(message)
+        return [dict(item) for item in items]
+
+    def people(self) -> list[Item]:
+        """Return the users that are declared and not absent, as `list` shows them."""
+        accounts = {str(item["name"]): item.get("accounts") or [] for item in self._lists[SLURM] if is_present(item)}
+        return [
+            {
+                "name": str(item["name"]),
+                "number": item.get("uid"),
+                "full_name": str(item.get("comment") or ""),
+                "group": str(item.get("group") or item["name"]),
+                "groups": list(map(str, item.get("groups") or [])),
+                "accounts": list(map(str, accounts.get(str(item["name"]), []))),
+                "keys": len(item.get("authorized_keys") or []),
+                "locked": item.get("locked") is True,
+                "source": USERS,
+            }
+            for item in self._lists[USERS]
+            if is_present(item)
+        ]
+
+    def change(self, changes: Sequence[Item]) -> list[str]:
+        """Take changes; return in words what is different then.
+
+        Raises:
+            UsageError: one of them cannot be; nothing was written.
+        """
+        said: list[str] = []
+        wrong: list[str] = []
+        for change in changes:
+            try:
+                said += getattr(self, f"_{change['do']}")(change)
+            except UsageError as exc:
+                wrong.append(str(exc))
+        if wrong:
+            raise UsageError("\n".join(wrong))
+        return said
+
+    def _add(self, change: Item) -> list[str]:
+        name = change["name"]
+        held = self._held(USERS, name)
+        self._known_groups(change)
+        if held is not None and is_present(held):
+            said = self._same(change, held)
+        else:
+            number = int(change.get("number") or (held or {}).get("uid") or self._next_number())
+            self._free(name, number)
+            said = self._new(change, number) if held is None else self._again(change, held, number)
+        said += self._more(name, "groups", change.get("groups", []))
+        said += self._more(name, "authorized_keys", change.get("keys", []))
+        return said + self._add_accounts(change)
+
+    def _new(self, change: Item, number: int) -> list[str]:
+        """Declare a user."""
+        item: Item = {"name": change["name"], "uid": number}
+        fields = (("group", "group"), ("groups", "groups"), ("comment", "full_name"), ("authorized_keys", "keys"))
+        item |= {field: change[key] for field, key in fields if key in change}
+        self._lists[USERS].append(item)
+        self._file(USERS).append(USERS, item)
+        return [f"add {change['name']} with number {number}"]
+
+    def _again(self, change: Item, held: Item, number: int) -> list[str]:
+        """Declare a user who is declared absent, as asked for."""
+        name = change["name"]
+        self._drop(USERS, name, "state")
+        for field, value in (("uid", number), ("group", change.get("group")), ("comment", change.get("full_name"))):
+            if value is not None and str(held.get(field)) != str(value):
+                self._set(USERS, name, field, value)
+        return [f"add {name} again with number {number}"]
+
+    def _same(self, change: Item, held: Item) -> list[str]:
+        """Check that what is asked for a declared user is what is declared; what is missing is added.
+
+        Raises:
+            UsageError: it is something else.
+        """
+        name, said = change["name"], []
+        for field, key in (("uid", "number"), ("group", "group"), ("comment", "full_name")):
+            if key not in change or str(held.get(field)) == str(change[key]):
+                continue
+            if field in held:
+                there = f"{name} is declared with {field} {held[field]} in {self._where(USERS, name)}"
+                message = f"{there}, and was asked for with {change[key]}"
+                raise UsageError(message)
+            self._set(USERS, name, field, change[key])
+            said.append(f"{name}: {field} {change[key]}")
+        return said
+
+    def _remove(self, change: Item) -> list[str]:
+        name, said = change["name"], []
+        held = self._held(USERS, name)
+        if held is None:
+            raise UsageError(self._no_such(name))
+        if is_present(held):
+            self._set(USERS, name, "state", "absent")
+            said.append(f"remove {name} (number {held.get('uid')}); the home stays")
+        # Homes are never removed by this command.
+        if held.get("remove_home") is not None:
+            self._drop(USERS, name, "remove_home")
+        slurm = self._held(SLURM, name)
+        if slurm is not None and is_present(slurm):
+            self._set(SLURM, name, "state", "absent")
+            said.append(f"remove {name} from Slurm's accounting")
+        return said
+
+    def _lock(self, change: Item) -> list[str]:
+        return self._locked(change["name"], locked=True)
+
+    def _unlock(self, change: Item) -> list[str]:
+        return self._locked(change["name"], locked=False)
+
+    def _locked(self, name: str, *, locked: bool) -> list[str]:
+        held = self._present(name)
+        if held.get("locked", False) is locked:
+            return []
+        self._set(USERS, name, "locked", locked)
+        return [f"{'lock' if locked else 'unlock'} {name}"]
+
+    def _key(self, change: Item) -> list[str]:
+        name = change["name"]
+        held = list(map(str, self._present(name).get("authorized_keys") or []))
+        gone = [key for key in held if any(word in (key, *key.split(maxsplit=2)[1:]) for word in change["remove"])]
+        return self._to_list(name, "authorized_keys", [key for key in held if key not in gone], change["add"])
+
+    def _group(self, change: Item) -> list[str]:
+        name = change["name"]
+        held = list(map(str, self._present(name).get("groups") or []))
+        self._known_groups({"groups": [*change["add"], *change["remove"]], "name": name})
+        return self._to_list(name, "groups", [group for group in held if group not in change["remove"]], change["add"])
+
+    def _more(self, name: str, field: str, values: Sequence[str]) -> list[str]:
+        held = self._held(USERS, name) or {}
+        return self._to_list(name, field, list(map(str, held.get(field) or [])), values)
+
+    def _to_list(self, name: str, field: str, kept: list[str], more: Sequence[str]) -> list[str]:
+        """Give a list its values: those kept, then new ones."""
+        held = self._held(USERS, name) or {}
+        before = list(map(str, held.get(field) or []))
+        wanted = kept + [value for value in more if value not in kept]
+        if wanted == before:
+            return []
+        if self._in_file(USERS, name):
+            self._file(USERS).change_list(USERS, name, field, wanted)
+        held[field] = wanted
+        if not wanted:
+            del held[field]
+        word = "key" if field == "authorized_keys" else "group"
+        return [
+            *(f"{name}: add {word} {_short(value)}" for value in wanted if value not in before),
+            *(f"{name}: remove {word} {_short(value)}" for value in before if value not in wanted),
+        ]
+
+    def _add_accounts(self, change: Item) -> list[str]:
+        name, wanted = change["name"], change.get("accounts") or []
+        if not wanted:
+            return []
+        known = [str(item["name"]) for item in self._common.get("slurm_accounts") or [] if is_present(item)]
+        unknown = [account for account in wanted if account not in known]
+        if unknown:
+            raise _unknown(name, "account", unknown, "slurm_accounts", known)
+        held = self._held(SLURM, name)
+        said = [f"{name}: charge {', '.join(wanted)} in Slurm"]
+        if held is None:
+            item = {"name": name, "accounts": list(wanted), "default_account": wanted[0]}
+            self._lists[SLURM].append(item)
+            self._file(SLURM).append(SLURM, item)
+            return said
+        there = list(map(str, held.get("accounts") or []))
+        both = there + [account for account in wanted if account not in there] if is_present(held) else list(wanted)
+        if not is_present(held):
+            self._drop(SLURM, name, "state")
+            self._set(SLURM, name, "default_account", wanted[0])
+        elif both == there:
+            return []
+        self._set(SLURM, name, "accounts", both)
+        return said
+
+    def _known_groups(self, change: Item) -> None:
+        """Check that the groups are declared.
+
+        Raises:
+            UsageError: one is not.
+        """
+        groups = self._common.get("users_groups") or []
+        known = [str(group["name"]) for group in groups if is_present(group)]
+        asked = [change.get("group"), *change.get("groups", [])]
+        unknown = [group for group in asked if group and group not in known]
+        if unknown:
+            raise _unknown(change["name"], "group", unknown, "users_groups", known)
+
+    def _free(self, name: str, number: int) -> None:
+        """Check that nobody else has a number.
+
+        Raises:
+            UsageError: somebody does; says who.
+        """
+        for item in self._lists[USERS]:
+            if str(item["name"]) != name and is_present(item) and str(item.get("uid")) == str(number):
+                message = (
+                    f"{name}: number {number} is that of {item['name']} in {self._where(USERS, str(item['name']))}; "
+                    "give another number, or none"
+                )
+                raise UsageError(message)
+
+    def _next_number(self) -> int:
+        # Who is absent keeps the number: the files of his home still have it.
+        users = [int(item["uid"]) for item in self._lists[USERS] if str(item.get("uid", "")).isdecimal()]
+        groups = declared_groups([], self._common.get("users_groups") or [])
+        gids = [int(item["gid"]) for item in groups if str(item.get("gid", "")).isdecimal()]
+        return next_number([one for one in [*users, *gids] if one <= LAST], min(users, default=FIRST_NUMBER))
+
+    def _present(self, name: str) -> Item:
+        held = self._held(USERS, name)
+        if held is None or not is_present(held):
+            raise UsageError(self._no_such(name))
+        return held
+
+    def _no_such(self, name: str) -> str:
+        names = [str(item["name"]) for item in self._lists[USERS]]
+        near = difflib.get_close_matches(name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near and near[0] != name else ""
+        return f"{name}: no such user in {USERS} of {self._place[USERS]}{hint}"
+
+    def _held(self, key: str, name: str) -> Item | None:
+        return next((item for item in self._lists[key] if str(item["name"]) == name), None)
+
+    def _in_file(self, key: str, name: str) -> bool:
+        return any(str(item["name"]) == name for item in self._file(key).items(key))
+
+    def _set(self, key: str, name: str, field: str, value: object) -> None:
+        self._file(key).set_value(key, name, field, value)
+        held = self._held(key, name)
+        if held is not None:
+            held[field] = value
+
+    def _drop(self, key: str, name: str, field: str) -> None:
+        self._file(key).remove_field(key, name, field)
+        held = self._held(key, name)
+        if held is not None:
+            held.pop(field, None)
+
+    def _file(self, key: str) -> YamlFile:
+        return self._files[self._place[key]]
+
+    def _where(self, key: str, name: str) -> str:
+        place = self._place[key]
+        return f"{place}:{self._files[place].line(key, name)}" if self._in_file(key, name) else str(place)
+
+    def associations(self) -> list[Item]:
+        """Return the entries of slurm_users as they are after the changes."""
+        return self._lists[SLURM]
+
+    def future(self) -> str:
+        """Return the two lists as they are after the changes, as YAML that a run can be given; tags of vaults stay."""
+        texts = {path: after for path, (_before, after) in self.texts().items()}
+        parts = []
+        for path in dict.fromkeys(self._place.values()):
+            keys = tuple(key for key, place in self._place.items() if place == path)
+            parts.append(YamlFile(texts.get(path, self._files[path].text)).section(keys))
+        return "---\n" + "".join(parts)
+
+    def texts(self) -> dict[Path, tuple[str, str]]:
+        """Return the files that differ, with their text before and after.
+
+        Raises:
+            UsageError: one is written in a way that cannot be edited.
+        """
+        found = {}
+        for path in dict.fromkeys(self._place.values()):
+            expected = {key: self._lists[key] for key, place in self._place.items() if place == path}
+            try:
+                text = self._files[path].result(expected)
+            except CannotEditError as exc:
+                message = f"{path}: {exc}; edit it by hand, then: busbar provision base --tags users"
+                raise UsageError(message) from exc
+            if text != self._files[path].text:
+                found[path] = (self._files[path].text, text)
+        return found
+
+
+def write(path: Path, text: str) -> None:
+    """Put a text in the place of a file, which keeps its mode.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = path.resolve()
+        fresh = target.with_name(f".{target.name}.new")
+        fresh.unlink(missing_ok=True)
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o644
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            file.write(text)
+        fresh.chmod(mode)
+        fresh.replace(target)
+    except OSError as exc:
+        message = f"cannot write {path}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+
+
+def _read(path: Path) -> YamlFile:
+    """Return a file; one that is missing is an empty one.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else "---\n"
+        return YamlFile(text)
+    except (OSError, UnicodeDecodeError, CannotEditError) as exc:
+        message = f"{path}: {getattr(exc, 'strerror', None) or exc}"
+        raise UsageError(message) from exc
+
+
+def _files(folders: Sequence[Path]) -> Iterator[Path]:
+    """Return the files with variables of all hosts."""
+    for folder in folders:
+        top = folder / "group_vars"
+        for name in ("all", "all.yml", "all.yaml"):
+            if (top / name).is_file():
+                yield top / name
+        for path in sorted((top / "all").rglob("*")) if (top / "all").is_dir() else []:
+            hidden = any(part.startswith(".") for part in path.relative_to(top).parts)
+            if path.is_file() and path.suffix in _SUFFIXES and not hidden and not path.name.endswith("~"):
+                yield path
+
+
+def _unknown(name: str, kind: str, unknown: Sequence[str], option: str, known: Sequence[str]) -> UsageError:
+    there = ", ".join(known) or "none"
+    return UsageError(f"{name}: no {kind} {', '.join(unknown)} in {option}; there are {there}")
+
+
+def _short(value: str) -> str:
+    """Return a key by its type and comment, anything else as it is."""
+    words = value.split(maxsplit=2)
+    return " ".join([words[0], *words[2:]]) if words[1:] else value

@@ -1,0 +1,214 @@
+"""What `busbar user` is asked for: users one by one or as a table, each checked before anything is done."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import csv
+import re
+from pathlib import Path
+from typing import Any
+
+from busbar.errors import UsageError
+
+__all__ = ["COLUMNS", "checked_name", "new_user", "read_keys", "read_table"]
+
+COLUMNS = ("name", "number", "full_name", "group", "groups", "accounts", "keys")
+"""Those of the table of `import`; all but the first may be missing or empty."""
+
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+# sssd's and Slurm's names of groups and accounts are those of POSIX and of sacctmgr.
+WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+FIRST, LAST = 1000, 59999
+MOST_BYTES = 1 << 24
+KEY_TYPES = (
+    *("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    *("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"),
+)
+_LENGTH = 4
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a user.
+
+    Raises:
+        UsageError: no user can have it.
+    """
+    if not NAME.fullmatch(name) or name == "root":
+        message = f"{name!r} cannot be a user: small letters, digits, '_' and '-', a letter or '_' first, not root"
+        raise UsageError(message)
+    return name
+
+
+def new_user(given: dict[str, Any]) -> dict[str, Any]:
+    """Return a change that adds a user, with what was given and nothing else.
+
+    Args:
+        given: by COLUMNS; `groups` and `accounts` as words, `keys` as lines.
+
+    Raises:
+        UsageError: something cannot be.
+    """
+    change: dict[str, Any] = {"do": "add", "name": checked_name(str(given["name"]))}
+    number = str(given.get("number") or "").strip()
+    if number:
+        if not number.isascii() or not number.isdecimal() or not FIRST <= int(number) <= LAST:
+            message = f"number {number!r}: write one between {FIRST} and {LAST}"
+            raise UsageError(message)
+        change["number"] = int(number)
+    full_name = str(given.get("full_name") or "").strip()
+    if full_name:
+        # It stands in /etc/passwd, whose fields these part.
+        if not full_name.isprintable() or ":" in full_name:
+            message = f"full name {full_name!r}: write it without ':' and on one line"
+            raise UsageError(message)
+        change["full_name"] = full_name
+    groups = [str(given.get("group") or "").strip(), *(given.get("groups") or [])]
+    for word in filter(None, [*groups, *(given.get("accounts") or [])]):
+        if not WORD.fullmatch(word):
+            message = f"{word!r} cannot be a group or an account: letters, digits, '_', '.' and '-'"
+            raise UsageError(message)
+    if groups[0]:
+        change["group"] = groups[0]
+    more = list(dict.fromkeys(word for word in groups[1:] if word != groups[0]))
+    keys = list(dict.fromkeys(_checked_key(line) for line in given.get("keys") or []))
+    accounts = list(dict.fromkeys(given.get("accounts") or []))
+    return change | {key: value for key, value in (("groups", more), ("accounts", accounts), ("keys", keys)) if value}
+
+
+def read_keys(word: str) -> list[str]:
+    """Return the public keys that a word is, or that the file of this name holds.
+
+    Raises:
+        UsageError: there are none, or one that is no public key.
+    """
+    if word.startswith(KEY_TYPES):
+        return [_checked_key(word)]
+    try:
+        text = Path(word).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"{word}: neither a public key nor a file with one: {getattr(exc, 'strerror', None) or exc}"
+        raise UsageError(message) from exc
+    lines = [line.strip() for line in text.splitlines()]
+    try:
+        keys = [_checked_key(line) for line in lines if line and not line.startswith("#")]
+    except UsageError as exc:
+        message = f"{word}: {exc}"
+        raise UsageError(message) from exc
+    if not keys:
+        message = f"{word}: holds no key"
+        raise UsageError(message)
+    return keys
+
+
+def read_table(path: Path) -> list[dict[str, Any]]:
+    """Return the changes that a CSV file asks for.
+
+    Raises:
+        UsageError: names everything that is wrong in it, line by line.
+    """
+    rows = csv.reader(_table_text(path).splitlines(keepends=True), strict=True)
+    wrong: list[str] = []
+    changes: list[dict[str, Any]] = []
+    try:
+        header = [word.strip().lower() for word in next(rows, [])]
+        _check_header(header)
+        # A quoted field may hold line ends, so that a row begins after the end of the former.
+        line = rows.line_num + 1
+        for row in rows:
+            changes += _row(header, row, line, wrong)
+            line = rows.line_num + 1
+        wrong += _doubles(changes)
+        if not changes and not wrong:
+            wrong.append("line 2: there is no user")
+    except csv.Error as exc:
+        wrong.append(f"line {rows.line_num}: {exc}")
+    except UsageError as exc:
+        wrong.append(f"line 1: {exc}")
+    if wrong:
+        message = "\n".join([f"{path} was not imported, nothing was changed:", *(f"  {each}" for each in wrong)])
+        raise UsageError(message)
+    return [{key: value for key, value in change.items() if key != "line"} for change in changes]
+
+
+def _table_text(path: Path) -> str:
+    """Return the text of a table.
+
+    Raises:
+        UsageError: it cannot be read, or is none.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            message = f"{path}: is larger than {MOST_BYTES >> 20} MiB: no table of users"
+            raise UsageError(message)
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as exc:
+        message = f"cannot read {path}: {getattr(exc, 'strerror', None) or 'it is no UTF-8 text'}"
+        raise UsageError(message) from exc
+    if "\0" in text:
+        message = f"{path}: is a binary file, not text"
+        raise UsageError(message)
+    return text
+
+
+def _check_header(header: list[str]) -> None:
+    unknown = [word for word in header if word not in COLUMNS]
+    if "name" not in header or unknown or len(set(header)) < len(header):
+        what = f"unknown columns {', '.join(map(repr, unknown))}" if unknown else "each column once, and a column name"
+        message = f"{what}; there are {','.join(COLUMNS)}"
+        raise UsageError(message)
+
+
+def _row(header: list[str], row: list[str], line: int, wrong: list[str]) -> list[dict[str, Any]]:
+    """Return the change of a row, none for an empty one; what is wrong in it is noted."""
+    if not any(field.strip() for field in row):
+        return []
+    if len(row) != len(header):
+        wrong.append(f"line {line}: {len(row)} fields, and the header has {len(header)}")
+        return []
+    fields: dict[str, Any] = {key: text.strip() for key, text in zip(header, row, strict=True)}
+    for key in ("groups", "accounts"):
+        fields[key] = fields.get(key, "").replace(";", " ").split()
+    fields["keys"] = [text.strip() for text in fields.get("keys", "").splitlines() if text.strip()]
+    try:
+        return [new_user(fields) | {"line": line}]
+    except UsageError as exc:
+        wrong.append(f"line {line}: {exc}")
+        return []
+
+
+def _doubles(changes: list[dict[str, Any]]) -> list[str]:
+    """Return which users and numbers are there twice."""
+    wrong = []
+    for key, word in (("name", "user"), ("number", "number")):
+        first: dict[Any, int] = {}
+        for change in changes:
+            line = first.setdefault(change.get(key, ("", change["line"])), change["line"])
+            if line != change["line"]:
+                wrong.append(f"line {change['line']}: {word} {change[key]} is in line {line}, too")
+    return wrong
+
+
+def _checked_key(line: str) -> str:
+    """Return a public key on one line.
+
+    Raises:
+        UsageError: it is none; what it says is not repeated.
+    """
+    if "PRIVATE KEY" in line:
+        message = "this is a private key, which nobody but its owner may have; give the public one (.pub)"
+        raise UsageError(message)
+    words = line.split()
+    kind = words[0] if words else ""
+    try:
+        blob = base64.b64decode(words[1], validate=True) if words[1:] else b""
+    except binascii.Error:
+        blob = b""
+    length = int.from_bytes(blob[:_LENGTH], "big")
+    if kind not in KEY_TYPES or blob[_LENGTH : _LENGTH + length].decode("ascii", "replace") != kind:
+        message = f"no public key for SSH: write TYPE DATA COMMENT on one line, such as {KEY_TYPES[0]} AAAA… me@laptop"
+        raise UsageError(message)
+    if not line.isprintable():
+        message = "a key with signs that cannot be printed"
+        raise UsageError(message)
+    return " ".join(words)

@@ -1,0 +1,240 @@
+"""Edits a list in a YAML file and leaves every other character of the file as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["CannotEditError", "YamlFile"]
+
+
+class CannotEditError(ValueError):
+    """The text is not one in which a list can be edited safely; the message says why."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Keeps values with a tag, such as those of a vault, as they are: they are compared and never used."""
+
+
+def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> tuple[str, str]:
+    del loader
+    return (f"!{suffix}", str(node.value))
+
+
+_Loader.add_multi_constructor("!", _tagged)
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    text: str
+
+
+class YamlFile:
+    """The text of a file of variables, and the changes that are collected for it.
+
+    Attributes:
+        text: as it was.
+        data: what it says.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Read the text.
+
+        Raises:
+            CannotEditError: it is no YAML with variables.
+        """
+        self.text = text
+        self._edits: list[_Edit] = []
+        self._new: dict[str, list[dict[str, Any]]] = {}
+        try:
+            root = yaml.compose(text, Loader=_Loader)
+            # A file that begins a document and says nothing has no place of its own for a list, either.
+            self._root = None if _is_nothing(root) else root
+            if self._root is not None and not isinstance(self._root, yaml.MappingNode):
+                message = "it is no dictionary"
+                raise CannotEditError(message)
+            self.data: dict[str, Any] = _load(text)
+        except yaml.YAMLError as exc:
+            message = "it cannot be read as YAML"
+            raise CannotEditError(message) from exc
+
+    def items(self, key: str) -> list[dict[str, Any]]:
+        """Return the items of a list; none where the file does not have it.
+
+        Raises:
+            CannotEditError: it is something else than a list of dictionaries with names.
+        """
+        found = self.data.get(key)
+        if not isinstance(found or [], list) or any(
+            not isinstance(item, dict) or "name" not in item for item in found or []
+        ):
+            message = f"{key} is not a plain list of entries with names"
+            raise CannotEditError(message)
+        return list(found or [])
+
+    def line(self, key: str, name: str) -> int:
+        """Return the line in which an entry begins."""
+        return int(self._item(key, name).start_mark.line) + 1
+
+    def append(self, key: str, item: dict[str, Any]) -> None:
+        """Add an entry at the end of a list."""
+        self._new.setdefault(key, []).append(item)
+
+    def set_value(self, key: str, name: str, field: str, value: object) -> None:
+        """Give a field of an entry a plain value."""
+        item = self._item(key, name)
+        held = _field(item, field)
+        if held is not None:
+            self._edits.append(_Edit(held[1].start_mark.index, _end(held[1]), _flow(value)))
+            return
+        text = f"{field}: {_flow(value)}"
+        last = _end(item.value[-1][1])
+        if item.flow_style:
+            self._edits.append(_Edit(last, last, f", {text}"))
+        else:
+            place = self._end_of_line(last)
+            self._edits.append(_Edit(place, place, f"\n{' ' * item.value[0][0].start_mark.column}{text}"))
+
+    def remove_field(self, key: str, name: str, field: str) -> None:
+        """Take a field of an entry away."""
+        item = self._item(key, name)
+        fields = [each[0].value for each in item.value]
+        if field not in fields:
+            return
+        number = fields.index(field)
+        start, end = item.value[number][0].start_mark.index, _end(item.value[number][1])
+        if number == 0:
+            end = item.value[1][0].start_mark.index
+        elif item.flow_style:
+            start = _end(item.value[number - 1][1])
+        else:
+            start, end = self._end_of_line(_end(item.value[number - 1][1])), self._end_of_line(end)
+        self._edits.append(_Edit(start, end, ""))
+
+    def change_list(self, key: str, name: str, field: str, wanted: list[str]) -> None:
+        """Give a field of an entry the values wanted; those that stay keep their lines and comments."""
+        held = _field(self._item(key, name), field)
+        if not wanted:
+            self.remove_field(key, name, field)
+        elif held is None or not isinstance(held[1], yaml.SequenceNode) or held[1].flow_style or not held[1].value:
+            self.set_value(key, name, field, wanted)
+        else:
+            self._change_block(held[1], wanted)
+
+    def result(self, expected: Mapping[str, list[dict[str, Any]]]) -> str:
+        """Return the new text.
+
+        Args:
+            expected: what the lists shall be then, by key.
+
+        Raises:
+            CannotEditError: the text is such that it would say something else.
+        """
+        for key, items in self._new.items():
+            self._edits.append(self._appended(key, items))
+        text, place = "", 0
+        for edit in sorted(self._edits, key=lambda edit: (edit.start, edit.end)):
+            text += self.text[place : edit.start] + edit.text
+            place = max(place, edit.end)
+        text += self.text[place:]
+        try:
+            same = _load(text) == self.data | {key: value for key, value in expected.items() if value}
+        except yaml.YAMLError:
+            same = False
+        if not same:
+            message = "it is written in a way that cannot be edited safely (anchors, say)"
+            raise CannotEditError(message)
+        return text
+
+    def section(self, keys: tuple[str, ...]) -> str:
+        """Return the part of the text that is about these keys, as YAML of its own."""
+        found = []
+        pairs = self._root.value if self._root is not None else []
+        for key, value in pairs:
+            if key.value in keys:
+                found.append(self.text[key.start_mark.index : max(_end(value), key.end_mark.index + 1)])
+        return "".join(f"{part}\n" for part in found)
+
+    def _item(self, key: str, name: str) -> yaml.MappingNode:
+        """Return the entry of a list with this name."""
+        held = _field(self._root, key) if self._root is not None else None
+        for item in held[1].value if held is not None else []:
+            own = _field(item, "name")
+            if own is not None and isinstance(item, yaml.MappingNode) and str(own[1].value) == name:
+                return item
+        raise KeyError(name)
+
+    def _appended(self, key: str, items: list[dict[str, Any]]) -> _Edit:
+        """Return the edit that adds entries, in the style of those that are there."""
+        held = _field(self._root, key) if self._root is not None else None
+        if held is None:
+            lead = "" if not self.text or self.text.endswith("\n") else "\n"
+            body = "".join(f"  - {_flow(item)}\n" for item in items)
+            return _Edit(len(self.text), len(self.text), f"{lead}{key}:\n{body}")
+        name, node = held
+        if not node.value:
+            body = "".join(f"\n  - {_flow(item)}" for item in items)
+            return _Edit(name.end_mark.index, max(node.end_mark.index, name.end_mark.index + 1), f":{body}")
+        last = _end(node)
+        if isinstance(node, yaml.SequenceNode) and node.flow_style:
+            return _Edit(last - 1, last - 1, "".join(f", {_flow(item)}" for item in items))
+        column = node.start_mark.column
+        place = self._end_of_line(last)
+        style = _flow if node.value[-1].flow_style else lambda item: _block(item, column + 2)
+        return _Edit(place, place, "".join(f"\n{' ' * column}- {style(item)}" for item in items))
+
+    def _change_block(self, node: yaml.SequenceNode, wanted: list[str]) -> None:
+        left = list(wanted)
+        for item in node.value:
+            if item.value in left:
+                left.remove(item.value)
+                continue
+            start = self.text.rfind("\n", 0, item.start_mark.index)
+            self._edits.append(_Edit(start, self._end_of_line(_end(item)), ""))
+        place = self._end_of_line(_end(node))
+        lines = "".join(f"\n{' ' * node.start_mark.column}- {_flow(value)}" for value in left)
+        self._edits.append(_Edit(place, place, lines))
+
+    def _end_of_line(self, place: int) -> int:
+        found = self.text.find("\n", place)
+        return len(self.text) if found < 0 else found
+
+
+def _load(text: str) -> dict[str, Any]:
+    return dict(yaml.load(text, Loader=_Loader) or {})  # noqa: S506 - a safe loader
+
+
+def _is_nothing(node: yaml.Node | None) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.value in {"", "~", "null"}
+
+
+def _field(node: yaml.Node, name: str) -> tuple[yaml.Node, yaml.Node] | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    return next(((key, value) for key, value in pairs if key.value == name), None)
+
+
+def _end(node: yaml.Node) -> int:
+    """Return where the text of a node ends; of one in block style that is before the comments that follow."""
+    if isinstance(node, yaml.ScalarNode):
+        # The end of a block scalar is where the next line begins.
+        return int(node.end_mark.index) - (1 if node.style in {"|", ">"} else 0)
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style or not node.value:
+        return int(node.end_mark.index)
+    last = node.value[-1]
+    return _end(last[1] if isinstance(last, tuple) else last)
+
+
+def _flow(value: object) -> str:
+    """Return a value as it stands within a line."""
+    text = yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
+    return text.strip()[1:-1]
+
+
+def _block(item: dict[str, Any], indent: int) -> str:
+    text = yaml.safe_dump(item, default_flow_style=False, sort_keys=False, width=10**6, allow_unicode=True)
+    return text.strip().replace("\n", "\n" + " " * indent)

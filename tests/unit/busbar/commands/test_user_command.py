@@ -1,0 +1,180 @@
+"""`busbar user`: which source it changes, what it asks of Ansible, and when the inventory is put back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbar.cli import main
+from busbar.commands import user
+from busbar.run.events import Failure
+
+if TYPE_CHECKING:
+    from busbar.run.events import Run
+    from busbar.run.playbook import Playbook
+
+HOSTS = "all: {children: {slurm_controller: {hosts: {ctl: }}, slurm_compute: {hosts: {gpu1: }}}}\n"
+USERS = """\
+---
+users_groups:
+  - {name: research, gid: 2000}
+users_accounts:
+  - {name: alice, uid: 2001, group: research, password_hash: $6$secret}   # first
+slurm_accounts: [{name: ml}]
+slurm_users: [{name: alice, accounts: [ml]}]
+"""
+ERIN = {"name": "erin", "number": 20101, "group": "g", "groups": ["g"], "keys": 1, "locked": True, "full_name": "E"}
+
+
+class Asked:
+    """What Ansible was asked, and what it shall answer."""
+
+    def __init__(self) -> None:
+        """Answer that all went well."""
+        self.variables: dict[str, Any] = {}
+        self.options: list[str] = []
+        self.runs = 0
+        self.custom: dict[str, Any] = {}
+        self.returned = 0
+        self.failures: list[Failure] = []
+        self.changed: dict[str, int] = {}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A site that declares its users."""
+    place = tmp_path / "inventory" / "group_vars" / "all"
+    place.mkdir(parents=True)
+    (tmp_path / "inventory" / "hosts.yml").write_text(HOSTS)
+    (place / "users.yml").write_text(USERS)
+    return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """How Ansible is asked."""
+    seen = Asked()
+
+    def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
+        assert (playbook.path.name, log.parent.name) == ("user.yml", "logs")
+        files = [Path(word[1:]) for word in playbook.options if word.startswith("@")]
+        assert all(path.stat().st_mode & 0o077 == 0 for path in files)
+        seen.variables, seen.options = json.loads(files[0].read_text()), playbook.options
+        seen.runs += 1
+        run.tasks, run.custom, run.stats = 3, seen.custom, {"changed": seen.changed, "failures": {"ctl": 1}}
+        run._failures = {(each.task, each.message): each for each in seen.failures}  # noqa: SLF001 - no event of Ansible
+        return seen.returned, False
+
+    monkeypatch.setattr(user, "run_playbook", fake)
+    return seen
+
+
+def run(site: Path, *words: str) -> int:
+    return main(["user", *words, "-i", str(site / "inventory")])
+
+
+def text(site: Path) -> str:
+    return (site / "inventory" / "group_vars" / "all" / "users.yml").read_text()
+
+
+def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(site, "add", "erin", "--group", "research", "--account", "ml", "--number", "2010") == 0
+    assert capsys.readouterr().out == "add erin with number 2010\nerin: charge ml in Slurm\n"
+    assert "  - {name: erin, uid: 2010, group: research}\n" in text(site)
+    assert asked.variables["user_source"] == "declared"
+    assert asked.variables["user_present"] == ["erin"]
+    assert asked.variables["user_said"] == ["add erin with number 2010", "erin: charge ml in Slurm"]
+    erin = {"name": "erin", "accounts": ["ml"], "default_account": "ml"}
+    assert asked.variables["user_associations"] == [erin]
+    assert "@" in asked.variables["user_by"]
+    assert "--check" not in asked.options
+    # What is so already is brought to the hosts nevertheless: an earlier run may have ended half-way.
+    before = text(site)
+    assert run(site, "add", "erin") == 0
+    assert (text(site), asked.runs) == (before, 2)
+    assert capsys.readouterr().out == "nothing to change in the list of users\n"
+
+
+def test_a_rehearsal_changes_nothing_and_shows_no_hash(
+    site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(site, "lock", "alice", "--dry-run") == 0
+    assert text(site) == USERS
+    said = capsys.readouterr()
+    assert "would do: lock alice" in said.out
+    assert "$6$secret" not in said.out + said.err
+    assert "--check" in asked.options
+    assert len([word for word in asked.options if word.startswith("@")]) == 2
+
+
+def test_what_hosts_refuse_is_taken_back(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    asked.returned = 2
+    asked.failures = [
+        Failure("Refuse", "there is job 7", "users", "busbar.cluster.refuse", "failed", refused=True, hosts=["ctl"])
+    ]
+    assert run(site, "remove", "alice", "--wait", "60") == 2
+    assert asked.variables["users_removal_wait"] == 60
+    assert text(site) == USERS
+    said = capsys.readouterr().err
+    assert "there is job 7" in said
+    assert "the inventory is as it was" in said
+    # Some hosts have changed: then the inventory is what the others shall become.
+    asked.changed = {"gpu1": 1}
+    assert run(site, "remove", "alice") == 2
+    assert "state: absent" in text(site)
+    assert "run it again to finish" in capsys.readouterr().err
+
+
+def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    asked.custom = {
+        "busbar_users": {"people": [ERIN | {"source": "directory"}], "said": ["add erin with number 20101"]}
+    }
+    own = ("-e", "identity_source=ldap_server")
+    assert run(site, "add", "erin", "--account", "ml", *own) == 0
+    assert capsys.readouterr().out == "add erin with number 20101\n"
+    assert text(site) == USERS
+    assert asked.variables["user_source"] == "directory"
+    assert asked.variables["user_changes"] == [{"do": "add", "name": "erin", "accounts": ["ml"]}]
+    assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"], "default_account": "ml"}]
+    assert run(site, "remove", "erin", *own) == 0
+    assert asked.variables["user_associations"] == [{"name": "erin", "state": "absent"}]
+    assert run(site, "lock", "alice", "--declared", "--dry-run", *own) == 0
+    assert asked.variables["user_source"] == "declared"
+    capsys.readouterr()
+    assert run(site, "list", "--format", "json", "-e", '{"identity_source": "ldap_server"}') == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["alice", "erin"]
+    assert "--check" in asked.options
+
+
+def test_the_list(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(site, "list") == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["name", "number", "group", "groups", "keys", "from", "full", "name"],
+        ["alice", "2001", "research", "-", "0", "users_accounts"],
+    ]
+    assert asked.runs == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "Erin"), "'Erin' cannot be a user"),
+        (("add", "erin", "--number", "2001"), "number 2001 is that of alice"),
+        (("add", "erin", "--key", "nothing"), "nothing: neither a public key nor a file with one"),
+        (("lock", "bob"), "bob: no such user"),
+        (("key", "alice"), "say what to --add or --remove"),
+        (("group", "alice", "--add", "x"), "no group x in users_groups"),
+        (("import", "/nowhere.csv"), "cannot read /nowhere.csv"),
+        (("list", "-e", "identity_source=external", "-e", "x=1"), "users come from the site's own directory"),
+        (("list", "-e", "identity_source=nis"), "identity_source is 'nis'"),
+    ],
+)
+def test_bad_input(
+    site: Path, asked: Asked, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    assert run(site, *words) == 2
+    assert said in capsys.readouterr().err
+    assert (asked.runs, text(site)) == (0, USERS)

@@ -1,0 +1,174 @@
+"""Changes of declared users: what becomes of the files of the inventory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from busbar.errors import UsageError
+from busbar.users.declared import Declared, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TEXT = """\
+---
+users_groups:
+  - {name: research, gid: 2000}
+  - {name: admins, gid: 2100}
+# our people
+users_accounts:
+  - {name: alice, uid: 2001, group: research, authorized_keys: ["ssh-ed25519 AAAA alice@laptop"]}
+  - {name: bob, uid: 2005, state: absent, remove_home: true}
+slurm_accounts:
+  - {name: ml}
+slurm_users:
+  - {name: alice, accounts: [ml], default_account: ml}   # the first
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An inventory that declares users."""
+    place = tmp_path / "inventory" / "group_vars" / "all"
+    place.mkdir(parents=True)
+    (place / "users.yml").write_text(TEXT)
+    (place / "cluster.yml").write_text("cluster_name: x\n")
+    return tmp_path / "inventory"
+
+
+def opened(folder: Path) -> Declared:
+    merged: dict[str, Any] = {}
+    for path in sorted(folder.rglob("*.yml")):
+        merged |= yaml.safe_load(path.read_text()) or {}
+    return Declared([str(folder)], {"ctl": merged, "gpu1": merged})
+
+
+def changed(folder: Path, *changes: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+    """Make changes; return what was said and what the files hold then."""
+    declared = opened(folder)
+    said = declared.change(changes)
+    for path, (_before, after) in declared.texts().items():
+        write(path, after)
+    return said, yaml.safe_load((folder / "group_vars" / "all" / "users.yml").read_text())
+
+
+def named(items: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(item for item in items if item["name"] == name)
+
+
+def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> None:
+    erin = {"do": "add", "name": "erin", "group": "research", "accounts": ["ml"], "keys": ["ssh-ed25519 BBBB e"]}
+    said, data = changed(folder, erin)
+    # Who is absent keeps the number, and groups have theirs in the same range.
+    assert said == ["add erin with number 2101", "erin: charge ml in Slurm"]
+    assert data["users_accounts"][-1] == {
+        "name": "erin",
+        "uid": 2101,
+        "group": "research",
+        "authorized_keys": ["ssh-ed25519 BBBB e"],
+    }
+    assert data["slurm_users"][-1] == {"name": "erin", "accounts": ["ml"], "default_account": "ml"}
+    text = (folder / "group_vars" / "all" / "users.yml").read_text()
+    assert [line for line in text.splitlines() if "erin" not in line] == TEXT.splitlines()
+    assert changed(folder, erin)[0] == []
+
+
+def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
+    said, data = changed(folder, {"do": "remove", "name": "alice"}, {"do": "remove", "name": "bob"})
+    assert said == ["remove alice (number 2001); the home stays", "remove alice from Slurm's accounting"]
+    assert named(data["users_accounts"], "alice")["state"] == "absent"
+    assert "remove_home" not in named(data["users_accounts"], "bob")
+    assert named(data["slurm_users"], "alice")["state"] == "absent"
+    assert changed(folder, {"do": "remove", "name": "alice"})[0] == []
+    said, data = changed(folder, {"do": "add", "name": "alice", "accounts": ["ml"]})
+    assert said == ["add alice again with number 2001", "alice: charge ml in Slurm"]
+    assert "state" not in named(data["users_accounts"], "alice")
+    assert "state" not in named(data["slurm_users"], "alice")
+
+
+def test_lock_keys_and_groups(folder: Path) -> None:
+    said, data = changed(
+        folder,
+        {"do": "lock", "name": "alice"},
+        {"do": "key", "name": "alice", "add": ["ssh-ed25519 CCCC alice@new"], "remove": ["alice@laptop"]},
+        {"do": "group", "name": "alice", "add": ["admins"], "remove": []},
+    )
+    assert said == [
+        "lock alice",
+        "alice: add key ssh-ed25519 alice@new",
+        "alice: remove key ssh-ed25519 alice@laptop",
+        "alice: add group admins",
+    ]
+    alice = named(data["users_accounts"], "alice")
+    assert (alice["locked"], alice["groups"]) == (True, ["admins"])
+    assert alice["authorized_keys"] == ["ssh-ed25519 CCCC alice@new"]
+    people = {one["name"]: one for one in opened(folder).people()}
+    assert list(people) == ["alice"]
+    assert (people["alice"]["locked"], people["alice"]["accounts"]) == (True, ["ml"])
+    said, data = changed(
+        folder, {"do": "unlock", "name": "alice"}, {"do": "group", "name": "alice", "add": [], "remove": ["admins"]}
+    )
+    assert said == ["unlock alice", "alice: remove group admins"]
+    assert named(data["users_accounts"], "alice")["locked"] is False
+    assert "groups" not in named(data["users_accounts"], "alice")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"do": "add", "name": "erin", "number": 2001}, "number 2001 is that of alice in .*users.yml:7"),
+        ({"do": "add", "name": "alice", "number": 2009}, "alice is declared with uid 2001 in .*users.yml:7"),
+        (
+            {"do": "add", "name": "erin", "group": "nobody"},
+            "no group nobody in users_groups; there are research, admins",
+        ),
+        ({"do": "add", "name": "erin", "accounts": ["x"]}, "no account x in slurm_accounts; there are ml"),
+        ({"do": "lock", "name": "alise"}, "no such user in users_accounts of .*; did you mean alice"),
+        ({"do": "lock", "name": "bob"}, "bob: no such user"),
+        ({"do": "remove", "name": "erin"}, "erin: no such user"),
+        ({"do": "group", "name": "alice", "add": ["x"], "remove": []}, "no group x"),
+    ],
+)
+def test_what_cannot_be_is_refused(folder: Path, change: dict[str, Any], said: str) -> None:
+    declared = opened(folder)
+    with pytest.raises(UsageError, match=said):
+        declared.change([{"do": "lock", "name": "alice"}, change])
+
+
+def test_lists_that_cannot_be_edited_are_refused(folder: Path) -> None:
+    other = folder / "group_vars" / "all" / "more.yml"
+    other.write_text("users_accounts: []\n")
+    with pytest.raises(UsageError, match=r"users_accounts is in .*more.yml and in .*users.yml: leave it in one"):
+        opened(folder)
+    other.unlink()
+    with pytest.raises(UsageError, match="users_accounts of gpu1 is not that of"):
+        Declared([str(folder)], {"gpu1": {"users_accounts": [{"name": "zoe", "uid": 1}]}})
+    with pytest.raises(UsageError, match="has no file that declares users"):
+        Declared(["ctl,"], {})
+    (folder / "group_vars" / "all" / "users.yml").write_text("users_accounts: '{{ x }}'\n")
+    with pytest.raises(UsageError, match="not a plain list"):
+        opened(folder)
+
+
+def test_a_site_without_users_gets_them_beside_what_is_there(folder: Path) -> None:
+    path = folder / "group_vars" / "all" / "users.yml"
+    before = "---\n# users_accounts:\n#   - {name: x, uid: 1}\nslurm_partitions:\n  - {name: batch}\n"
+    path.write_text(before)
+    path.chmod(0o640)
+    said, data = changed(folder, {"do": "add", "name": "erin"})
+    assert said == ["add erin with number 2001"]
+    assert data["users_accounts"] == [{"name": "erin", "uid": 2001}]
+    assert path.read_text().startswith(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.unlink()
+    assert changed(folder, {"do": "add", "name": "erin"})[1]["users_accounts"] == [{"name": "erin", "uid": 2001}]
+
+
+def test_the_lists_of_the_future_are_yaml_of_their_own(folder: Path) -> None:
+    declared = opened(folder)
+    declared.change([{"do": "lock", "name": "alice"}])
+    future = yaml.safe_load(declared.future())
+    assert future.keys() == {"users_accounts", "slurm_users"}
+    assert future["users_accounts"][0]["locked"] is True

@@ -1,0 +1,124 @@
+"""What `busbar user` is asked for, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.errors import UsageError
+from busbar.users.request import new_user, read_keys, read_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMdOIs4ZUUzsmD91rKaOkv1ANjPLUmGbYBp/r858dVUk frank@laptop"
+
+
+def test_a_user_has_what_was_given_and_nothing_else() -> None:
+    assert new_user({"name": "erin", "number": None, "keys": []}) == {"do": "add", "name": "erin"}
+    given = {"name": "erin", "number": "2101", "full_name": "Erin Ä", "group": "a", "groups": ["a", "b", "b"]}
+    assert new_user(given | {"accounts": ["x", "x"], "keys": [KEY, KEY]}) == {
+        "do": "add",
+        "name": "erin",
+        "number": 2101,
+        "full_name": "Erin Ä",
+        "group": "a",
+        "groups": ["b"],
+        "accounts": ["x"],
+        "keys": [KEY],
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"name": "root"}, "'root' cannot be a user"),
+        ({"name": "Erin Smith"}, "cannot be a user"),
+        ({"name": "-rf"}, "cannot be a user"),
+        ({"number": "0"}, "write one between 1000 and 59999"),
+        ({"number": "65534"}, "write one between"),
+        ({"number": "²"}, "write one between"),
+        ({"number": "1e4"}, "write one between"),
+        ({"full_name": "a:b"}, "without ':'"),
+        ({"full_name": "a\nb"}, "on one line"),
+        ({"groups": ["a b"]}, "cannot be a group"),
+        ({"accounts": ["a,b"]}, "cannot be a group or an account"),
+        ({"keys": ["ssh-ed25519 AAAA x"]}, "no public key for SSH"),
+        ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "no public key for SSH"),
+        ({"keys": [f'command="x" {KEY}']}, "no public key for SSH"),
+        ({"keys": [f"{KEY}\x07"]}, "cannot be printed"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        new_user({"name": "erin"} | given)
+
+
+def test_keys_come_as_they_are_or_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"# mine\n{KEY}\n\n")
+    assert read_keys(KEY) == read_keys(str(file)) == [KEY]
+    file.write_text("-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n")
+    with pytest.raises(UsageError, match="private key") as caught:
+        read_keys(str(file))
+    assert "secret" not in str(caught.value)
+    for text in ("", "# nothing\n", "hello\n"):
+        file.write_text(text)
+        with pytest.raises(UsageError, match="keys: "):
+            read_keys(str(file))
+    with pytest.raises(UsageError, match="neither a public key nor a file"):
+        read_keys(str(tmp_path / "missing"))
+
+
+def test_a_table_of_users(tmp_path: Path) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text(
+        f'name,number,full_name,accounts,keys\nerin,2101,"Example, Erin",a b,"{KEY}\n{KEY}x"\n\nfrank,,,a;c,\n',
+        encoding="utf-8-sig",
+    )
+    erin, frank = read_table(file)
+    assert (erin["full_name"], erin["accounts"], erin["keys"]) == ("Example, Erin", ["a", "b"], [KEY, f"{KEY}x"])
+    assert frank == {"do": "add", "name": "frank", "accounts": ["a", "c"]}
+
+
+def test_everything_wrong_with_a_table_is_told_at_once_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text(
+        f'name,number,keys\nerin,2101,"{KEY}\n{KEY}"\nErin,2102,\nfrank,12,\ngrace,2101,\nerin,,\nheidi,2105\n,,\n'
+    )
+    with pytest.raises(UsageError) as caught:
+        read_table(file)
+    assert str(caught.value).splitlines()[1:] == [
+        "  line 4: 'Erin' cannot be a user: small letters, digits, '_' and '-', a letter or '_' first, not root",
+        "  line 5: number '12': write one between 1000 and 59999",
+        "  line 8: 2 fields, and the header has 3",
+        "  line 7: user erin is in line 2, too",
+        "  line 6: number 2101 is in line 2, too",
+    ]
+
+
+def test_a_number_is_not_taken_for_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text("name,number\nfirst,1500\n" + "".join(f"user{number},\n" for number in range(1600)))
+    assert len(read_table(file)) == 1601
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there are name,number"),
+        ("number\n2000\n", "a column name"),
+        ("name,name\na,b\n", "each column once"),
+        ("name,password\na,b\n", "unknown columns 'password'"),
+        ("name\n", "line 2: there is no user"),
+        ('name\n"a"b\n', "line 2: "),
+        ("name\na\0b\n", "binary"),
+    ],
+)
+def test_no_table_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "users.csv"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        read_table(file)
+    with pytest.raises(UsageError, match="cannot read"):
+        read_table(tmp_path / "missing.csv")

@@ -1,0 +1,160 @@
+"""Changes of users of the cluster's own directory: what is sent to slapd, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.directory_users import Directory, Settings
+from ansible_collections.busbar.cluster.plugins.module_utils.access.identity import Holder
+from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import parse_ldif
+
+SUFFIX = "dc=x"
+SETTINGS = Settings(SUFFIX, ["cluster-users"], "cluster-locked", 20000, "/shared/home/", "/bin/bash")
+KEY, OTHER = "ssh-ed25519 AAAA erin@laptop", "ssh-ed25519 BBBB erin@desk"
+PEOPLE = [
+    {
+        "dn": [f"uid=erin,ou=people,{SUFFIX}"],
+        "uid": ["erin"],
+        "cn": ["Erin Example"],
+        "uidnumber": ["20101"],
+        "gidnumber": ["20000"],
+        "objectclass": ["inetOrgPerson", "posixAccount"],
+        "sshpublickey": [KEY],
+    }
+]
+GROUPS = [
+    {
+        "dn": [f"cn=cluster-users,ou=groups,{SUFFIX}"],
+        "cn": ["cluster-users"],
+        "gidnumber": ["20000"],
+        "memberuid": ["erin"],
+    },
+    {"dn": [f"cn=cluster-locked,ou=groups,{SUFFIX}"], "cn": ["cluster-locked"], "gidnumber": ["20001"]},
+    {"dn": [f"cn=physics,ou=groups,{SUFFIX}"], "cn": ["physics"], "gidnumber": ["20002"], "memberuid": ["erin"]},
+]
+OTHERS = [
+    Holder("user", "alice", 2001, "users_accounts"),
+    Holder("user", "root", 0, "/etc/passwd"),
+    Holder("user", "nobody", 65534, "/etc/passwd"),
+    Holder("user", "opc", 20105, "/etc/passwd"),
+]
+
+
+def after(*changes: dict[str, Any]) -> Directory:
+    directory = Directory(PEOPLE, GROUPS, SETTINGS)
+    directory.change(changes, OTHERS)
+    return directory
+
+
+def sent(directory: Directory) -> list[dict[str, list[str]]]:
+    return parse_ldif("".join(directory.ldif))
+
+
+def test_a_new_user_gets_a_number_that_nobody_has() -> None:
+    done = after(
+        {"do": "add", "name": "frank", "full_name": "Frank Ängström", "keys": [KEY], "groups": ["physics"]},
+        {"do": "add", "name": "grace"},
+    )
+    assert done.wrong == []
+    assert done.said == [
+        "add frank with number 20106",
+        "frank: add group cluster-users",
+        "frank: add group physics",
+        "add grace with number 20107",
+        "grace: add group cluster-users",
+    ]
+    person, member = sent(done)[:2]
+    assert person["dn"] == ["uid=frank,ou=people,dc=x"]
+    assert (person["uidnumber"], person["gidnumber"]) == (["20106"], ["20000"])
+    assert (person["cn"], person["sn"]) == (["Frank Ängström"], ["Ängström"])
+    assert (person["homedirectory"], person["sshpublickey"]) == (["/shared/home/frank"], [KEY])
+    assert "userpassword" not in person
+    assert (member["changetype"], member["add"], member["memberuid"]) == (["modify"], ["memberUid"], ["frank"])
+    assert [one["name"] for one in done.people()] == ["erin", "frank", "grace"]
+
+
+def test_who_is_there_already_is_left_as_is() -> None:
+    done = after({"do": "add", "name": "erin", "number": 20101, "full_name": "Erin Example", "keys": [KEY]})
+    assert (done.ldif, done.said, done.wrong) == ([], [], [])
+    more = after({"do": "add", "name": "erin", "keys": [OTHER]})
+    assert more.said == ["erin: add key ssh-ed25519 erin@desk"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"do": "add", "name": "alice"}, "alice is in users_accounts with uid 2001"),
+        ({"do": "add", "name": "root"}, "root is in /etc/passwd with uid 0"),
+        ({"do": "add", "name": "f g"}, "'f g' cannot be a user"),
+        ({"do": "add", "name": "frank", "number": 20101}, "number 20101 is that of erin in the directory"),
+        ({"do": "add", "name": "frank", "number": 2001}, "number 2001 is that of alice in users_accounts"),
+        ({"do": "add", "name": "frank", "number": 999}, "number 999 is not between 1000 and 59999"),
+        ({"do": "add", "name": "erin", "number": 20102}, "erin is in the directory with uidnumber 20101"),
+        (
+            {"do": "add", "name": "frank", "group": "x"},
+            "no group x in the directory; there are cluster-locked, cluster-",
+        ),
+        (
+            {"do": "remove", "name": "alice"},
+            "alice is in users_accounts with uid 2001, and not in the directory: use --d",
+        ),
+        ({"do": "lock", "name": "erim"}, "erim: no such user in the directory; did you mean erin?"),
+        ({"do": "key", "name": "frank", "add": [KEY]}, "frank: no such user"),
+        ({"do": "group", "name": "erin", "add": ["x"]}, "no group x"),
+        ({"do": "group", "name": "erin", "add": ["cluster-locked"]}, "is for `busbar user lock`"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_both_sides(change: dict[str, Any], said: str) -> None:
+    (wrong,) = after(change).wrong
+    assert said in wrong
+
+
+def test_a_user_is_removed_from_all_groups() -> None:
+    done = after({"do": "remove", "name": "erin"}, {"do": "remove", "name": "gone"})
+    assert done.removed == ["erin"]
+    assert done.said == [
+        "erin: remove group cluster-users",
+        "erin: remove group physics",
+        "remove erin (number 20101); the home stays",
+        "gone is not in the directory: nothing to remove there",
+    ]
+    assert sent(done)[-1] == {"dn": ["uid=erin,ou=people,dc=x"], "changetype": ["delete"]}
+    assert done.people() == []
+
+
+def test_lock_and_unlock_and_list() -> None:
+    done = after({"do": "lock", "name": "erin"}, {"do": "lock", "name": "erin"})
+    assert (done.said, len(done.ldif)) == (["lock erin"], 1)
+    assert done.people() == [
+        {
+            "name": "erin",
+            "number": 20101,
+            "full_name": "Erin Example",
+            "group": "cluster-users",
+            "groups": ["cluster-users", "physics"],
+            "keys": 1,
+            "locked": True,
+            "source": "directory",
+        }
+    ]
+    back = after({"do": "lock", "name": "erin"}, {"do": "unlock", "name": "erin"}, {"do": "unlock", "name": "erin"})
+    assert back.said == ["lock erin", "unlock erin"]
+    unset = Directory(PEOPLE, GROUPS, SETTINGS._replace(locked_group=""))
+    unset.change([{"do": "lock", "name": "erin"}], [])
+    assert "identity_locked_group" in unset.wrong[0]
+
+
+def test_keys_and_groups_change_one_by_one() -> None:
+    done = after(
+        {"do": "key", "name": "erin", "add": [OTHER], "remove": ["erin@laptop"]},
+        {"do": "group", "name": "erin", "add": ["physics"], "remove": ["cluster-users"]},
+    )
+    assert done.said == [
+        "erin: remove key ssh-ed25519 erin@laptop",
+        "erin: add key ssh-ed25519 erin@desk",
+        "erin: remove group cluster-users",
+    ]
+    # An entry that somebody has made by hand may lack the class that takes keys.
+    assert "add: objectClass" in done.ldif[0]
+    assert sent(done)[0]["sshpublickey"] == [KEY, OTHER]

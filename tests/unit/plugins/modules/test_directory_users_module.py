@@ -1,0 +1,65 @@
+"""The module that changes users of the directory, with the tools of ldap-utils that answer as the real ones do."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import directory_users
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANSWER = """\
+case "$*" in
+  *ou=people*) printf 'dn: uid=erin,ou=people,dc=x\\nuid: erin\\nuidNumber: 20101\\ngidNumber: 20000\\n\\n';;
+  *) printf 'dn: cn=users,ou=groups,dc=x\\ncn: users\\ngidNumber: 20000\\n\\n';;
+esac
+"""
+
+
+@pytest.fixture
+def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - a function
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    (tmp_path / "passwd").write_text("root:x:0:0::/root:/bin/sh\nopc:x:20105:20105::/:/bin/sh\n")
+    (tmp_path / "group").write_text("root:x:0:\n")
+    monkeypatch.setattr(directory_users, "PASSWD", tmp_path / "passwd")
+    monkeypatch.setattr(directory_users, "GROUP", tmp_path / "group")
+    sent = tmp_path / "sent"
+
+    def call(*changes: dict[str, Any], check: bool = False, tool: str = f"cat >>{sent}") -> tuple[dict[str, Any], str]:
+        for name, text in {"ldapsearch": ANSWER, "ldapmodify": tool}.items():
+            (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+            (tmp_path / name).chmod(0o755)
+        given = {"suffix": "dc=x", "changes": list(changes), "login_groups": ["users"], "host": "ctl"}
+        with patch_module_args(given | {"_ansible_check_mode": check}), pytest.raises(SystemExit):
+            directory_users.main()
+        return dict(json.loads(capsys.readouterr().out)), sent.read_text() if sent.exists() else ""
+
+    return call
+
+
+def test_all_changes_go_to_slapd_at_once(change: Any) -> None:  # noqa: ANN401
+    dry, sent = change({"do": "add", "name": "frank"}, check=True)
+    assert (dry["changed"], dry["said"][0], sent) == (True, "add frank with number 20106", "")
+    done, sent = change({"do": "add", "name": "frank"})
+    assert (done["changed"], done["said"]) == (True, dry["said"])
+    assert sent.count("changetype: ") == 2
+    assert [one["name"] for one in done["people"]] == ["erin", "frank"]
+
+
+def test_nothing_is_changed_when_one_change_cannot_be(change: Any) -> None:  # noqa: ANN401
+    done, sent = change({"do": "add", "name": "frank"}, {"do": "add", "name": "opc"})
+    assert (done["changed"], sent) == (False, "")
+    (problem,) = done["problems"]
+    assert (problem["hosts"], problem["key"]) == (["ctl"], "busbar user")
+    assert "/passwd with uid 20105, so the directory cannot have that name" in problem["problem"]
+
+
+def test_a_directory_that_refuses_is_told(change: Any) -> None:  # noqa: ANN401
+    done, _ = change({"do": "add", "name": "frank"}, tool="echo 'ldap_add: Constraint violation (19)' >&2; exit 19")
+    assert done["failed"]
+    assert "Constraint violation" in done["msg"]
+    assert "journalctl -u slapd on ctl" in done["msg"]

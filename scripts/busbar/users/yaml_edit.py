@@ -135,10 +135,9 @@ class YamlFile:
         Raises:
             CannotEditError: the text is such that it would say something else.
         """
-        for key, items in self._new.items():
-            self._edits.append(self._appended(key, items))
+        edits = [*self._edits, *(self._appended(key, items) for key, items in self._new.items())]
         text, place = "", 0
-        for edit in sorted(self._edits, key=lambda edit: (edit.start, edit.end)):
+        for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
             text += self.text[place : edit.start] + edit.text
             place = max(place, edit.end)
         text += self.text[place:]

@@ -168,7 +168,8 @@ def test_a_site_without_users_gets_them_beside_what_is_there(folder: Path) -> No
 
 def test_the_lists_of_the_future_are_yaml_of_their_own(folder: Path) -> None:
     declared = opened(folder)
-    declared.change([{"do": "lock", "name": "alice"}])
+    declared.change([{"do": "lock", "name": "alice"}, {"do": "add", "name": "erin", "accounts": ["ml"]}])
+    assert declared.texts() == declared.texts()
     future = yaml.safe_load(declared.future())
     assert future.keys() == {"users_accounts", "slurm_users"}
     assert future["users_accounts"][0]["locked"] is True

@@ -1,0 +1,109 @@
+"""`busbar user` on the cluster's own directory: real slapd and sssd, a home, a login, a job, the journal."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from test_z_ldap import SUFFIX, _by_key, _given, directory, key
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+__all__ = ["directory", "key"]
+
+pytestmark = pytest.mark.proves("ldap_server", "sssd", "slurm")
+
+NUMBER = 20201
+
+
+def _user(sandbox: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.busbar("user", *words, "--sandbox", "--name", sandbox.name, *_given())
+
+
+def _entries(sandbox: Cluster) -> str:
+    return sandbox.exec("ctl", "slapcat -o ldif-wrap=no | grep -v -e entryCSN -e contextCSN -e modify").stdout
+
+
+@pytest.fixture(scope="module")
+def grace(directory: Cluster, key: Path) -> Iterator[Cluster]:
+    """A directory with grace, whom a rehearsal did not add."""
+    before = _entries(directory)
+    words = ["add", "grace", "--number", str(NUMBER), "--full-name", "Grace Example", "--account", "research"]
+    words += ["--key", str(key.with_suffix(".pub"))]
+    dry = _user(directory, *words, "--dry-run")
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert f"would do: add grace with number {NUMBER}" in dry.stdout
+    assert _entries(directory) == before
+    done = _user(directory, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield directory
+    directory.exec("ctl", "scancel --user=grace; sacctmgr -i delete user grace; rm -rf /shared/home/grace; true")
+
+
+@pytest.mark.core
+def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, key: Path) -> None:
+    assert grace.exec("ctl", "stat -c '%U %a' /shared/home/grace").stdout == "grace 700\n"
+    assert _by_key(grace, "grace", key).stdout == "grace\n"
+    assert grace.exec("ctl", "sacctmgr -nP show assoc user=grace format=account").stdout == "research\n"
+    grace.wait_until(
+        lambda: grace.exec("login", "srun id -un", user="grace", check=False).stdout == "grace\n", "no job runs", 120
+    )
+    said = grace.exec("ctl", "journalctl -t busbar-user -o cat").stdout
+    assert f"add grace with number {NUMBER}" in said
+
+
+def test_who_is_there_already_stays_as_is(grace: Cluster) -> None:
+    before = _entries(grace)
+    again = _user(grace, "add", "grace", "--number", str(NUMBER))
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "changed=" not in again.stderr
+    assert _entries(grace) == before
+    listed = {one["name"]: one for one in json.loads(_user(grace, "list", "--format", "json").stdout)}
+    assert listed["grace"]["groups"] == ["cluster-users"]
+    assert listed["alice"]["source"] == "users_accounts"
+
+
+def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Path) -> None:
+    before = _entries(grace)
+    table = tmp_path / "users.csv"
+    table.write_text(f"name,number\nheidi,\nalice,\nivan,{NUMBER}\njudy,2002\n")
+    refused = _user(grace, "import", str(table))
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    words = " ".join(refused.stderr.split())
+    for said in (
+        "alice is in users_accounts with uid 2001",
+        f"ivan: number {NUMBER} is that of grace in the directory",
+        "judy: number 2002 is that of bob",
+    ):
+        assert said in words
+    unknown = _user(grace, "lock", "gracy")
+    assert (unknown.returncode, "did you mean grace?" in unknown.stderr) == (2, True)
+    assert _entries(grace) == before
+
+
+def test_a_lock_ends_logins(grace: Cluster, key: Path) -> None:
+    assert _user(grace, "lock", "grace").returncode == 0
+    grace.wait_until(lambda: _by_key(grace, "grace", key).returncode == 255, "grace is not locked")
+    assert _user(grace, "unlock", "grace").returncode == 0
+    grace.wait_until(lambda: _by_key(grace, "grace", key).stdout == "grace\n", "grace is still locked")
+
+
+def test_who_has_a_job_is_removed_after_it(grace: Cluster) -> None:
+    job = grace.exec("login", "sbatch --parsable --wrap 'sleep 600'", user="grace").stdout.strip()
+    refused = _user(grace, "remove", "grace")
+    assert refused.returncode == 2, refused.stdout + refused.stderr
+    assert f"job {job}" in refused.stderr
+    assert "dn: uid=grace" in _entries(grace)
+    grace.exec("ctl", f"scancel {job}")
+    done = _user(grace, "remove", "grace", "--wait", "120")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"uid=grace,ou=people,{SUFFIX}" not in _entries(grace)
+    assert "memberUid: grace" not in _entries(grace)
+    assert grace.exec("ctl", "sacctmgr -nP show assoc user=grace format=account").stdout == ""
+    assert grace.exec("ctl", "stat -c %u /shared/home/grace").stdout == f"{NUMBER}\n"

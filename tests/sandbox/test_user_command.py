@@ -38,10 +38,12 @@ def site(sandbox: Cluster) -> Iterator[Cluster]:
     before = _file(sandbox).read_text()
     yield sandbox
     data = yaml.safe_load(before)
-    gone = [{"name": name, "state": "absent", "remove_home": True} for name in ("erin", "frank")]
+    gone = [{"name": name, "state": "absent"} for name in ("erin", "frank")]
     given = {"users_accounts": [*data["users_accounts"], *gone]}
     done = sandbox.playbook("base.yml", "--tags", "users", "-e", json.dumps(given))
-    sandbox.exec("ctl", "for name in erin frank; do sacctmgr -i delete user $name; done; true")
+    sandbox.exec(
+        "ctl", "for name in erin frank; do sacctmgr -i delete user $name; rm -rf /shared/home/$name; done; true"
+    )
     _file(sandbox).write_text(before)
     assert done.returncode == 0, done.stdout + done.stderr
 

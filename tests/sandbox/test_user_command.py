@@ -54,7 +54,7 @@ def erin(site: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     key = tmp_path_factory.mktemp("erin") / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "erin@laptop", "-f", key], check=True)
     before = _file(site).read_text()
-    words = ("add", "erin", "--number", str(NUMBER), "--group", "research", "--account", "research")
+    words: tuple[str, ...] = ("add", "erin", "--number", str(NUMBER), "--group", "research", "--account", "research")
     words = (*words, "--key", str(key.with_suffix(".pub")))
     dry = _user(site, *words, "--dry-run")
     assert dry.returncode == 0, dry.stdout + dry.stderr

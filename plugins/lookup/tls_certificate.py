@@ -51,7 +51,8 @@ signed: "{{ query('busbar.cluster.tls_certificate', public_key, current=present,
 RETURN = r"""
 _raw:
   description:
-    - For each term C(certificate) and C(trusted), both PEM, and C(not_after), its end in seconds since 1970.
+    - For each term C(certificate) and C(trusted), both PEM, and C(not_after), its end in seconds since 1970, with
+      C(trusted_not_after), that of the first authority in C(trusted) that ends.
   type: list
   elements: dict
 """
@@ -61,6 +62,7 @@ from typing import Any
 
 from ..module_utils.access.tls_certificate import (
     end_of,
+    first_end,
     made_up_key,
     renewal_reason,
     sign_host,
@@ -87,7 +89,8 @@ class LookupModule(SecretsLookup):
         trusted = trusted_certificates(directory, authority)
         keys = [term if create else term or made_up_key() for term in terms]
         certificates = [self._certificate(key, authority, now) for key in keys]
-        return [{"certificate": each, "trusted": trusted, "not_after": end_of(each)} for each in certificates]
+        told: dict[str, str | int] = {"trusted": trusted, "trusted_not_after": first_end(trusted)}
+        return [{"certificate": each, "not_after": end_of(each), **told} for each in certificates]
 
     def _certificate(self, public_key: str, authority: str, now: int) -> str:
         """Return the present certificate when it is good, else a new one."""

@@ -32,8 +32,8 @@ own: "{{ query('busbar.cluster.tls_custom_certificate', tls_custom_certificate, 
 RETURN = r"""
 _raw:
   description:
-    - C(problems), and when there is none C(certificate), C(key) and C(trusted) as PEM, and C(not_after), the end in
-      seconds since 1970.
+    - C(problems), and when there is none C(certificate), C(key) and C(trusted) as PEM, C(not_after), the end in
+      seconds since 1970, and C(trusted_not_after), that of the first authority in C(trusted) that ends.
   type: list
   elements: dict
 """
@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.access.tls_certificate import end_of
+from ..module_utils.access.tls_certificate import end_of, first_end
 from ..module_utils.access.tls_custom_certificate import (
     KINDS,
     content_problems,
@@ -90,7 +90,8 @@ def judge(host: str, files: Mapping[str, Any], reached_by: Sequence[str], now: i
     if problems:
         return {"problems": problems}
     found = {"certificate": texts["certificate"], "key": texts["key"], "trusted": texts["ca"]}
-    return {"problems": [], **found, "not_after": end_of(texts["certificate"])}
+    ends = {"not_after": end_of(texts["certificate"]), "trusted_not_after": first_end(texts["ca"])}
+    return {"problems": [], **found, **ends}
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

@@ -144,6 +144,9 @@ def test_the_end_of_each_certificate_is_a_metric(sandbox: Cluster, door: Door) -
     sandbox.wait_until(lambda: len(door.prometheus(query)["result"]) == len(sandbox.compute) + 2, "not all", 30)
     for each in door.prometheus(query)["result"]:
         assert float(each["value"][1]) > time.time() + 300 * 86400, each
+    ends = door.prometheus(query.replace("host.crt", "ca.crt"))["result"]
+    assert len(ends) == len(sandbox.compute) + 2
+    assert all(float(each["value"][1]) > time.time() + 19 * 365 * 86400 for each in ends)
 
 
 def test_a_second_run_changes_nothing_and_shows_nothing(sandbox: Cluster, door: Door) -> None:

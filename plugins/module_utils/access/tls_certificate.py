@@ -26,6 +26,7 @@ __all__ = [
     "alternative_names",
     "authority_certificate",
     "end_of",
+    "first_end",
     "made_up_key",
     "make_authority",
     "read_authority",
@@ -220,6 +221,15 @@ def end_of(certificate: str) -> int:
         ValueError: when the text holds none.
     """
     return _end(read_certificates(certificate)[0])
+
+
+def first_end(certificates: str) -> int:
+    """Return when the first of several certificates ends, in seconds since 1970.
+
+    Raises:
+        ValueError: when the text holds none.
+    """
+    return min(map(_end, read_certificates(certificates)))
 
 
 def _end(certificate: x509.Certificate) -> int:

@@ -48,6 +48,7 @@ def test_good_files_are_taken_as_they_are(tmp_path: Path) -> None:
     assert found["certificate"] == Path(files["certificate"]).read_text()
     assert (found["trusted"], found["key"]) == (Path(files["ca"]).read_text(), Path(files["key"]).read_text())
     assert found["not_after"] == NOW + 30 * DAY
+    assert found["trusted_not_after"] == tls.first_end(found["trusted"]) > found["not_after"]
 
 
 def test_files_that_are_not_named_or_not_there(tmp_path: Path) -> None:

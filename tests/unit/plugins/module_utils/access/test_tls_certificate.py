@@ -58,6 +58,9 @@ def test_openssl_accepts_it_for_both_purposes_and_all_names(authority: str, publ
             )
             assert done.returncode == 0, done.stdout + done.stderr
     assert tls.end_of(certificate) == NOW + 365 * DAY
+    trusted = tls.authority_certificate(authority)
+    assert tls.first_end(trusted + certificate) == tls.first_end(certificate + trusted) == NOW + 365 * DAY
+    assert tls.first_end(trusted) > NOW + 19 * 365 * DAY
 
 
 def test_it_speaks_tls_with_a_peer_of_the_same_authority(key: Path, public: str, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .programs import database_bytes, dump_into, installed_release
+from .programs import count_entries, database_bytes, dump_directory, dump_into, installed_release
 from .settings import BackupError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .settings import Settings
 
 __all__ = [
+    "DIRECTORY",
     "DUMP",
     "FORMAT",
     "GRAFANA",
@@ -36,6 +37,7 @@ __all__ = [
 
 FORMAT = 1
 MANIFEST, STATE, DUMP, GRAFANA = "manifest.json", "slurm_state", "accounting.sql", "grafana.db"
+DIRECTORY = "directory.ldif"
 # slurmctld writes its state every five seconds when something has changed; a copy takes far less.
 _TRIES = 5
 _PAUSE_S = 1.0
@@ -71,6 +73,8 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
         manifest["tables"] = dump_database(settings, folder / DUMP)
     if settings.grafana:
         copy_sqlite(Path(settings.grafana), folder / GRAFANA)
+    if settings.directory:
+        manifest["entries"] = save_directory(settings, folder / DIRECTORY)
     manifest["files"] = {
         str(path.relative_to(folder)): digest(path) for path in sorted(folder.rglob("*")) if path.is_file()
     }
@@ -141,6 +145,21 @@ def dump_database(settings: Settings, target: Path) -> dict[str, int]:
     """
     dump_into(settings, target)
     return count_rows(target)
+
+
+def save_directory(settings: Settings, target: Path) -> int:
+    """Write the directory of users; return how many entries it has.
+
+    Raises:
+        BackupError: slapcat failed, or the directory is empty.
+    """
+    dump_directory(settings, target)
+    with target.open("rb") as file:
+        entries = count_entries(file)
+    if not entries:
+        message = f"the directory of {settings.directory} has no entries: busbar provision base makes them"
+        raise BackupError(message)
+    return entries
 
 
 def count_rows(dump: Path) -> dict[str, int]:
@@ -226,6 +245,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def _refuse_full_disk(settings: Settings, folder: Path) -> None:
     """Look whether the copies have room."""
     needed = sum(_size(Path(path)) for path in (settings.slurm_state, settings.grafana) if path)
+    if settings.directory:
+        needed += _allocated(Path(settings.directory_data))
     if settings.database:
         # A row of text takes about twice what it takes in a table.
         needed += 2 * database_bytes(settings)
@@ -233,6 +254,15 @@ def _refuse_full_disk(settings: Settings, folder: Path) -> None:
     if needed > free:
         message = f"{folder} needs {needed >> 20} MiB for the copies and has {free >> 20} MiB free: make room there"
         raise BackupError(message)
+
+
+def _allocated(folder: Path) -> int:
+    """Return what files take on disk: that of a directory has holes, and is as large as it may ever become."""
+    total = 0
+    for item in folder.glob("*"):
+        with contextlib.suppress(OSError):
+            total += item.lstat().st_blocks * 512
+    return total
 
 
 def _size(path: Path) -> int:

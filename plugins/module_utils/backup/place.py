@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..slurm.releases import path_to, release, window
-from .collect import DUMP, GRAFANA, STATE, dump_database
-from .programs import answer_of, load_from, query, table_names, table_rows
+from .collect import DIRECTORY, DUMP, GRAFANA, STATE, dump_database
+from .programs import answer_of, directory_entries, load_directory, load_from, query, table_names, table_rows
 from .settings import BackupError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PARTS", "compare_rows", "is_there", "place", "release_problem"]
 
-PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server"}
+PARTS = {"slurm_state": "slurmctld", "accounting": "slurmdbd", "grafana": "grafana-server", "directory": "slapd"}
 
 
 def is_there(settings: Settings, part: str) -> str:
@@ -33,6 +33,9 @@ def is_there(settings: Settings, part: str) -> str:
     if part == "accounting":
         count = len(table_names(settings)) if Path(settings.database_socket).exists() else 0
         return f"{count} tables in the database {settings.database}" if count else ""
+    if part == "directory":
+        data = Path(settings.directory_data)
+        return f"a directory of users in {data}" if (data / "data.mdb").exists() else ""
     return f"Grafana's {settings.grafana}" if Path(settings.grafana).exists() else ""
 
 
@@ -70,6 +73,8 @@ def place(settings: Settings, folder: Path, part: str, manifest: dict[str, Any])
         return place_accounting(settings, folder / DUMP, manifest["tables"], stamp, there=there)
     if part == "slurm_state":
         return place_files(folder / STATE, Path(settings.slurm_state), settings.slurm_user, stamp)
+    if part == "directory":
+        return place_directory(settings, folder / DIRECTORY, manifest["entries"], stamp)
     return place_files(folder / GRAFANA, Path(settings.grafana), "grafana", stamp)
 
 
@@ -121,6 +126,34 @@ def place_accounting(settings: Settings, dump: Path, tables: dict[str, int], sta
     load_from(settings, dump)
     compare_rows(table_rows(settings), tables)
     return aside
+
+
+def place_directory(settings: Settings, dump: Path, entries: int, stamp: str) -> str:
+    """Load the users into an empty directory and count them; return where the former one is.
+
+    Raises:
+        BackupError: it cannot be loaded, or is not what was saved; the former one is in its place again then.
+    """
+    data = Path(settings.directory_data)
+    aside = data.with_name(f"{data.name}.before-{stamp}")
+    try:
+        moved = data.exists() and any(data.iterdir())
+        if moved:
+            data.rename(aside)
+        data.mkdir(mode=0o700, exist_ok=True)
+        shutil.chown(data, settings.directory_user, settings.directory_user)
+    except (OSError, LookupError) as error:
+        message = f"{data} cannot be written: {error}"
+        raise BackupError(message) from error
+    try:
+        load_directory(settings, dump)
+        compare_rows({"entries": directory_entries(settings)}, {"entries": entries})
+    except BackupError:
+        shutil.rmtree(data)
+        if moved:
+            aside.rename(data)
+        raise
+    return str(aside) if moved else ""
 
 
 def compare_rows(found: dict[str, int], expected: dict[str, int]) -> None:

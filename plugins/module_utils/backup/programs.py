@@ -10,7 +10,7 @@ from ..slurm.releases import parse_candidates
 from .settings import BackupError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from .settings import Settings
@@ -20,8 +20,11 @@ __all__ = [
     "answer",
     "answer_of",
     "database_bytes",
+    "directory_entries",
+    "dump_directory",
     "dump_into",
     "ended",
+    "load_directory",
     "load_from",
     "query",
     "table_names",
@@ -188,6 +191,52 @@ def load_from(settings: Settings, dump: Path) -> None:
     command = _client(settings)
     with dump.open("rb") as file:
         _must(command, ended(command, read=file))
+
+
+def dump_directory(settings: Settings, target: Path) -> None:
+    """Write the directory of users, hashes included, into a new file that only its owner can read; slapd may run.
+
+    Raises:
+        BackupError: slapcat failed, or the file cannot be written.
+    """
+    command = _of_directory("slapcat", settings)
+    try:
+        with target.open("xb") as file:
+            target.chmod(0o600)
+            _must(command, ended(command, write=file))
+    except OSError as error:
+        message = f"{target}: {error}"
+        raise BackupError(message) from error
+
+
+def directory_entries(settings: Settings) -> int:
+    """Return how many entries the directory has.
+
+    Raises:
+        BackupError: it cannot be read.
+    """
+    return count_entries(answer(_of_directory("slapcat", settings)).encode().splitlines())
+
+
+def count_entries(lines: Iterable[bytes]) -> int:
+    """Return the number of entries of an LDIF."""
+    return sum(line.startswith(b"dn:") for line in lines)
+
+
+def load_directory(settings: Settings, dump: Path) -> None:
+    """Read a dump into the directory's place, which is empty, while slapd does not run.
+
+    Raises:
+        BackupError: slapadd refused something.
+    """
+    # What root wrote there slapd could not open.
+    command = ["runuser", "-u", settings.directory_user, "--", *_of_directory("slapadd", settings), "-q"]
+    with dump.open("rb") as file:
+        _must(command, ended(command, read=file))
+
+
+def _of_directory(tool: str, settings: Settings) -> list[str]:
+    return [f"/usr/sbin/{tool}", "-f", settings.directory]
 
 
 def _client(settings: Settings) -> list[str]:

@@ -147,9 +147,10 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     if former.get("snapshot") == chosen.id:
         note |= {"begun": former["begun"], "placed": former["placed"]}
     left = [part for part in _parts(settings) if part not in note["placed"]]
-    # Its role starts Grafana, which makes a database at once, before the restored one can be put in place.
-    if "grafana" in left and not is_there(settings, "grafana"):
-        note["begun"] = [*note["begun"], "grafana"]
+    # Their roles start Grafana and slapd, which make a database at once, before the restored one can be put in place.
+    for part in ("grafana", "directory"):
+        if part in left and part not in note["begun"] and not is_there(settings, part):
+            note["begun"] = [*note["begun"], part]
     there = [found for part in left if part not in note["begun"] and (found := is_there(settings, part))]
     _write_fetched(settings, note)
     if not left:
@@ -201,7 +202,12 @@ def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
 
 def _parts(settings: Settings) -> list[str]:
     """The parts that this host has."""
-    has = {"slurm_state": settings.slurm_state, "accounting": settings.database, "grafana": settings.grafana}
+    has = {
+        "slurm_state": settings.slurm_state,
+        "accounting": settings.database,
+        "grafana": settings.grafana,
+        "directory": settings.directory,
+    }
     return [part for part, where in has.items() if where]
 
 

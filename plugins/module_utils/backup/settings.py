@@ -19,10 +19,10 @@ class BackupError(Exception):
 class Settings(NamedTuple):
     """What is kept of this host, where, and for how long.
 
-    `slurm_state`, `database` and `grafana` are empty where the host has no such thing. `paths` must be there,
-    `configurations` may be missing. `environment_file` is JSON of its own, since it holds secrets that no difference of
-    two files may show. `keep` has restic's names, such as ``daily``, and numbers of snapshots. `max_age_s` is in
-    seconds.
+    `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty where the host has no such thing.
+    `paths` must be there, `configurations` may be missing. `environment_file` is JSON of its own: it holds secrets
+    that no difference of two files may show. `keep` has restic's names, such as ``daily``, and numbers of snapshots.
+    `max_age_s` is in seconds.
     """
 
     cluster: str
@@ -38,6 +38,9 @@ class Settings(NamedTuple):
     database: str = ""
     database_socket: str = "/run/mysqld/mysqld.sock"
     grafana: str = ""
+    directory: str = ""
+    directory_data: str = "/var/lib/ldap"
+    directory_user: str = "openldap"
     paths: Sequence[str] = ()
     configurations: Sequence[str] = ()
     keep: Mapping[str, int] = {}

@@ -1,0 +1,84 @@
+"""The directory of users in a snapshot, with tools of slapd that answer as the real ones do."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.backup import programs
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import collect, save_directory
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.place import is_there, place_directory
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LDIF = "dn: dc=x\no: x\n\ndn: uid=erin,dc=x\nuid: erin\nuserPassword:: e0FSR09OMn0=\n\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A host with a directory."""
+    data = tmp_path / "ldap"
+    data.mkdir()
+    (data / "data.mdb").write_text(LDIF)
+    # Only root may use the real one.
+    own = {"runuser": 'shift 3; exec "$@"'}
+    tools = own | {"slapcat": f"cat {data}/data.mdb", "slapadd": f"cat >{data}/data.mdb"}
+    for name, text in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(programs, "_of_directory", lambda tool, _settings: [str(tmp_path / tool)])
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    me = getpass.getuser()
+    conf = str(tmp_path / "slapd.conf")
+    return Settings("x", "ctl", "/r", "/p", str(tmp_path), directory=conf, directory_data=str(data), directory_user=me)
+
+
+def test_the_directory_is_in_the_snapshot(settings: Settings, tmp_path: Path) -> None:
+    stage = tmp_path / "stage"
+    stage.mkdir()
+    manifest = collect(settings, stage)
+    assert manifest["entries"] == 2
+    assert manifest["files"].keys() == {"directory.ldif"}
+    saved = stage / "directory.ldif"
+    assert (saved.read_text(), saved.stat().st_mode & 0o777) == (LDIF, 0o600)
+
+
+def test_an_empty_directory_is_no_backup(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "ldap" / "data.mdb").write_text("")
+    with pytest.raises(BackupError, match="has no entries"):
+        save_directory(settings, tmp_path / "saved")
+
+
+def test_what_was_there_is_moved_aside(settings: Settings, tmp_path: Path) -> None:
+    dump = tmp_path / "saved.ldif"
+    dump.write_text(LDIF)
+    (tmp_path / "ldap" / "data.mdb").write_text("dn: dc=other\n")
+    assert is_there(settings, "directory").startswith("a directory of users in")
+    aside = place_directory(settings, dump, 2, "now")
+    assert aside == str(tmp_path / "ldap.before-now")
+    assert (tmp_path / "ldap" / "data.mdb").read_text() == LDIF
+    assert (tmp_path / "ldap.before-now" / "data.mdb").read_text() == "dn: dc=other\n"
+    assert (tmp_path / "ldap").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_new_machine_has_nothing_to_move(settings: Settings, tmp_path: Path) -> None:
+    dump = tmp_path / "saved.ldif"
+    dump.write_text(LDIF)
+    (tmp_path / "ldap" / "data.mdb").unlink()
+    assert is_there(settings, "directory") == ""
+    assert place_directory(settings, dump, 2, "now") == ""
+
+
+def test_one_that_does_not_come_out_whole_is_put_back(settings: Settings, tmp_path: Path) -> None:
+    dump = tmp_path / "saved.ldif"
+    dump.write_text(LDIF.partition("\n\n")[0])
+    with pytest.raises(BackupError, match="entries: 1 instead of 2"):
+        place_directory(settings, dump, 2, "now")
+    assert (tmp_path / "ldap" / "data.mdb").read_text() == LDIF
+    (tmp_path / "slapadd").write_text("#!/bin/sh\necho 'slapadd: line 1: no such object' >&2; exit 1\n")
+    with pytest.raises(BackupError, match="no such object"):
+        place_directory(settings, dump, 2, "now")
+    assert (tmp_path / "ldap" / "data.mdb").read_text() == LDIF

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 __all__ = ["EVERYBODY", "Place", "readers", "too_open"]
 
 EVERYBODY = "everybody"
-# Accounts from this number on are people's; that of nobody is not.
-_FIRST_USER, _NOBODY = 1000, 65534
+# Numbers of people's accounts; those between are of packages (Debian's slurm is 64030), of systemd, and of nobody.
+_PEOPLE = (range(1000, 60000), range(65536, 2**32 - 1))
 
 
 class Place(NamedTuple):
@@ -61,7 +61,7 @@ def too_open(file: Place, who: Sequence[str], accounts: Mapping[str, tuple[int, 
     """
     if EVERYBODY in who:
         return "everybody on the host can read it"
-    people = [name for name in who if _FIRST_USER <= accounts.get(name, (0, 0))[0] != _NOBODY]
+    people = [name for name in who if any(accounts.get(name, (0, 0))[0] in numbers for numbers in _PEOPLE)]
     if people:
         return f"users can read it: {', '.join(people)}"
     if file.mode & stat.S_IWOTH:

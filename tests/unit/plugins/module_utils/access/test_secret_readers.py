@@ -11,6 +11,8 @@ ACCOUNTS = {
     "prometheus": (120, 120),
     "alice": (2001, 2000),
     "nobody": (65534, 65534),
+    "slurm": (64030, 64030),
+    "erin": (200101, 20000),
 }
 MEMBERS = {110: [], 120: ["prometheus"], 130: ["alice"], 0: []}
 TOP = Place(0o755, 0, 0)
@@ -49,6 +51,8 @@ def test_who_may_not_enter_a_folder_reads_nothing_in_it() -> None:
         (0o640, ["root", "nobody", "prometheus"], ""),
         (0o640, ["root", "alice"], "users can read it: alice"),
         (0o600, ["alice"], "users can read it: alice"),
+        (0o600, ["erin"], "users can read it: erin"),
+        (0o600, ["slurm"], ""),
         (0o644, ["root", "everybody"], "everybody on the host can read it"),
         (0o602, ["root"], "everybody on the host can replace it"),
     ],

@@ -236,7 +236,9 @@ def _paths(role: Role, module: str, given: dict[str, Any]) -> Iterator[tuple[str
         own = {name: value for name, value in role.common.items() if name.startswith("__")} | _registered(role)
         text = _spelt_out(made, own, _DEEPEST - 2)
         listing = {*re.findall(r"\bbusbar\.cluster\.(\w+)", text)} - {"program_files"}
-        yield from (("file", f"those that `{OWN}{name}` lists", "") for name in sorted(listing))
+        for name in sorted(listing):
+            places = _written_by(name, returned=True) or [f"those that `{OWN}{name}` lists"]
+            yield from (("file", f"`{place}`" if place.startswith("/") else place, "") for place in places)
     elif module in SINGLE:
         what, path = SINGLE[module]
         yield what, _by_family(role.text(given[path])), _kept(role, given) if what == "file" else ""
@@ -245,7 +247,24 @@ def _paths(role: Role, module: str, given: dict[str, Any]) -> Iterator[tuple[str
         yield str(given["state"]), _by_family(role.text(given.get("path") or given["dest"])), kept
     elif module.startswith(OWN):
         named = [str(value) for key, value in given.items() if key.endswith("_file") and str(value).startswith("/")]
-        yield from (("file", f"`{place}`", "") for place in [*named, *_written_by(module.removeprefix(OWN))])
+        written = [
+            _filled_in(place, role, given) for place in _written_by(module.removeprefix(OWN)) if _asked(place, given)
+        ]
+        yield from (("file", f"`{place}`", "") for place in [*named, *written])
+
+
+def _asked(place: str, given: dict[str, Any]) -> bool:
+    """Whether a task gives all options that stand in a path in capitals: without one the file is not written."""
+    return all(option.lower() in given for option in re.findall(r"\b[A-Z]{4,}\b", place))
+
+
+def _filled_in(place: str, role: Role, given: dict[str, Any]) -> str:
+    """Return a path with the options that stand in it in capitals, as a task gives them."""
+    for option, value in given.items():
+        text = _resolved(str(value), role.common)
+        if re.fullmatch(r"[\w.-]+", text):
+            place = re.sub(rf"\b{option.upper()}\b", text, place)
+    return place
 
 
 def _registered(role: Role) -> dict[str, str]:
@@ -264,12 +283,12 @@ def _spelt_out(value: object, values: dict[str, Any], depth: int = 0) -> str:
     return value + "".join(_spelt_out(values[name], values, depth + 1) for name in names)
 
 
-def _written_by(module: str) -> list[str]:
-    """Return the files that the documentation of one of busbar's modules says it writes."""
+def _written_by(module: str, *, returned: bool = False) -> list[str]:
+    """Return the files that the documentation of one of busbar's modules says it writes, or returns for others to."""
     source = MODULES / f"{module}.py"
     text = source.read_text(encoding="utf-8") if source.exists() else ""
     note = re.search(r"^notes:\n  - Writes (.*?)(?=^\w|^  - )", text, re.MULTILINE | re.DOTALL)
-    return _WRITES.findall(note.group(1)) if note else []
+    return _WRITES.findall(note[1]) if note and note[1].startswith("nothing") == returned else []
 
 
 def _ports(role: Role) -> list[tuple[str, str, str, str]]:

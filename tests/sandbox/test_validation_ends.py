@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -34,11 +35,18 @@ def during_the_last_test(sandbox: Cluster, *arguments: str) -> Iterator[subproce
         command, cwd=TOP, env=plain_environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as run:
         try:
-            running = "squeue -h -t R -n busbar-cluster -o %T"
-            sandbox.wait_until(lambda: "RUNNING" in sandbox.exec("ctl", running).stdout, "no test of all", 120)
+            sandbox.wait_until(lambda: _has_begun(sandbox), "no test of all", 120)
             yield run
         finally:
             run.kill()
+
+
+def _has_begun(sandbox: Cluster) -> bool:
+    """Whether the test of all nodes has written its first line: Slurm calls it running before that."""
+    job = sandbox.exec("ctl", "squeue -h -t R -n busbar-cluster -o %A").stdout.strip()
+    shown = sandbox.exec("ctl", f"scontrol -o show job {job}", check=False).stdout if job else ""
+    place = re.search(r" BatchHost=(\S+) .*StdOut=(\S+)", shown)
+    return place is not None and "# busbar: " in sandbox.exec(place[1], f"cat {place[2]}", check=False).stdout
 
 
 def report_of(sandbox: Cluster, before: Path) -> tuple[dict[str, Any], Path]:

@@ -57,7 +57,7 @@ def controllers(one: Cluster, node: str = "login") -> list[str]:
 def accounted(one: Cluster) -> dict[str, set[str]]:
     """All states of each job by its name: a number is given again by a slurmctld that died before it wrote it down."""
     states: dict[str, set[str]] = {}
-    for line in one.exec("ctl", "sacct -a -D -nX -P -o JobName,State", timeout=90).stdout.split():
+    for line in one.exec("login", "sacct -a -D -nX -P -o JobName,State", timeout=90).stdout.split():
         name, state = line.split("|")
         states.setdefault(name, set()).add(state)
     return states
@@ -106,7 +106,9 @@ def is_unbroken(one: Cluster) -> None:
 def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
     assert controllers(cluster) == ["UP", "UP"]
     assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
-    assert cluster.exec("ctl2", "dpkg -l mariadb-server", check=False).returncode != 0
+    assert cluster.exec("login", "systemctl is-active slurmdbd mariadb").stdout.split() == ["active", "active"]
+    for node, package in (("ctl", "slurmdbd"), ("ctl", "mariadb-server"), ("ctl2", "mariadb-server")):
+        assert cluster.exec(node, f"dpkg -l {package}", check=False).returncode != 0, (node, package)
     assert "ctl,ctl2" in cluster.exec("login", "ps -eo args | grep [s]ackd").stdout.replace(":6817", "")
     for playbook in ("slurm.yml", "monitoring.yml"):
         done = cluster.playbook(playbook)
@@ -138,14 +140,14 @@ def test_the_second_slurmdbd_answers_while_the_first_is_stopped(cluster: Cluster
     def answers() -> bool:
         return cluster.exec("login", "sacctmgr -nP show cluster", check=False, timeout=90).returncode == 0
 
-    cluster.exec("ctl", "systemctl stop slurmdbd")
+    cluster.exec("login", "systemctl stop slurmdbd")
     try:
         cluster.wait_until(answers, "no slurmdbd answers", 120)
         cluster.exec("login", "srun --job-name=second --mem=16 true", user="alice")
         ended = lambda: accounted(cluster).get("second") == {"COMPLETED"}  # noqa: E731
         cluster.wait_until(ended, "the job is not accounted", 60)
     finally:
-        cluster.exec("ctl", "systemctl start slurmdbd")
+        cluster.exec("login", "systemctl start slurmdbd")
     back = "ss -Hltn sport = :6819"
     cluster.wait_until(lambda: cluster.exec("ctl2", back).stdout == "", "the second one does not step back", 120)
     cluster.wait_until(answers, "no slurmdbd answers", 60)

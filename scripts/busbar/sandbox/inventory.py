@@ -36,7 +36,7 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
         "all": {
             "children": {
                 "slurm_controller": {"hosts": {node: address[node] for node in sandbox.controller_nodes}},
-                "slurm_database": {"hosts": {node: {} for node in sandbox.controller_nodes}},
+                "slurm_database": {"hosts": {node: {} for node in _database_hosts(sandbox)}},
                 "slurm_login": {"hosts": {"login": address["login"]}},
                 "slurm_compute": {"children": {"sandbox_gpu": {}}},
                 "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
@@ -45,6 +45,11 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
             }
         }
     }
+
+
+def _database_hosts(sandbox: Sandbox) -> list[str]:
+    """Where slurmdbd runs, MariaDB on the first: beside the only controller, else where no primary takes it with it."""
+    return ["login", *sandbox.controller_nodes[1:]] if len(sandbox.controller_nodes) > 1 else sandbox.controller_nodes
 
 
 def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:

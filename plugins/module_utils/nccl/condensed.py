@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from .output import Parser
+from .parser import Parser
 from .text import is_library_line
 
 if TYPE_CHECKING:

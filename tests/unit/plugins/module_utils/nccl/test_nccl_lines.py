@@ -9,11 +9,11 @@ from itertools import product
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import (
     MAX_LINE,
-    Parser,
     bounded_lines,
     parse_lines,
     parse_stream,
 )
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.parser import Parser
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.text import LIBRARY_LINE, is_library_line
 
 PREFIXES = ["", "[1,12]<stdout>:", " 12: ", "pod | ", "[", "[1] NCCL x"]

@@ -1,0 +1,375 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the lines of what nccl-tests prints into runs, one after the other; what it keeps between two lines is here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import text as words
+from .fabric import FabricNotes
+from .run import Run, new_run
+from .table import OpenRow, continues
+
+__all__ = ["Parser"]
+
+MAX_ERRORS = 50
+_MAX_RANKS = 1_000_000
+_MAX_ERROR_TEXT = 300
+_MAX_DIGITS = 30
+# A line of the frame of a table holds one of these.
+_MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
+
+# A line of the library with none of these tells nothing but ways to a NIC, or has to be cleaned first.
+_TELLING = (
+    "Using network",
+    "NET/IB : Using",
+    " via COLLNET/",
+    "GPU Direct RDMA",
+    "NVLS",
+    "nvls",
+    "version",
+    "\x1b",
+    "\r",
+)
+_MOST_HEADS = 16384
+_LONGEST_HEAD = 400
+_INFO = "] NCCL INFO"
+
+
+class Parser:
+    """The state between two lines."""
+
+    def __init__(self, *, numbered: bool = True) -> None:
+        """Start before the first line; what is found is named with the number of its line, if lines are numbered."""
+        self.runs: list[Run] = []
+        self.run = new_run()
+        self.layout: words.Layout | None = None
+        self.row: OpenRow | None = None
+        self.fabric = FabricNotes()
+        self.program: str | None = None
+        self.line = 0
+        self.step = int(numbered)
+        self.heads: dict[str, str] = {}
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What lines of the library have told so far: one that leaves it as it is could as well be missing."""
+        seen, run = self.run["seen"], self.run
+        return (*self.fabric.known, seen["text"], run["nccl_version"], run["nccl_tests_version"])
+
+    # -- the parts of a run -------------------------------------------------------------------------------------
+
+    @property
+    def _has_table(self) -> bool:
+        seen = self.run["seen"]
+        return bool(self.run["rows"] or self.run["columns"] or self.row or seen["rank_lines"] or self._has_footer)
+
+    @property
+    def _has_footer(self) -> bool:
+        return self.run["out_of_bounds"] is not None or self.run["avg_busbw"] is not None
+
+    def _next_run(self) -> None:
+        """Close the run at hand, if it has begun, and open another."""
+        self._close_row()
+        if self.run["seen"]["begun"]:
+            self.run["fabric"] = self.fabric.result()
+            self.runs.append(self.run)
+            self.run = new_run()
+            self.fabric = FabricNotes()
+        self.layout = None
+
+    def _begin(self) -> None:
+        seen = self.run["seen"]
+        if not seen["begun"]:
+            seen["begun"] = True
+            if self.run["program"] is None:
+                self.run["program"] = self.program
+            self.program = None
+
+    def _close_row(self) -> None:
+        if self.row is None:
+            return
+        row, self.row = self.row, None
+        seen = self.run["seen"]
+        if any(cell.value is None and "X" in cell.text for cell in row.cells):
+            seen["placeholders"] = True
+            return
+        problems: list[str] = []
+        data = row.finish(problems)
+        if data["out_of_place"] is None and data["in_place"] is None:
+            row.broken = True
+        seen["broken_rows"] += row.broken
+        self.run["rows"].append(data)
+        seen["printed"].append(row.printed)
+        for problem in problems:
+            self._error(problem)
+
+    def _error(self, text: str) -> None:
+        errors = self.run["errors"]
+        text = text.strip()[:_MAX_ERROR_TEXT]
+        if len(errors) < MAX_ERRORS and text not in errors:
+            errors.append(text)
+
+    # -- one line -----------------------------------------------------------------------------------------------
+
+    def feed(self, raw: str) -> None:
+        """Take one line."""
+        self.line += self.step
+        if words.is_library_line(raw):
+            self._library(raw)
+            return
+        line = words.clean(raw)
+        if not line or line.isspace():
+            return
+        if " NCCL INFO" in line or " NCCL WARN" in line or " NCCL TRACE" in line:
+            self._library(line)
+            self._row(line)
+            return
+        self.run["seen"]["text"] = True
+        if self._row(line):
+            return
+        marked = "#" in line or any(word in line for word in _MARKS)
+        if not (marked and (self._heading(line) or self._footer(line))):
+            self._other(line)
+
+    def feed_block(self, text: str) -> None:
+        """Take lines that all have their ends, quickly past those of the library that tell nothing new.
+
+        Looking for a word in each line costs more than all else, so that is done only where one of the lines has it.
+        """
+        telling = [word for word in _TELLING if word in text]
+        via, tagged = "via NET/" in text, "<std" in text
+        first, heads, ways, skipped = self.line, self.heads, self.fabric.ways, False
+        lines = text.split("\n")
+        lines.pop()
+        for number, line in enumerate(lines, first):
+            head, level, said = line.partition(_INFO)
+            if (
+                head in heads
+                and not (tagged and "<std" in said)
+                and not (via and "via NET/" in said and heads[head] + said[said.find("via NET/") - 1 :] not in ways)
+                and not (telling and any(word in line for word in telling))
+            ):
+                skipped = True
+                continue
+            if skipped:
+                self.run["seen"]["text"], skipped = True, False
+            self.line = number * self.step
+            self.feed(line)
+            ways = self.fabric.ways
+            if level and len(heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
+                self._learn(head)
+        if skipped:
+            self.run["seen"]["text"] = True
+        self.line = (first + len(lines)) * self.step
+
+    def _learn(self, head: str) -> None:
+        """Remember how a line of the library begins, with what names its host: each thread begins all its lines so."""
+        if "] NCCL " not in head and words.is_library_line(head + _INFO):
+            self.heads[head] = head[: head.find(":")]
+
+    def _library(self, line: str) -> None:
+        self.run["seen"]["text"] = True
+        self.fabric.feed(line)
+        if "version" in line:
+            self._version(line)
+
+    def _row(self, line: str) -> bool:
+        match = words.ROW.match(line)
+        if match is not None and len(match["size"]) <= 25 and len(match["count"]) <= 25:  # noqa: PLR2004 - 10**25 bytes
+            self._close_row()
+            if self._has_footer:
+                self._next_run()
+            self._begin()
+            self.row = OpenRow(match.groupdict(), self.layout, self.line, line)
+            if self.row.full:
+                self._close_row()
+            return True
+        if self.row is not None and continues(line):
+            self.row.feed(line)
+            if self.row.full:
+                self._close_row()
+            return True
+        return False
+
+    def _heading(self, line: str) -> bool:
+        return self._start(line) or self._ranks(line) or self._columns(line)
+
+    def _start(self, line: str) -> bool:
+        if "Collective test" in line:
+            return self._named(line)
+        if "nccl-tests version" in line:
+            self._first_line()
+            return self._version(line)
+        match = words.START.search(line) if "nThread" in line else None
+        if match is None:
+            return False
+        if self._has_footer or (self.run["seen"]["start"] and self._has_table):
+            self._next_run()
+        self._begin()
+        self.run["seen"]["start"] = {key: match[key] for key in ("threads", "gpus", "min", "max", "step", "unit")}
+        return True
+
+    def _first_line(self) -> None:
+        """Open a run at a line that comes before the nThread line."""
+        if self.run["seen"]["start"] or self._has_table:
+            self._next_run()
+        self._begin()
+        self.run["seen"]["named"] = True
+
+    def _named(self, line: str) -> bool:
+        """Take the name of the program from "Collective test starting: NAME" or "concluded: NAME"."""
+        match = words.STARTING.search(line)
+        if match is None:
+            return False
+        starting = match[1] == "starting"
+        if starting:
+            self._first_line()
+        name = words.PROGRAM.match(match[2])
+        if name is not None and (starting or self.run["program"] is None):
+            self.run["program"] = f"{name[1]}_perf"
+        return True
+
+    def _ranks(self, line: str) -> bool:
+        found = False
+        if "Rank" in line:
+            for match in words.RANK.finditer(line):
+                found = True
+                self._rank(match)
+            if found and "..." in line:
+                self.run["seen"]["elided"] = True
+        return found
+
+    def _rank(self, match: Any) -> None:  # noqa: ANN401 - a match object
+        if self._has_footer:
+            self._next_run()
+        self._begin()
+        seen = self.run["seen"]
+        rank = int(match["rank"][:12])
+        lines = seen["rank_lines"]
+        if rank in lines:
+            seen["repeated_ranks"] += 1
+        elif len(lines) < _MAX_RANKS:
+            lines[rank] = (match["host"], match["name"])
+        if match["group"] is not None and match["group"] not in seen["groups"]:
+            seen["groups"].append(match["group"])
+
+    def _columns(self, line: str) -> bool:
+        match = words.HEAD.match(line)
+        if match is None:
+            return False
+        self._close_row()
+        if self._has_footer:
+            self._next_run()
+        self._begin()
+        self.layout = words.read_layout(match["columns"])
+        self.run["columns"] = self.layout.columns
+        self.run["seen"]["check"] = self.layout.check
+        return True
+
+    def _footer(self, line: str) -> bool:
+        match = words.OUT_OF_BOUNDS.search(line) if "Out of bounds" in line else None
+        if match is not None:
+            self._close_row()
+            if self._has_footer:
+                self._next_run()
+            self._begin()
+            self._out_of_bounds(match["count"], match["word"], line)
+            return True
+        match = words.AVERAGE.search(line) if "Avg bus" in line else None
+        if match is None:
+            return False
+        self._close_row()
+        if self.run["avg_busbw"] is not None:
+            self._next_run()
+        self._begin()
+        self._average(match["value"], match["word"], line)
+        return True
+
+    def _out_of_bounds(self, count: str, word: str | None, line: str) -> None:
+        seen = self.run["seen"]
+        if count.isascii() and count.isdigit():
+            self.run["out_of_bounds"] = min(int(count[:_MAX_DIGITS]), 2**53)
+            if (word == "OK") == (int(count[:_MAX_DIGITS]) > 0):
+                self._strange(line)
+        else:
+            seen["placeholders"] |= count.startswith("X")
+            if not count.startswith("X"):
+                self._strange(line)
+        seen["failed_words"] |= word == "FAILED"
+
+    def _strange(self, line: str) -> None:
+        """Keep a line of the footer that nccl-tests does not print."""
+        where = f"line {self.line}: " if self.line else ""
+        self.run["seen"]["strange_footer"].append(f'{where}a footer that cannot be: "{line.strip()[:99]}"')
+
+    def _average(self, value: str, word: str | None, line: str) -> None:
+        cell = words.read_cell(value)
+        if cell is None or cell.value is None:
+            self.run["seen"]["placeholders"] |= value.startswith("X")
+            if not value.startswith("X"):
+                self._strange(line)
+        elif cell.whole and cell.value >= 0 and math.isfinite(cell.value):
+            self.run["avg_busbw"] = cell.value
+        else:
+            self._error(f"the average is {value}")
+            self._strange(line)
+        if word == "FAILED":
+            self._error("the average is under NCCL_TESTS_MIN_BW")
+
+    def _version(self, line: str) -> bool:
+        match = words.TESTS_VERSION.search(line)
+        if match is not None:
+            self.run["nccl_tests_version"] = self.run["nccl_tests_version"] or match[1]
+        library = words.LIBRARY_VERSION.search(line)
+        if library is not None:
+            self.run["nccl_version"] = self.run["nccl_version"] or library[1]
+        return match is not None
+
+    def _other(self, line: str) -> None:
+        """Look at a line that is no part of the table."""
+        seen = self.run["seen"]
+        if "Using devices" in line:
+            seen["devices"] = True
+            return
+        if words.ELIDED.match(line):
+            seen["elided"] = True
+            return
+        self._hints(line)
+        match = words.LIBRARY_ERROR.match(line)
+        if match is not None:
+            self._error(match[1])
+            if not self._has_footer:
+                seen["failures"].append(match[1][:_MAX_ERROR_TEXT])
+        elif words.FAILURE.search(line):
+            self._error(line)
+            if not self._has_footer and len(seen["failures"]) < MAX_ERRORS:
+                seen["failures"].append(line.strip()[:_MAX_ERROR_TEXT])
+
+    def _hints(self, line: str) -> None:
+        """Take the program, the library's version and a lowered largest size."""
+        if "_perf" in line:
+            names = words.PROGRAM.findall(line)
+            if names:
+                self.program = f"{names[-1]}_perf"
+        if "NCCL version" in line:
+            self._version(line)
+        match = words.REDUCING.search(line)
+        if match is not None:
+            self.run["seen"]["reduced"] = int(match[1][:25])
+
+    def finish(self) -> list[Run]:
+        """Return the runs."""
+        self._close_row()
+        if self.run["seen"]["begun"]:
+            self._next_run()
+        elif not self.runs:
+            self.run["program"] = self.program
+            self.runs.append(self.run)
+        elif self.run["errors"]:
+            for error in self.run["errors"]:
+                if len(self.runs[-1]["errors"]) < MAX_ERRORS:
+                    self.runs[-1]["errors"].append(error)
+        return self.runs

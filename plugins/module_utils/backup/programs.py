@@ -173,13 +173,7 @@ def dump_into(settings: Settings, target: Path) -> None:
         "--databases",
         _database(settings),
     ]
-    try:
-        with target.open("xb") as file:
-            target.chmod(0o600)
-            _must(command, ended(command, write=file))
-    except OSError as error:
-        message = f"{target}: {error}"
-        raise BackupError(message) from error
+    _write_private(command, target)
 
 
 def load_from(settings: Settings, dump: Path) -> None:
@@ -199,14 +193,7 @@ def dump_directory(settings: Settings, target: Path) -> None:
     Raises:
         BackupError: slapcat failed, or the file cannot be written.
     """
-    command = _of_directory("slapcat", settings)
-    try:
-        with target.open("xb") as file:
-            target.chmod(0o600)
-            _must(command, ended(command, write=file))
-    except OSError as error:
-        message = f"{target}: {error}"
-        raise BackupError(message) from error
+    _write_private(_of_directory("slapcat", settings), target)
 
 
 def directory_entries(settings: Settings) -> int:
@@ -233,6 +220,21 @@ def load_directory(settings: Settings, dump: Path) -> None:
     command = ["runuser", "-u", settings.directory_user, "--", *_of_directory("slapadd", settings), "-q"]
     with dump.open("rb") as file:
         _must(command, ended(command, read=file))
+
+
+def _write_private(command: Sequence[str], target: Path) -> None:
+    """Have a program write into a new file that only its owner can read.
+
+    Raises:
+        BackupError: it failed, or the file cannot be written.
+    """
+    try:
+        with target.open("xb") as file:
+            target.chmod(0o600)
+            _must(command, ended(command, write=file))
+    except OSError as error:
+        message = f"{target}: {error}"
+        raise BackupError(message) from error
 
 
 def _of_directory(tool: str, settings: Settings) -> list[str]:

@@ -66,7 +66,7 @@ class Pair(Collective):
         unresolved: list[Unresolved] = []
         for search in made_searches(options, state, nodes):
             rail = search["rail"]
-            for kind, who, words, item in _named(search):
+            for kind, who, words, item in _named(options, search):
                 reason = f"rail {rail} of node {who[0]}: {words}" if kind == "rail" else words
                 reason = f"{words} over rail {rail}" if rail and kind != "rail" else reason
                 if item["verdict"] == FAIL:
@@ -115,21 +115,25 @@ def _asked(options: Options, state: State, search: Search) -> list[Planned]:
     return tests
 
 
-def _named(search: Search) -> list[tuple[str, list[str], str, dict[str, Any]]]:
+def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, dict[str, Any]]]:
     """Return kind, nodes, words and item of each whom a search names or suspects."""
     answer = search["answer"]
     kind = "rail" if search["rail"] else "node"
     found: list[tuple[str, list[str], str, dict[str, Any]]] = []
     found += [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
-    found += [("link", item["nodes"], _link_words(item["nodes"], search["nodes"]), item) for item in answer["links"]]
+    found += [
+        ("link", item["nodes"], _link_words(options, item["nodes"], search["nodes"]), item) for item in answer["links"]
+    ]
     return found + [("boundary", *_boundary_words(item["sides"]), item) for item in answer["boundaries"]]
 
 
-def _link_words(nodes: list[str], among: list[str]) -> str:
+def _link_words(options: Options, nodes: list[str], among: list[str]) -> str:
     """Return what is known of a link; alone a node does not use its NIC, so of two nodes either may be the cause."""
     pair = " and ".join(nodes)
     if set(among) <= set(nodes):
-        return f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
+        words = f"slow between {pair}, each fine alone: their link or either's NIC; a third node would tell"
+        failed = [node for node in options["pool"] if node not in nodes and options["standing"].get(node) is False]
+        return f"{words}, but {fold_hosts(failed)} did not pass when last validated" if failed else words
     return f"slow between {pair}, though each is fine with others"
 
 

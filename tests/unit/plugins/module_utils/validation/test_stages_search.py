@@ -36,8 +36,17 @@ def test_a_slow_link_is_named_and_nobody_drained() -> None:
 def test_of_two_nodes_alone_nobody_is_said_to_be_fine_with_others() -> None:
     found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2])
     assert (found["verdict"], guilty(found)) == ("FAIL", [("link", ["gpu1", "gpu2"])])
-    assert "each fine alone: their link or either's NIC" in found["reason"]
+    assert "each fine alone: their link or either's NIC; a third node would tell" in found["reason"]
+    assert "but" not in found["reason"]
     assert found["drain"]["nodes"] == []
+
+
+def test_of_two_nodes_alone_it_is_said_why_no_third_one_helped() -> None:
+    standing = {"gpu3": False, "gpu4": False}
+    changes: dict[str, Any] = {"pool": NAMES[:4], "partners": 2, "standing": standing}
+    found, _steps = drive(Fabric(link=frozenset({"gpu1", "gpu2"})), nodes=NAMES[:2], **changes)
+    assert guilty(found) == [("link", ["gpu1", "gpu2"])]
+    assert "a third node would tell, but gpu[3-4] did not pass when last validated" in found["reason"]
 
 
 def test_a_job_that_never_started_calls_for_no_search() -> None:

@@ -24,8 +24,10 @@ __all__ = ["main"]
 NAMES = {
     "add_node": "joins one node to sandboxes of several sizes: time, CPU of the provisioning host, tasks on the others",
     "controller": "runs a playbook on many hosts that answer at once: CPU, memory and time of the provisioning host",
+    "noop": "provisions sandboxes of several sizes a second time: time, CPU of the provisioning host",
     "parser": "reads a table of nccl-tests out of a log that is nearly all NCCL_DEBUG noise: MB/s and peak memory",
     "locator": "searches for culprits in simulated fabrics with random faults: rounds, missed, wrongly blamed",
+    "provision": "provisions and validates fresh nodes, beside a shell script that only installs the same",
     "render": "writes slurm.conf, gres.conf, topology.conf, hosts and targets of a large cluster: seconds, memory",
     "report": "judges and shows a validation of many nodes: seconds, size of the page, seconds until it is open",
     "search": "searches for one culprit in clusters of several sizes: rounds and tests, beside a round-robin",

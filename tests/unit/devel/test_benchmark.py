@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from devel import benchmark, measured, scale_page
-from devel.benchmarks import add_node, controller, parser
+from devel.benchmarks import controller, parser
 from devel.measured import Chart, Figure, Goal, Needs, growth
 
 if TYPE_CHECKING:
@@ -123,63 +123,6 @@ def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monk
     assert "preflight on 3 hosts ended with code" in capsys.readouterr().err
 
 
-def _recap(nodes: int, tasks: int) -> str:
-    old = "".join(f"gpu{number}   : ok={tasks - 1}    changed=0\n" for number in range(2, nodes + 1))
-    return f"PLAY RECAP ****\ngpu1    : ok={tasks}   changed=0\n{old}gpu{nodes + 1} : ok=200  changed=90\n"
-
-
-@pytest.fixture
-def joins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...]]:
-    """What the benchmark of joins runs; a node that is there has ten tasks more in a cluster of five than of two."""
-    said: list[tuple[str, ...]] = []
-
-    def run(*words: str) -> str:
-        said.append(words)
-        size = int(next(each for each in reversed(said) if each[:2] == ("sandbox", "up"))[-1])
-        return _recap(size - 1, 12 if size == 3 else 22)
-
-    monkeypatch.setattr(add_node, "_busbar", run)
-    monkeypatch.setattr(add_node, "_storage", lambda: str(tmp_path))
-    monkeypatch.setattr(add_node, "sandbox_path", lambda name: tmp_path / name)
-    monkeypatch.setattr(add_node, "inventory_of", lambda name: tmp_path / name / "inventory")
-    monkeypatch.setattr(subprocess, "run", lambda command, **_how: said.append(tuple(command[1:])))
-    monkeypatch.setattr(measured, "available_mib", lambda: 1 << 20)
-    monkeypatch.setattr(measured, "free_mib", lambda _folder: 1 << 20)
-    return said
-
-
-def test_joins_to_clusters_of_several_sizes(joins: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["add_node", "--sizes", "2,5", "--runs", "1", "--json"]) == 0
-    entries = json.loads(capsys.readouterr().out)["figures"]
-    figures = {(entry["figure"], entry.get("at")): entry for entry in entries}
-    assert (figures["tasks_on_old", 2]["value"], figures["tasks_on_old", 5]["value"]) == (12, 22)
-    assert figures["tasks_on_new", 5]["value"] == 200
-    assert (figures["tasks_on_old_ratio", None]["value"], figures["tasks_on_old_ratio", None]["met"]) == (1.83, False)
-    grown = [words[-1] for words in joins if words[:2] == ("sandbox", "up")]
-    assert grown == ["2", "3", "5", "6"]
-    assert [words[1] for words in joins if words[0] == "provision"] == ["-i", "add_nodes", "add_nodes", "add_nodes"]
-    assert joins[-1] == ("sandbox", "down", "--name", "benchmark")
-
-
-def test_no_sandbox_of_somebody_is_measured_or_removed(
-    joins: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine").mkdir()
-    assert benchmark.main(["add_node", "--name", "mine"]) == 2
-    assert "there is a sandbox mine already" in capsys.readouterr().err
-    assert joins == []
-
-
-@pytest.mark.usefixtures("joins")
-def test_joins_that_do_not_fit_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(measured, "free_mib", lambda _folder: 9)
-    assert benchmark.main(["add_node"]) == 2
-    said = f"of disk in {tmp_path} at this size, and 9 MiB are free: make room in {tmp_path}, or choose a smaller"
-    assert said in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("options", [[], ["--list"]])
 def test_without_a_name_it_lists_them(options: list[str]) -> None:
     result = subprocess.run([SCRIPT, *options], capture_output=True, text=True, check=True)
@@ -189,11 +132,13 @@ def test_without_a_name_it_lists_them(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are add_node, controller, parser, "),
+        (["speed"], "there is no benchmark 'speed'; there are add_node, controller, noop, "),
         (["controller", "--hosts", "16,2"], "--hosts: '2' is not a whole number from 3 to 10000"),
         (["add_node", "--sizes", "4"], "--sizes: 4: give two or more sizes, each larger than the one before"),
         (["add_node", "--sizes", "16,4"], "--sizes: 16,4: give two or more sizes, each larger than the one before"),
         (["add_node", "--sizes", "1,4"], "--sizes: '1' is not a whole number from 2 to 199"),
+        (["noop", "--sizes", "4,2"], "--sizes: 4,2: give sizes, each larger than the one before, such as 2,4,8,16"),
+        (["provision", "--compute", "1"], "--compute: '1' is not a whole number from 2 to 200"),
         (["controller", "--hosts", "16,16"], "--hosts: '16,16' names a number twice"),
         (["controller", "--playbook", "all"], "--playbook: 'all' is none of preflight, base"),
         (["parser", "--runs", "0"], "--runs: '0' is not a whole number from 1 to 99"),

@@ -1,0 +1,164 @@
+"""Provisions fresh nodes and validates them, beside the least that any tool must do: install the same, in parallel.
+
+What busbar installed is read from its nodes: their new packages with versions, and their files that no package owns or
+that differ from the package's. A shell script that does nothing else then puts both onto as many fresh nodes, all at
+once, over SSH. It makes no database, waits for nothing and checks nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from busbar.option_values import whole
+from busbar.sandbox import state
+
+from devel import sandboxes
+from devel.measured import Figure, Goal, Needs
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+__all__ = ["CHART", "GOALS", "Contents", "add_options", "install_script", "measure", "needs"]
+
+GOALS = (Goal("ratio", "<=", 1.0),)
+CHART = None
+_PACKAGES = r"dpkg-query -W -f '${binary:Package}=${Version}\n'"
+# What changed since the container's first boot, but for what names the machine: podman mounts those files.
+_FILES = r"""
+cd /
+{ cat /var/lib/dpkg/info/*.list; printf '%s\n' /etc/hosts /etc/hostname /etc/resolv.conf; } | sort -u >/tmp/owned
+{
+    find /etc /usr /opt /home /root -xdev \( -type f -o -type l \) -cnewer /etc/machine-id \
+        ! -path '*/__pycache__/*' | sort -u | comm -23 - /tmp/owned
+    dpkg -V | sed -n 's/^..5[^/]*//p'
+} >/tmp/files
+tar -czf - --ignore-failed-read -T /tmp/files
+rm -f /tmp/owned /tmp/files
+"""
+_INSTALL_S = 3600
+
+
+class Contents(NamedTuple):
+    """What a provisioned node has more than a fresh one: packages as name=version, and an archive of its files."""
+
+    packages: list[str]
+    files: bytes
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what can be chosen."""
+    parser.add_argument("--compute", default="2", metavar="N", help="compute nodes beside ctl and login; default 2")
+    sandboxes.add_name(parser)
+
+
+def needs(args: argparse.Namespace) -> Needs:
+    """What the sandbox takes."""
+    return sandboxes.needs(_compute(args), "--compute")
+
+
+def measure(args: argparse.Namespace) -> Iterator[Figure]:
+    """Both times on the same number of fresh nodes, and their ratio.
+
+    Raises:
+        UsageError: no such number of nodes, or a sandbox that is there already.
+        ValueError: a command or the installation failed.
+    """
+    up = ("sandbox", "up", "--name", args.name, "--compute", str(_compute(args)))
+    with sandboxes.sandbox(args.name) as inventory:
+        sandboxes.busbar(*up)
+        fresh = _on_each(state.load(args.name), _PACKAGES)
+        spent = sandboxes.timed("provision", "-i", str(inventory), *sandboxes.QUICK)
+        cluster = state.load(args.name)
+        packages, files = _on_each(cluster, _PACKAGES), _on_each(cluster, _FILES)
+        added = {
+            node: Contents(sorted(set(_lines(packages[node])) - set(_lines(fresh[node]))), files[node])
+            for node in cluster.nodes
+        }
+        sandboxes.busbar("sandbox", "down", "--name", args.name)
+        sandboxes.busbar(*up)
+        limit = _install(state.load(args.name), added)
+    yield Figure("provision", round(spent.wall, 1), "s")
+    yield Figure("provisioning_host_cpu", round(spent.cpu, 1), "s")
+    yield Figure("limit", round(limit, 1), "s")
+    yield Figure("packages", sum(len(content.packages) for content in added.values()), "on all nodes")
+    yield Figure("ratio", round(spent.wall / limit, 2), "of provision to limit")
+
+
+def install_script(address: str, ssh: list[str], packages: list[str], archive: str) -> str:
+    """The shell script that installs packages and files on one host."""
+    wanted = " ".join(shlex.quote(package) for package in packages)
+    install = (
+        "apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends "
+        f"-o Dpkg::Options::=--force-confold install {wanted}"
+    )
+    remote = f"{{ {install}; }} >/dev/null </dev/null && tar -xzf - -C /" if packages else "tar -xzf - -C /"
+    return f"{shlex.join([*ssh, address, 'sudo sh -c ' + shlex.quote(remote)])} <{shlex.quote(archive)}\n"
+
+
+def _compute(args: argparse.Namespace) -> int:
+    return whole("--compute", str(args.compute), 2, state.MAX_COMPUTE)
+
+
+def _on_each(cluster: state.Sandbox, command: str) -> dict[str, bytes]:
+    """What a shell command prints on each node.
+
+    Raises:
+        ValueError: it failed on one.
+    """
+
+    def run(node: str) -> bytes:
+        done = subprocess.run(
+            ["podman", "exec", cluster.container(node), "sh", "-c", command], check=False, capture_output=True
+        )
+        if done.returncode:
+            message = (
+                f"{node}: {command.split(maxsplit=1)[0]} ended with {done.returncode}: {done.stderr.decode()[-500:]}"
+            )
+            raise ValueError(message)
+        return done.stdout
+
+    with ThreadPoolExecutor(len(cluster.nodes)) as pool:
+        return dict(zip(cluster.nodes, pool.map(run, cluster.nodes), strict=True))
+
+
+def _lines(printed: bytes) -> list[str]:
+    return printed.decode().splitlines()
+
+
+def _install(cluster: state.Sandbox, added: dict[str, Contents]) -> float:
+    """Seconds that the script took on all nodes at once.
+
+    Raises:
+        ValueError: it failed on one.
+    """
+    known = cluster.path / "ssh/known_hosts"
+    ssh = ["ssh", "-i", str(cluster.path / "ssh/id_ed25519"), "-o", "IdentitiesOnly=yes", "-o", "BatchMode=yes"]
+    ssh += ["-o", f"UserKnownHostsFile={known}", "-l", "admin"]
+    with tempfile.TemporaryDirectory() as folder:
+        parts = []
+        for node, content in added.items():
+            archive = Path(folder, f"{node}.tar.gz")
+            archive.write_bytes(content.files)
+            parts.append(install_script(cluster.address(node), ssh, content.packages, str(archive)))
+        script = Path(folder, "install.sh")
+        started = "".join(f'{part.rstrip()} &\npids="$pids $!"\n' for part in parts)
+        script.write_text(f'pids=\n{started}for pid in $pids; do wait "$pid" || exit 1; done\n', encoding="utf-8")
+        print("benchmark: the shell script …", file=sys.stderr, flush=True)
+        began = time.monotonic()
+        done = subprocess.run(
+            ["sh", script], check=False, capture_output=True, text=True, timeout=_INSTALL_S, env=os.environ
+        )
+        took = time.monotonic() - began
+    if done.returncode:
+        message = f"the shell script ended with {done.returncode}: {done.stderr[-2000:]}"
+        raise ValueError(message)
+    return took

@@ -1,0 +1,169 @@
+"""A sandbox that a benchmark makes, grows and removes: containers on this machine, which is all that is measured.
+
+The nodes share this machine's cores with the provisioning host, so what a further node adds holds its own work too.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from busbar.errors import UsageError
+from busbar.option_values import whole
+from busbar.sandbox.state import MAX_COMPUTE, inventory_of, sandbox_path
+
+from devel.measured import Needs
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["QUICK", "Spent", "add_name", "busbar", "needs", "recap", "sandbox", "sizes", "timed"]
+
+# A validation that tests each thing once and shortly: what is measured is busbar, not the links.
+QUICK = (
+    *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
+    *("-e", "validation_floor_gbs=0.0001"),
+)
+# Of a container with its daemons, and of the controller's with its database and Prometheus.
+_NODE_MIB, _SERVICES_MIB, _DISK_MIB = 300, 1500, 700
+# The longest that one command took was 15 minutes, on a machine that others used too.
+_COMMAND_S = 3600
+_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)", re.MULTILINE)
+
+
+class Spent(NamedTuple):
+    """Seconds that a command took, CPU seconds of it on the provisioning host, and what it printed."""
+
+    wall: float
+    cpu: float
+    said: str
+
+
+def add_name(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of a name."""
+    parser.add_argument("--name", default="benchmark", metavar="NAME", help="of the sandbox, which must not exist")
+
+
+def sizes(text: str, least: int, example: str) -> list[int]:
+    """Numbers of compute nodes, each larger than the one before.
+
+    Raises:
+        UsageError: they are something else.
+    """
+    found = [whole("--sizes", word, 2, MAX_COMPUTE - 1) for word in text.split(",")]
+    if len(found) < least or found != sorted(set(found)):
+        several = "two or more sizes" if least > 1 else "sizes"
+        message = f"--sizes: {text}: give {several}, each larger than the one before, such as {example}"
+        raise UsageError(message)
+    return found
+
+
+def needs(compute: int, smaller: str) -> Needs:
+    """What a sandbox of so many compute nodes takes.
+
+    Raises:
+        UsageError: podman does not say where its containers are.
+    """
+    return Needs(_SERVICES_MIB + compute * _NODE_MIB, _SERVICES_MIB + compute * _DISK_MIB, smaller, _storage())
+
+
+@contextmanager
+def sandbox(name: str) -> Iterator[Path]:
+    """The inventory of a sandbox that is still to be made; whatever was made is removed afterwards.
+
+    Raises:
+        UsageError: there is one of that name, which is somebody's.
+    """
+    if sandbox_path(name).exists():
+        message = f"there is a sandbox {name} already: busbar sandbox down --name {name}, or choose another --name"
+        raise UsageError(message)
+    try:
+        yield inventory_of(name)
+    finally:
+        subprocess.run(
+            ["busbar", "sandbox", "down", "--name", name], check=False, capture_output=True, stdin=subprocess.DEVNULL
+        )
+
+
+def timed(*words: str) -> Spent:
+    """Run a command of busbar and measure it.
+
+    Raises:
+        ValueError: it failed.
+    """
+    began, used = time.monotonic(), _cpu()
+    said = busbar(*words)
+    return Spent(time.monotonic() - began, _cpu() - used, said)
+
+
+def busbar(*words: str) -> str:
+    """Run a command of busbar; what it prints is returned, and its first words are told on standard error.
+
+    Raises:
+        ValueError: it failed, or did not end within an hour.
+    """
+    shown = f"busbar {' '.join(words[:4])}"
+    print(f"benchmark: {shown} …", file=sys.stderr, flush=True)
+    # A file, not a pipe: what a command leaves running in the background must not keep its reader waiting.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out:
+        try:
+            done = subprocess.run(
+                ["busbar", *words],
+                check=False,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=_COMMAND_S,
+            )
+        except subprocess.TimeoutExpired as exc:
+            message = f"{shown} did not end within {_COMMAND_S} s: {_end_of(out)}"
+            raise ValueError(message) from exc
+        if done.returncode:
+            message = f"{shown} ended with {done.returncode}: {_end_of(out)}"
+            raise ValueError(message)
+        out.seek(0)
+        return out.read()
+
+
+def recap(said: str) -> dict[str, tuple[int, int]]:
+    """Of each host the tasks that were run, and those of them that changed something.
+
+    Raises:
+        ValueError: there is no recap.
+    """
+    found = {host: (int(ran), int(changed)) for host, ran, changed in _RECAP.findall(said)}
+    if not found:
+        message = f"the run printed no recap: {said[-2000:]}"
+        raise ValueError(message)
+    return found
+
+
+def _end_of(out: IO[str]) -> str:
+    out.seek(0)
+    return out.read()[-2000:]
+
+
+def _storage() -> str:
+    """Where podman keeps its containers."""
+    done = subprocess.run(
+        ["podman", "info", "--format", "{{.Store.GraphRoot}}"], check=False, capture_output=True, text=True
+    )
+    folder = done.stdout.strip()
+    if done.returncode or not folder:
+        message = f"podman does not say where it keeps its containers: {done.stderr.strip()[-300:]}"
+        raise UsageError(message)
+    return folder
+
+
+def _cpu() -> float:
+    """CPU seconds of what was started here and has ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

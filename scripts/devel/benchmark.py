@@ -32,6 +32,7 @@ NAMES = {
     "report": "judges and shows a validation of many nodes: seconds, size of the page, seconds until it is open",
     "search": "searches for one culprit in clusters of several sizes: rounds and tests, beside a round-robin",
     "slurm_metrics": "collects the metrics of a large cluster: seconds, CPU seconds, peak memory, size of the file",
+    "validate": "validates a sandbox: seconds beyond those in which its jobs ran",
 }
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 _MOST_RUNS = 99

@@ -11,8 +11,9 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
+from busbar.sandbox import state
 from devel import benchmark, measured, sandboxes
-from devel.benchmarks import provision
+from devel.benchmarks import provision, validate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +83,7 @@ def test_a_second_run_that_changes_something_is_no_second_run(
     assert said == [("sandbox", "down", "--name", "benchmark")]
 
 
-@pytest.mark.parametrize("name", ["add_node", "noop", "provision"])
+@pytest.mark.parametrize("name", ["add_node", "noop", "provision", "validate"])
 def test_no_sandbox_of_somebody_is_measured_or_removed(
     name: str, said: list[tuple[str, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -153,3 +154,41 @@ def test_the_shell_script_installs_packages_and_files(tmp_path: Path, monkeypatc
     assert shlex.split(install)[-3:] == ["install", "munge=0.5+b1", "pkg:amd64=1:2~3"]
     _command(tmp_path, "apt-get", "exit 100")
     assert subprocess.run(["sh", "-ec", script], check=False).returncode == 100
+
+
+@pytest.mark.parametrize(
+    ("spans", "seconds"),
+    [
+        ([], 0),
+        ([(10, 14)], 4),
+        ([(10, 14), (10, 14), (12, 13)], 4),
+        ([(20, 25), (10, 14), (13, 16)], 11),
+        ([(10, 20), (12, 13), (15, 30)], 20),
+    ],
+)
+def test_seconds_in_which_a_job_ran(spans: list[tuple[int, int]], seconds: int) -> None:
+    assert validate.covered(spans) == seconds
+
+
+def test_what_a_validation_takes_beyond_its_jobs(
+    said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends = iter([100, 200])
+    monkeypatch.setattr(sandboxes, "timed", lambda *words: (said.append(words), sandboxes.Spent(60.0, 1.0, ""))[1])
+    monkeypatch.setattr(validate, "_spans", lambda _cluster, _since: [(end := next(ends), end + 50), (end, end + 20)])
+    monkeypatch.setattr(state, "load", lambda name: name)
+    assert benchmark.main(["validate", "--times", "2", "--runs", "1", "--json"]) == 0
+    found = {entry["figure"]: entry["value"] for entry in json.loads(capsys.readouterr().out)["figures"]}
+    assert (found["validation"], found["jobs_ran"], found["jobs"], found["overhead"]) == (60, 50, 2, 10)
+    assert found["overhead_beyond_2_percent"] == 9
+    assert [words[0] for words in said if "-i" in words] == ["provision", "validate", "validate"]
+
+
+def test_a_validation_without_jobs_is_none(
+    said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(validate, "_spans", lambda _cluster, _since: [])
+    monkeypatch.setattr(state, "load", lambda name: name)
+    assert benchmark.main(["validate", "--runs", "1"]) == 1
+    assert "knows no job of these validations" in capsys.readouterr().err
+    assert said[-1] == ("sandbox", "down", "--name", "benchmark")

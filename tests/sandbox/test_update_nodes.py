@@ -18,6 +18,7 @@ from conftest import QUICK, TOP, plain_environment
 from fault_results import note
 from faulted import Work, is_said, prove_rest
 from test_slurm_jobs import submit, wait_for_state
+from trial_archive import PLAIN, SECURITY, forget, offer, versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,24 +38,7 @@ systemctl restart slurmd
 date +%s%N >>{BOOTS}
 """
 # Versions 1 are installed, and versions 2 offered: busbar-plain by an archive that says nothing of security.
-TRIALS = {"busbar-hole": "Debian-Security", "slurm-hole": "Debian-Security", "busbar-plain": "Debian"}
-OFFER = """set -e; top=/var/tmp/trial-archive; mkdir -p $top/made
-for version in 1 2; do
-  folder=$top/made/{name}-$version; mkdir -p $folder/DEBIAN
-  printf 'Package: {name}\\nVersion: %s\\nArchitecture: all\\nMaintainer: test\\nDescription: test\\n' $version \\
-    >$folder/DEBIAN/control
-  dpkg-deb --build $folder $top/{name}_$version.deb
-done
-dpkg -i $top/{name}_1.deb
-archive=$top/{name}; mkdir -p $archive; cp $top/{name}_2.deb $archive; cd $archive
-{{ dpkg-deb -f {name}_2.deb; echo Filename: ./{name}_2.deb; echo Size: $(stat -c %s {name}_2.deb)
-  echo SHA256: $(sha256sum {name}_2.deb | cut -c-64); echo; }} >Packages
-printf 'Origin: Debian\\nLabel: {label}\\nSuite: trial\\nVersion: 1\\nSHA256:\\n %s %s Packages\\n' \\
-  $(sha256sum Packages | cut -c-64) $(stat -c %s Packages) >Release
-echo "deb [trusted=yes] file:$archive ./" >/etc/apt/sources.list.d/{name}.list
-"""
-FORGET = f"""apt-get -y -qq purge {" ".join(TRIALS)}; rm -rf /var/tmp/trial-archive
-rm -f /etc/apt/sources.list.d/busbar-* /etc/apt/sources.list.d/slurm-* /var/lib/apt/lists/*trial-archive*"""
+TRIALS = {"busbar-hole": SECURITY, "slurm-hole": SECURITY, "busbar-plain": PLAIN}
 EXPORTER = "prometheus-node-exporter"
 OPTIONS = (
     *("-e", "update_nodes_packages=none", "-e", "update_nodes_batch=1", "-e", "update_nodes_reboot=always"),
@@ -170,10 +154,9 @@ def test_a_batch_that_fails_stops_and_a_killed_run_is_finished_by_the_next(sandb
 @pytest.fixture
 def offers(sandbox: Cluster) -> Iterator[None]:
     """gpu1 is offered newer versions of packages that it has."""
-    for name, label in TRIALS.items():
-        sandbox.exec("gpu1", OFFER.format(name=name, label=label))
+    offer(sandbox, "gpu1", TRIALS)
     yield
-    sandbox.exec("gpu1", FORGET)
+    forget(sandbox, "gpu1", TRIALS)
 
 
 @pytest.mark.usefixtures("offers")
@@ -192,9 +175,8 @@ def test_security_updates_and_a_role_switch_by_switch(sandbox: Cluster) -> None:
     assert code == 0, said
     assert "batch 1 of 2: gpu1, runs no jobs" in said
     assert "batch 2 of 2: gpu2, runs no jobs" in said
-    shown = sandbox.exec("gpu1", f"dpkg-query -W -f '${{Package}} ${{Version}}\n' {' '.join(TRIALS)}").stdout
     # What belongs to Slurm is held, and what closes no hole was not asked for.
-    assert sorted(shown.splitlines()) == ["busbar-hole 2", "busbar-plain 1", "slurm-hole 1"]
+    assert versions(sandbox, "gpu1", TRIALS) == ["busbar-hole 2", "busbar-plain 1", "slurm-hole 1"]
     assert sandbox.exec("gpu2", f"systemctl is-active {EXPORTER}; systemctl is-enabled {EXPORTER}").stdout.split() == [
         *("active", "enabled")
     ]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_upgrades import (
+    FAMILIES,
     Upgrade,
     chosen,
     held_patterns,
@@ -82,3 +86,9 @@ def test_what_is_held_is_told_and_not_made() -> None:
         ["kernel-core"],
     )
     assert chosen(parse_dnf(DNF), (), security=False)[1] == []
+
+
+def test_the_role_security_updates_holds_the_same_families() -> None:
+    role = Path(__file__).parents[5] / "roles/security_updates/vars/main.yml"
+    beginnings = yaml.safe_load(role.read_text(encoding="utf-8"))["__security_updates_families"]
+    assert {family: tuple(f"{name}*" for name in names) for family, names in beginnings.items()} == FAMILIES

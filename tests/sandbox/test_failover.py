@@ -13,7 +13,7 @@ import pytest
 from conftest import Cluster, recap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [pytest.mark.proves("slurm", "mariadb")]
 
@@ -93,7 +93,7 @@ def submitting(one: Cluster) -> Iterator[dict[str, float]]:
         assert re.search("Socket timed out|Unable to contact slurm controller", line), line
     jobs = [name for name in sent(one) if not -SAVES_S - 1 < asked_at(name) - what["killed"] <= 0]
     ended = lambda: all(accounted(one).get(name) == {"COMPLETED"} for name in jobs)  # noqa: E731
-    one.wait_until(ended, "not all that was submitted is accounted as completed", 180)
+    one.wait_until(ended, "not all that was submitted is accounted as completed", 480)
 
 
 def is_unbroken(one: Cluster) -> None:
@@ -172,6 +172,32 @@ def test_a_cut_between_the_controllers_makes_no_second_master(cluster: Cluster) 
             assert "taking over" not in cluster.exec("ctl2", said, check=False).stdout.lower()
         finally:
             cluster.exec("ctl2", "nft delete table ip cut")
+    is_unbroken(cluster)
+
+
+def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    def later() -> list[str]:
+        return [name for name in sent(cluster) if asked_at(name) > what["killed"]]
+
+    def since() -> int:
+        return round(time.time() - what["killed"])
+
+    with submitting(cluster) as what:
+        cluster.fault("pull", "ctl")
+        what["killed"] = time.time()
+        cluster.wait_until(lambda: later() != [], "the backup takes no job", 8 * TAKEOVER_S)
+        record_property("first job taken after, s", since())
+        assert controllers(cluster) == ["DOWN", "UP"]
+        # Each word to slurmctld first waits for the primary that is gone, TCPTimeout seconds: a job takes longer.
+        ran = lambda: any(accounted(cluster).get(name) == {"COMPLETED"} for name in later())  # noqa: E731
+        cluster.wait_until(ran, "no job that the backup took has run", 20 * TAKEOVER_S)
+        record_property("first of them had run after, s", since())
+        is_unbroken(cluster)
+        cluster.fault("heal")
+        cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 180)
+    record_property("jobs submitted", len(sent(cluster)))
     is_unbroken(cluster)
 
 

@@ -174,7 +174,12 @@ def test_what_a_validation_takes_beyond_its_jobs(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends = iter([100, 200])
-    monkeypatch.setattr(sandboxes, "timed", lambda *words: (said.append(words), sandboxes.Spent(60.0, 1.0, ""))[1])
+
+    def timed(*words: str) -> sandboxes.Spent:
+        said.append(words)
+        return sandboxes.Spent(60.0, 1.0, "")
+
+    monkeypatch.setattr(sandboxes, "timed", timed)
     monkeypatch.setattr(validate, "_spans", lambda _cluster, _since: [(end := next(ends), end + 50), (end, end + 20)])
     monkeypatch.setattr(state, "load", lambda name: name)
     assert benchmark.main(["validate", "--times", "2", "--runs", "1", "--json"]) == 0

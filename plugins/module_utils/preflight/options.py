@@ -149,10 +149,18 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
 
 
 def _errors(setting: Setting, spec: Mapping[str, Any]) -> list[str]:
-    """Return what Ansible says against a value."""
-    # It writes what it converts back into the value that it is given.
-    value = list(setting.value) if _is_list(setting.value) else setting.value
+    """Return what Ansible says against the type of a value, and of the entries of a list."""
+    value = [_hollow(each) for each in setting.value] if _is_list(setting.value) else _hollow(setting.value)
     return list(ArgumentSpecValidator({setting.name: dict(spec)}).validate({setting.name: value}).error_messages)
+
+
+def _hollow(value: object) -> object:
+    """Return a mapping or list without what is in it, anything else as it is.
+
+    Ansible copies the value that it checks, and a copy of one that it has not worked out takes all variables along:
+    seconds, for a list of a few users.
+    """
+    return {} if isinstance(value, dict) else [] if _is_list(value) else value
 
 
 def _is_wrong(value: object, spec: Mapping[str, Any]) -> bool:

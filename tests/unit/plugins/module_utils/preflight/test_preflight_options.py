@@ -128,3 +128,20 @@ def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, 
     assert found["problem"] == f"is now called {present} (set for host gpu1)"
     assert found["remedy"] == f"set {present} instead"
     assert unknown_problems(settings, [present], FAMILIES, []) == []
+
+
+class _Uncopied(dict[str, Any]):
+    """As a value that Ansible has not worked out: its copy takes all variables along, and is made in seconds."""
+
+    def __deepcopy__(self, memo: object) -> dict[str, Any]:
+        message = "copied"
+        raise AssertionError(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("slurm_partitions", [_Uncopied(name="all")]), ("slurm_config", _Uncopied(MaxJobCount=9))]
+)
+def test_what_is_in_an_entry_is_not_copied(name: str, value: object) -> None:
+    assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
+    (found,) = type_problems([Setting("slurm_port", value, "group all")], OPTIONS)
+    assert "and must be an integer" in found["problem"]

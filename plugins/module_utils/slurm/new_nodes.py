@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..common.problems import Problem
+    from .nodes import Node
 
-__all__ = ["forgotten_nodes", "new_node_problems", "new_nodes", "untested_nodes"]
+__all__ = ["new_node_problems", "node_admission"]
 
 # In these a node takes no job, so that provisioning it disturbs nobody.
 _OUT_OF_SERVICE = frozenset({"drained", "down"})
@@ -25,10 +26,14 @@ _ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
 _KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHostName=(\S+))?", re.MULTILINE)
 
 
-def new_nodes(
+def node_admission(
     declared: Sequence[str], shown: str, asked: str | Sequence[str] = "", drained: str | Sequence[str] = ""
-) -> list[str]:
-    """Return the nodes to be admitted, in the inventory's order: those that Slurm lacks, or that wait behind the gate.
+) -> dict[str, list[str]]:
+    """Return which nodes are new, untested and forgotten.
+
+    `new` are those to be admitted, in the inventory's order: Slurm lacks them, or they wait behind the gate. `untested`
+    are those behind the gate that no validation has judged yet. `forgotten` are nodes of Slurm that the inventory does
+    not have.
 
     Args:
         declared: compute nodes of the inventory.
@@ -41,6 +46,20 @@ def new_nodes(
     """
     known = {node.name: node for node in read_text_nodes(shown)}
     left = _left_behind(shown)
+    return {
+        "new": _new_nodes(declared, known, left, asked, drained),
+        "untested": [name for name, node in known.items() if is_untested(node.reason) or name in left],
+        "forgotten": [name for name in known if name not in declared],
+    }
+
+
+def _new_nodes(
+    declared: Sequence[str],
+    known: Mapping[str, Node],
+    left: set[str],
+    asked: str | Sequence[str],
+    drained: str | Sequence[str],
+) -> list[str]:
     if not asked:
         return [name for name in declared if name not in known or is_new(known[name].reason) or name in left]
     wanted = set(unfold_hosts(asked))
@@ -60,21 +79,10 @@ def new_nodes(
     return [name for name in declared if name in wanted]
 
 
-def untested_nodes(shown: str) -> list[str]:
-    """Return the nodes behind the gate that no validation has judged yet."""
-    left = _left_behind(shown)
-    return [node.name for node in read_text_nodes(shown) if is_untested(node.reason) or node.name in left]
-
-
 def _left_behind(shown: str) -> set[str]:
     """Return the nodes that a validation which was killed has left in the reservation of the gate, without a drain."""
     found = parse_reservation("\n".join(line for line in shown.splitlines() if line.startswith(_GATE)))
     return set(found.nodes) if found else set()
-
-
-def forgotten_nodes(declared: Sequence[str], shown: str) -> list[str]:
-    """Return the nodes of Slurm that the inventory does not have."""
-    return [node.name for node in read_text_nodes(shown) if node.name not in declared]
 
 
 def new_node_problems(
@@ -86,7 +94,7 @@ def new_node_problems(
         new: the nodes to be admitted.
         shown: output of ``scontrol --oneliner show nodes``.
         machines: by node what its machine said: its name, the state of slurmd and its addresses, as ``ip`` shows them.
-        forgotten: how the controller resolves `forgotten_nodes`: lines of ``getent hosts``.
+        forgotten: how the controller resolves the nodes that are forgotten: lines of ``getent hosts``.
     """
     owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}
     resolved = [line.split() for line in forgotten.splitlines() if line.strip()]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_nodes import (
-    forgotten_nodes,
     new_node_problems,
-    new_nodes,
-    untested_nodes,
+    node_admission,
 )
 
 DECLARED = ["gpu1", "gpu2", "gpu3", "gpu4"]
@@ -40,33 +38,35 @@ FAILED = CUT + shown("gpu3", "DOWN*+DRAIN", "busbar: new: node-gpu3: slow")
     ],
 )
 def test_new_nodes(said: str, asked: str | list[str], expected: list[str]) -> None:
-    assert new_nodes(DECLARED, said, asked) == expected
+    assert node_admission(DECLARED, said, asked)["new"] == expected
 
 
 def test_strangers_are_refused() -> None:
     with pytest.raises(ValueError, match=r"gpu\[5-6\]: no compute node"):
-        new_nodes(DECLARED, SHOWN, "gpu[4-6]")
+        node_admission(DECLARED, SHOWN, "gpu[4-6]")
 
 
 @pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED+DRAIN", "IDLE+RESERVED"])
 def test_a_node_in_service_is_not_admitted_again(state: str) -> None:
     with pytest.raises(ValueError, match=r"gpu1 is in service .*busbar validate -e 'validation_nodes=gpu1'"):
-        new_nodes(DECLARED, shown("gpu1", state), "gpu[1,4]")
+        node_admission(DECLARED, shown("gpu1", state), "gpu[1,4]")
 
 
 def test_in_check_mode_a_node_that_would_be_drained_is_one_of_them() -> None:
-    assert new_nodes(DECLARED, shown("gpu1"), "gpu1", "gpu[1-2]") == ["gpu1"]
+    assert node_admission(DECLARED, shown("gpu1"), "gpu1", "gpu[1-2]")["new"] == ["gpu1"]
 
 
 def test_those_that_failed_are_not_tested_again_by_themselves() -> None:
-    assert untested_nodes(FAILED) == ["gpu2"]
-    assert untested_nodes(FAILED.replace("Reason=busbar: new ", "Reason=busbar: new : Not responding ")) == ["gpu2"]
+    silent = FAILED.replace("Reason=busbar: new ", "Reason=busbar: new : Not responding ")
+    for said in (FAILED, silent):
+        assert node_admission(DECLARED, said)["untested"] == ["gpu2"]
 
 
 def test_a_node_that_a_killed_validation_left_in_the_reservation_is_behind_the_gate() -> None:
     left = "".join(map(shown, DECLARED)) + "ReservationName=busbar-new StartTime=x Nodes=gpu[2-3] NodeCnt=2 Users=y\n"
-    assert new_nodes(DECLARED, left) == untested_nodes(left) == ["gpu2", "gpu3"]
-    assert new_nodes(DECLARED, left, "gpu2") == ["gpu2"]
+    found = node_admission(DECLARED, left)
+    assert found["new"] == found["untested"] == ["gpu2", "gpu3"]
+    assert node_admission(DECLARED, left, "gpu2")["new"] == ["gpu2"]
 
 
 def machine(name: str, address: str, slurmd: str = "inactive") -> str:
@@ -89,6 +89,6 @@ def machine(name: str, address: str, slurmd: str = "inactive") -> str:
 )
 def test_a_machine_that_the_cluster_has_under_another_name_is_refused(said: str, resolved: str, owner: str) -> None:
     slurm = shown("gpu1") + shown("old7") + shown("old8", address="10.0.0.8")
-    assert forgotten_nodes(DECLARED, slurm) == ["old7", "old8"]
+    assert node_admission(DECLARED, slurm)["forgotten"] == ["old7", "old8"]
     problems = new_node_problems(["gpu4"], slurm, {"gpu4": said}, resolved)
     assert [problem["problem"] for problem in problems] == ([f"is in the cluster already, as {owner}"] if owner else [])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from .new_reason import is_new
 from .releases import release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["change_action", "changed_keys", "parse_config", "rollback_files", "unready_nodes"]
+__all__ = ["Change", "changed_keys", "parse_config", "slurm_change", "unready_nodes"]
 
 # Since this release `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
 FORKING = (23, 11)
@@ -57,16 +57,37 @@ def changed_keys(before: str, after: str) -> list[str]:
     return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
 
-def change_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
-    """Return how changed files come into force: 'none', 'reconfigure' or 'restart'.
+class Change(TypedDict):
+    """How changed files come into force: 'none', 'reconfigure' or 'restart'; and the files as they were before."""
+
+    action: str
+    old_files: list[dict[str, str]]
+
+
+def slurm_change(changes: Sequence[Mapping[str, str]], version: str = "") -> Change:
+    """Return how changed files come into force, and the files that take them back, in the form of the module `files`.
 
     Args:
         changes: one entry per changed file: its path in `before_header`, its text `before` and `after`.
-        version: what `scontrol --version` says; empty when Slurm is not installed yet.
+        version: what `slurmctld -V` says; empty when it is not known.
 
     Raises:
         ValueError: it is not a valid version.
     """
+    return {
+        "action": _action(changes, version),
+        "old_files": [
+            {
+                "path": change["before_header"],
+                "content": change["before"],
+                "state": "present" if change["before"] else "absent",
+            }
+            for change in changes
+        ],
+    }
+
+
+def _action(changes: Iterable[Mapping[str, str]], version: str) -> str:
     action = "none"
     for change in changes:
         if change.get("before", "") == change.get("after", ""):
@@ -76,18 +97,6 @@ def change_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
             return "restart"
         action = "reconfigure"
     return action
-
-
-def rollback_files(changes: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the files as they were before the changes, in the form of the module `files`."""
-    return [
-        {
-            "path": change["before_header"],
-            "content": change["before"],
-            "state": "present" if change["before"] else "absent",
-        }
-        for change in changes
-    ]
 
 
 def _needs_restart(name: str, before: str, after: str, version: str) -> bool:

@@ -43,9 +43,9 @@ def test_changed_keys(before: str, after: str, keys: list[str]) -> None:
         ("slurm.conf", BASE, BASE + "DefMemPerCPU=10\n", "", "restart"),
     ],
 )
-def test_change_action(name: str, before: str, after: str, version: str, action: str) -> None:
+def test_action(name: str, before: str, after: str, version: str, action: str) -> None:
     change = {"before_header": f"/etc/slurm/{name}", "before": before, "after": after}
-    assert slurm_change.change_action([change], version) == action
+    assert slurm_change.slurm_change([change], version)["action"] == action
 
 
 def test_one_restart_outweighs_a_reconfigure() -> None:
@@ -53,16 +53,16 @@ def test_one_restart_outweighs_a_reconfigure() -> None:
         {"before_header": "/etc/slurm/cgroup.conf", "before": "", "after": "x"},
         {"before_header": "/etc/slurm/slurm.conf", "before": BASE, "after": BASE.replace("6817", "1")},
     ]
-    assert slurm_change.change_action(changes, NEW) == "restart"
-    assert slurm_change.change_action([], NEW) == "none"
+    assert slurm_change.slurm_change(changes, NEW)["action"] == "restart"
+    assert slurm_change.slurm_change([], NEW)["action"] == "none"
 
 
-def test_rollback_files() -> None:
+def test_old_files() -> None:
     changes = [
         {"before_header": "/etc/slurm/slurm.conf", "before": "old", "after": "new"},
         {"before_header": "/etc/slurm/gres.conf", "before": "", "after": "new"},
     ]
-    assert slurm_change.rollback_files(changes) == [
+    assert slurm_change.slurm_change(changes)["old_files"] == [
         {"path": "/etc/slurm/slurm.conf", "content": "old", "state": "present"},
         {"path": "/etc/slurm/gres.conf", "content": "", "state": "absent"},
     ]

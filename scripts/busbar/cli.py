@@ -12,24 +12,26 @@ from busbar.errors import UsageError
 
 __all__ = ["main"]
 
-COMMANDS = (
-    "init",
-    "sandbox",
-    "vm",
-    "provision",
-    "ssh",
-    "nccl",
-    "fabric",
-    "gpu",
-    "inventory",
-    "health",
-    "node",
-    "user",
-    "doctor",
-    "secrets",
-    "report",
-    "completion",
-)
+# Each command, and the module that registers it.
+COMMANDS = {
+    "init": "init",
+    "sandbox": "sandbox",
+    "vm": "vm",
+    "provision": "provision",
+    "validate": "provision",
+    "ssh": "ssh",
+    "nccl": "nccl",
+    "fabric": "fabric",
+    "gpu": "gpu",
+    "inventory": "inventory",
+    "health": "health",
+    "node": "node",
+    "user": "user",
+    "doctor": "doctor",
+    "secrets": "secrets",
+    "report": "report",
+    "completion": "completion",
+}
 EXIT_CODES = (
     "Exit codes: 0 PASS or done, 1 FAIL, 2 bad usage or input, 3 INCONCLUSIVE, 4 not all nodes were tested and the "
     "rest passed."
@@ -38,15 +40,16 @@ USAGE = 2
 INTERRUPTED = 130
 
 
-def parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """The parser of all commands, or of this one alone, if there is such a one."""
     top = argparse.ArgumentParser(
         prog="busbar",
         description="Turns bare Linux machines into a GPU cluster and proves with numbers that it is fast.",
         epilog=EXIT_CODES,
     )
     subparsers = top.add_subparsers(required=True, metavar="COMMAND")
-    for name in COMMANDS:
+    wanted = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for name in wanted:
         importlib.import_module(f"busbar.commands.{name}").register(subparsers)
     return top
 
@@ -56,7 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     # A shell asks by this variable for the words that may follow; nothing else needs the library then.
     if "_ARGCOMPLETE" in os.environ:
         completion.answer(parser())
-    args = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    # Most of what the other commands import would take longer than many a command itself.
+    args = parser(words[0] if words else "").parse_args(words)
     try:
         return int(args.run(args))
     except UsageError as exc:

@@ -1,0 +1,36 @@
+"""The command line as a whole: what each command needs, and no more, is loaded for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.cli import COMMANDS, parser
+
+if TYPE_CHECKING:
+    import argparse
+
+LOADED = "import sys; from busbar.cli import parser; parser(sys.argv[1]); print(*sys.modules)"
+
+
+def commands(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (found,) = (action.choices for action in top._actions if isinstance(action.choices, dict))  # noqa: SLF001 - argparse tells it nowhere else
+    return dict(found)
+
+
+@pytest.mark.parametrize("command", ["", "--help", "provison", "prov"])
+def test_where_no_command_is_named_all_are_known(command: str) -> None:
+    assert list(commands(parser(command))) == list(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_the_same_options_alone_as_among_all(command: str) -> None:
+    assert commands(parser(command))[command].format_help() == commands(parser())[command].format_help()
+
+
+def test_the_modules_of_other_commands_are_not_loaded() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED, "gpu"], check=True, capture_output=True, text=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("busbar.commands.")}
+    assert loaded == {"busbar.commands.gpu", "busbar.commands.completion"}

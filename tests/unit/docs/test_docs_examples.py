@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def test_profiles_of_the_examples_are_sound() -> None:
             assert profile_problems(name, profile) == []
 
 
+@lru_cache
 def known_names() -> set[str]:
     """All options, those within them, and other variables that a text may name."""
     names: set[str] = {*SITE_VARIABLES, "hardware"}
@@ -148,6 +150,7 @@ def commands() -> list[tuple[str, str]]:
     ]
 
 
+@lru_cache
 def of_playbooks() -> set[str]:
     """Options of playbooks that belong to no role."""
     declared = (TOP / "playbooks/vars").glob("*.yml")
@@ -164,7 +167,7 @@ def of_playbooks() -> set[str]:
 def test_a_command_is_one_that_the_programs_take(where: str, command: str) -> None:
     words = shlex.split(command, comments=True)
     if words[0] == "busbar":
-        given = parser().parse_args([word for word in words[1:] if word != "…"])
+        given = parser(words[1]).parse_args([word for word in words[1:] if word != "…"])
         if words[1] == "provision":
             assert (TOP / "playbooks" / f"{given.playbook}.yml").is_file(), where
         for name, _, _ in (pair.partition("=") for flag, pair in itertools.pairwise(words) if flag == "-e"):

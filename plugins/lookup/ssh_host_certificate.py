@@ -45,23 +45,20 @@ options:
 EXAMPLES = r"""
 certificate: >-
   {{ lookup('busbar.cluster.ssh_host_certificate', public_key, current=present, identity='gpu1',
-            principals=['gpu1', '10.0.0.11']) }}
+            principals=['gpu1', '10.0.0.11']).text }}
 """
 
 RETURN = r"""
 _raw:
-  description: One certificate per term, each one line.
+  description: One certificate per term, with its C(text), one line, and its C(end), in seconds since 1970.
   type: list
-  elements: str
+  elements: dict
 """
 
 import time
 from typing import Any
 
-from ..module_utils.access.ssh_certificate import (
-    renewal_reason,
-    sign_host_key,
-)
+from ..module_utils.access.ssh_certificate import certificate_end, renewal_reason, sign_host_key
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import signing_key
@@ -71,11 +68,12 @@ class LookupModule(SecretsLookup):
     """The lookup `busbar.cluster.ssh_host_certificate`."""
 
     @lookup_border
-    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[str]:
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[dict[str, Any]]:
         """Return one certificate per public key."""
         directory, create = self.open_secrets(variables, kwargs)
         authority = signing_key(directory, create=create)
-        return [self._certificate(term, authority) for term in terms]
+        texts = [self._certificate(term, authority) for term in terms]
+        return [{"text": text, "end": certificate_end(text)} for text in texts]
 
     def _certificate(self, public_key: str, authority: str) -> str:
         """Return the present certificate when it is good, else a new one."""

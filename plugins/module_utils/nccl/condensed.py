@@ -44,6 +44,9 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
         if begins(line):
             parser = Parser()
         bare = line.rstrip("\n")
+        if parser.run["seen"]["text"] and parser.knows(bare):
+            last.append((line, False))
+            continue
         telling = not is_library_line(bare)
         if telling:
             parser.feed(bare)
@@ -55,6 +58,8 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
             before = parser.told
             parser.feed(bare)
             telling = parser.told != before
+        if not telling:
+            parser.learn(bare)
         last.append((line, telling))
         if telling:
             kept.append(line)

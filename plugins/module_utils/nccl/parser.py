@@ -165,6 +165,24 @@ class Parser:
             self.run["seen"]["text"] = True
         self.line = (first + len(lines)) * self.step
 
+    def knows(self, line: str) -> bool:
+        """Return whether a line is one of the library that tells nothing new, once one that began so was learned."""
+        head, _level, said = line.partition(_INFO)
+        host = self.heads.get(head)
+        if host is None or "<std" in said:
+            return False
+        for word in _TELLING:
+            if word in said:
+                return False
+        at = said.find("via NET/")
+        return at < 0 or host + said[at - 1 :] in self.fabric.ways
+
+    def learn(self, line: str) -> None:
+        """Take note of how a line of the library begins."""
+        head, level, _said = line.partition(_INFO)
+        if level and len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
+            self._learn(head)
+
     def _learn(self, head: str) -> None:
         """Remember how a line of the library begins, with what names its host: each thread begins all its lines so."""
         if "] NCCL " not in head and words.is_library_line(head + _INFO):

@@ -124,6 +124,19 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
     assert script.standing == []
 
 
+@pytest.mark.parametrize(("cores", "waits"), [(2, True), (4, False)])
+def test_with_few_cores_emulated_machines_come_after_the_unit_tests(script: Script, cores: int, *, waits: bool) -> None:
+    child = script.start(cores=cores, slow="*pytest*tests/unit*")
+    try:
+        until(lambda: Path(f"{script.log}.slow").exists() and script.pytests("tests/sandbox") != [])
+        if not waits:
+            until(lambda: script.pytests("tests/vm") != [])
+        assert (script.pytests("tests/vm") == []) is waits
+    finally:
+        child.terminate()
+        child.communicate(timeout=60)
+
+
 def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> None:
     done = script.run("full")
     assert done.returncode == 0, done.stdout + done.stderr

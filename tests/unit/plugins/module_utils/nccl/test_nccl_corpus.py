@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_text
+from recording_checker import check_recordings
 
 CORPUS = Path(__file__).parents[6] / "shared" / "nccl" / "corpus"
 INDEX = CORPUS / "index.json"
@@ -48,19 +46,10 @@ def test_published_output(entry: dict[str, Any]) -> None:
             assert run["ranks"] == wanted["n_ranks"]
 
 
-def test_the_corpus_checker_accepts_the_command() -> None:
-    # A process per file: all of them in `scripts/test full`, some otherwise.
-    only = [] if int(os.environ.get("BUSBAR_TEST_DAMAGES", "0")) >= 10_000 else ["--only", "12"]
-    command = f"{Path(sys.executable).with_name('busbar')} nccl parse --format json"
-    done = subprocess.run(
-        [sys.executable, CORPUS.parent / "check_corpus.py", "--command", command, *only],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1200,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert ", 0 failed" in done.stdout
+def test_the_corpus_checker_accepts_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = check_recordings(CORPUS.parent / "check_corpus.py", "nccl parse --format json", monkeypatch)
+    assert code == 0, said
+    assert ", 0 failed" in said
 
 
 def _mutable(entry: dict[str, Any]) -> bool:

@@ -44,6 +44,9 @@ class Site:
         hosts = {"all": {"vars": local, "children": {"slurm_compute": {"hosts": {"gpu1": None, "gpu2": None}}}}}
         (folder / "inventory/hosts.yml").write_text(yaml.safe_dump(hosts))
         (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
+        # What the repositories of this machine hold is of no interest here, and takes apt a second to find out.
+        (folder / "apt-cache").write_text("#!/bin/sh\n")
+        (folder / "apt-cache").chmod(0o755)
 
     def run(self, *options: str, versions: list[str], **given: Any) -> tuple[int, str]:  # noqa: ANN401 - as given
         """Run the tasks; return the exit code and what was told, in one line."""
@@ -53,10 +56,12 @@ class Site:
         program = str(Path(sys.executable).with_name("ansible-playbook"))
         command = [program, "-i", "inventory", "play.yml", "-e", json.dumps(declared), *options]
         environment = os.environ | {
+            "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections"),
             "ANSIBLE_LOCALHOST_WARNING": "false",
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_HOME": str(self.folder / "ansible"),
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
         }
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=self.folder, env=environment)
         return done.returncode, " ".join((done.stdout + done.stderr).split())

@@ -104,10 +104,10 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
         ("stage cluster", "is there already"),
     ],
 )
-def test_a_bad_name_is_refused_and_nothing_is_written(arguments: str, said: str, copy: Path) -> None:
-    before = files(copy)
-    done = run(copy, f"scripts/new {arguments}")
+def test_a_bad_name_is_refused_and_nothing_is_written(arguments: str, said: str, original: Path) -> None:
+    before = files(original)
+    done = run(original, f"scripts/new {arguments}")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-    assert files(copy) == before
+    assert files(original) == before

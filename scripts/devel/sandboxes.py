@@ -25,7 +25,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["QUICK", "Spent", "add_name", "busbar", "needs", "recap", "sandbox", "sizes", "timed"]
+    from busbar.sandbox.state import Sandbox
+
+__all__ = [
+    "QUICK",
+    "Spent",
+    "add_compute",
+    "add_name",
+    "busbar",
+    "compute",
+    "needs",
+    "printed",
+    "recap",
+    "sandbox",
+    "sizes",
+    "timed",
+]
 
 # A validation that tests each thing once and shortly: what is measured is busbar, not the links.
 QUICK = (
@@ -52,6 +67,22 @@ def add_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default="benchmark", metavar="NAME", help="of the sandbox, which must not exist")
 
 
+def add_compute(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add the choice of a number of compute nodes."""
+    parser.add_argument(
+        "--compute", default=str(default), metavar="N", help=f"compute nodes beside ctl and login; default {default}"
+    )
+
+
+def compute(args: argparse.Namespace) -> int:
+    """The number of compute nodes that was chosen.
+
+    Raises:
+        UsageError: it is none that a sandbox can have.
+    """
+    return whole("--compute", str(args.compute), 2, MAX_COMPUTE)
+
+
 def sizes(text: str, least: int, example: str) -> list[int]:
     """Numbers of compute nodes, each larger than the one before.
 
@@ -66,13 +97,13 @@ def sizes(text: str, least: int, example: str) -> list[int]:
     return found
 
 
-def needs(compute: int, smaller: str) -> Needs:
+def needs(nodes: int, smaller: str) -> Needs:
     """What a sandbox of so many compute nodes takes.
 
     Raises:
         UsageError: podman does not say where its containers are.
     """
-    return Needs(_SERVICES_MIB + compute * _NODE_MIB, _SERVICES_MIB + compute * _DISK_MIB, smaller, _storage())
+    return Needs(_SERVICES_MIB + nodes * _NODE_MIB, _SERVICES_MIB + nodes * _DISK_MIB, smaller, _storage())
 
 
 @contextmanager
@@ -131,6 +162,22 @@ def busbar(*words: str) -> str:
             raise ValueError(message)
         out.seek(0)
         return out.read()
+
+
+def printed(cluster: Sandbox, node: str, command: str) -> bytes:
+    """What a shell command prints on a node.
+
+    Raises:
+        ValueError: it failed.
+    """
+    done = subprocess.run(
+        ["podman", "exec", cluster.container(node), "sh", "-c", command], check=False, capture_output=True
+    )
+    if done.returncode:
+        said = done.stderr.decode(errors="replace")[-500:]
+        message = f"{node}: a command ended with {done.returncode}: {said}"
+        raise ValueError(message)
+    return done.stdout
 
 
 def recap(said: str) -> dict[str, tuple[int, int]]:

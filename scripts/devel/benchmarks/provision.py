@@ -17,7 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from busbar.option_values import whole
 from busbar.sandbox import state
 
 from devel import sandboxes
@@ -56,13 +55,13 @@ class Contents(NamedTuple):
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
-    parser.add_argument("--compute", default="2", metavar="N", help="compute nodes beside ctl and login; default 2")
+    sandboxes.add_compute(parser, 2)
     sandboxes.add_name(parser)
 
 
 def needs(args: argparse.Namespace) -> Needs:
     """What the sandbox takes."""
-    return sandboxes.needs(_compute(args), "--compute")
+    return sandboxes.needs(sandboxes.compute(args), "--compute")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
@@ -72,7 +71,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         UsageError: no such number of nodes, or a sandbox that is there already.
         ValueError: a command or the installation failed.
     """
-    up = ("sandbox", "up", "--name", args.name, "--compute", str(_compute(args)))
+    up = ("sandbox", "up", "--name", args.name, "--compute", str(sandboxes.compute(args)))
     with sandboxes.sandbox(args.name) as inventory:
         sandboxes.busbar(*up)
         fresh = _on_each(state.load(args.name), _PACKAGES)
@@ -104,30 +103,11 @@ def install_script(address: str, ssh: list[str], packages: list[str], archive: s
     return f"{shlex.join([*ssh, address, 'sudo sh -c ' + shlex.quote(remote)])} <{shlex.quote(archive)}\n"
 
 
-def _compute(args: argparse.Namespace) -> int:
-    return whole("--compute", str(args.compute), 2, state.MAX_COMPUTE)
-
-
 def _on_each(cluster: state.Sandbox, command: str) -> dict[str, bytes]:
-    """What a shell command prints on each node.
-
-    Raises:
-        ValueError: it failed on one.
-    """
-
-    def run(node: str) -> bytes:
-        done = subprocess.run(
-            ["podman", "exec", cluster.container(node), "sh", "-c", command], check=False, capture_output=True
-        )
-        if done.returncode:
-            message = (
-                f"{node}: {command.split(maxsplit=1)[0]} ended with {done.returncode}: {done.stderr.decode()[-500:]}"
-            )
-            raise ValueError(message)
-        return done.stdout
-
+    """What a shell command prints on each node."""
     with ThreadPoolExecutor(len(cluster.nodes)) as pool:
-        return dict(zip(cluster.nodes, pool.map(run, cluster.nodes), strict=True))
+        told = pool.map(lambda node: sandboxes.printed(cluster, node, command), cluster.nodes)
+        return dict(zip(cluster.nodes, told, strict=True))
 
 
 def _lines(printed: bytes) -> list[str]:

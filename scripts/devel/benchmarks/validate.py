@@ -6,7 +6,6 @@ what busbar is charged with includes the waiting that a bare `srun` of the same 
 
 from __future__ import annotations
 
-import subprocess
 import time
 from typing import TYPE_CHECKING
 
@@ -29,14 +28,14 @@ _USER = "busbar-validation"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
-    parser.add_argument("--compute", default="4", metavar="N", help="compute nodes; default 4")
+    sandboxes.add_compute(parser, 4)
     parser.add_argument("--times", default="3", metavar="N", help="validations of the same sandbox; default 3")
     sandboxes.add_name(parser)
 
 
 def needs(args: argparse.Namespace) -> Needs:
     """What the sandbox takes."""
-    return sandboxes.needs(_compute(args), "--compute")
+    return sandboxes.needs(sandboxes.compute(args), "--compute")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
@@ -48,7 +47,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """
     times = whole("--times", str(args.times), 1, 99)
     with sandboxes.sandbox(args.name) as inventory:
-        sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(_compute(args)))
+        sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(sandboxes.compute(args)))
         sandboxes.busbar("provision", "-i", str(inventory), "--skip-tags", "validation")
         spans: list[tuple[int, int]] = []
         walls = 0.0
@@ -76,10 +75,6 @@ def covered(spans: Iterable[tuple[int, int]]) -> int:
     return seconds
 
 
-def _compute(args: argparse.Namespace) -> int:
-    return whole("--compute", str(args.compute), 2, state.MAX_COMPUTE)
-
-
 def _spans(cluster: state.Sandbox, since: int) -> list[tuple[int, int]]:
     """Start and end of the validation's jobs since then, seconds since 1970.
 
@@ -87,11 +82,6 @@ def _spans(cluster: state.Sandbox, since: int) -> list[tuple[int, int]]:
         ValueError: sacct failed.
     """
     asked = f"SLURM_TIME_FORMAT=%s sacct -nXP -u {_USER} -S $(date -d @{since} +%FT%T) -o Start,End"
-    done = subprocess.run(
-        ["podman", "exec", cluster.container("ctl"), "sh", "-c", asked], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        message = f"ctl: sacct ended with {done.returncode}: {done.stderr[-500:]}"
-        raise ValueError(message)
-    pairs = [line.split("|") for line in done.stdout.splitlines()]
+    lines = sandboxes.printed(cluster, "ctl", asked).decode().splitlines()
+    pairs = [line.split("|") for line in lines]
     return [(int(start), int(end)) for start, end in pairs if start.isdigit() and end.isdigit() and int(start) >= since]

@@ -46,10 +46,11 @@ def node_admission(
     """
     known = {node.name: node for node in read_text_nodes(shown)}
     left = _left_behind(shown)
+    there = set(declared)
     return {
         "new": _new_nodes(declared, known, left, asked, drained),
         "untested": [name for name, node in known.items() if is_untested(node.reason) or name in left],
-        "forgotten": [name for name in known if name not in declared],
+        "forgotten": [name for name in known if name not in there],
     }
 
 

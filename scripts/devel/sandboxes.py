@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from busbar.errors import UsageError
 from busbar.option_values import whole
-from busbar.sandbox.state import MAX_COMPUTE, inventory_of, sandbox_path
+from busbar.sandbox.state import MAX_COMPUTE, sandbox_path
 
 from devel.measured import Needs
 
@@ -113,11 +113,12 @@ def sandbox(name: str) -> Iterator[Path]:
     Raises:
         UsageError: there is one of that name, which is somebody's.
     """
-    if sandbox_path(name).exists():
+    path = sandbox_path(name)
+    if path.exists():
         message = f"there is a sandbox {name} already: busbar sandbox down --name {name}, or choose another --name"
         raise UsageError(message)
     try:
-        yield inventory_of(name)
+        yield path / "inventory"
     finally:
         subprocess.run(
             ["busbar", "sandbox", "down", "--name", name], check=False, capture_output=True, stdin=subprocess.DEVNULL

@@ -37,7 +37,6 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
     monkeypatch.setattr(sandboxes, "busbar", run)
     monkeypatch.setattr(sandboxes, "_storage", lambda: str(tmp_path))
     monkeypatch.setattr(sandboxes, "sandbox_path", lambda name: tmp_path / name)
-    monkeypatch.setattr(sandboxes, "inventory_of", lambda name: tmp_path / name / "inventory")
     monkeypatch.setattr(subprocess, "run", lambda command, **_how: commands.append(tuple(command[1:])))
     monkeypatch.setattr(measured, "available_mib", lambda: 1 << 20)
     monkeypatch.setattr(measured, "free_mib", lambda _folder: 1 << 20)

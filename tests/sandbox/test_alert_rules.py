@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from busbar.sandbox.state import load
+from prometheus_api import Prometheus
 
 if TYPE_CHECKING:
     from conftest import Cluster
@@ -23,9 +22,7 @@ CHANGES = {
 
 
 def asked(sandbox: Cluster, path: str) -> Any:  # noqa: ANN401 - JSON is what it is
-    url = f"http://{load(sandbox.name).address('ctl')}:9090/api/v1/{path}"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)["data"]
+    return Prometheus(sandbox.name).get(path)
 
 
 def rules(sandbox: Cluster) -> dict[str, dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from alert_delivery import RECEIVERS, SECRETS, Sink
 from conftest import recap
+from prometheus_api import login
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,9 +43,9 @@ def fire(sandbox: Cluster, name: str, severity: str, annotations: dict[str, str]
     alert = {"labels": labels, "annotations": annotations, **({"endsAt": now} if ended else {})}
     program = (
         "import sys, urllib.request as u; u.urlopen(u.Request('http://127.0.0.1:9093/api/v2/alerts',"
-        "sys.argv[1].encode(), {'Content-Type': 'application/json'}))"
+        "sys.argv[1].encode(), {'Content-Type': 'application/json', **__import__('json').loads(sys.argv[2])}))"
     )
-    sandbox.exec("ctl", f"python3 -c \"{program}\" '{json.dumps([alert])}'")
+    sandbox.exec("ctl", f"python3 -c \"{program}\" '{json.dumps([alert])}' '{json.dumps(login(sandbox.name))}'")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from alert_delivery import RECEIVERS, Sink
+from prometheus_api import login
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +101,11 @@ def arrived(sink: Sink, name: str, node: str, status: str = "firing", timeout: f
 
 def silenced(sandbox: Cluster) -> dict[tuple[str, str], bool]:
     """The alerts that Alertmanager knows, by name and node, and whether another one silences each."""
-    program = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9093/api/v2/alerts').read().decode())"
-    found = json.loads(sandbox.exec("ctl", f'python3 -c "{program}"').stdout)
+    program = (
+        "import json, sys, urllib.request as u; print(u.urlopen(u.Request('http://127.0.0.1:9093/api/v2/alerts',"
+        "headers=json.loads(sys.argv[1]))).read().decode())"
+    )
+    found = json.loads(sandbox.exec("ctl", f"python3 -c \"{program}\" '{json.dumps(login(sandbox.name))}'").stdout)
     return {
         (each["labels"]["alertname"], each["labels"].get("node", "")): bool(each["status"]["inhibitedBy"])
         for each in found

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 import urllib.error
-import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 from busbar.sandbox.state import load
+from prometheus_api import Prometheus
 from test_slurm_jobs import job_state, submit
 
 if TYPE_CHECKING:
@@ -235,12 +235,47 @@ def test_the_database_is_reached_by_nobody(sandbox: Cluster) -> None:
 
 @pytest.mark.parametrize("path", ["/-/quit", "/-/reload", "/api/v1/admin/tsdb/delete_series?match[]=up"])
 def test_prometheus_takes_no_orders(sandbox: Cluster, path: str) -> None:
-    address = load(sandbox.name).address("ctl")
+    prometheus = Prometheus(sandbox.name)
     with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"http://{address}:9090{path}", b"", timeout=10)
+        prometheus.open(path, b"")
     assert refused.value.code in {403, 404, 405, 500}
-    with urllib.request.urlopen(f"http://{address}:9090/-/healthy", timeout=10) as answer:
-        assert answer.status == 200
+    assert "Healthy" in prometheus.open("/-/healthy")
+    prometheus.login = {}
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        prometheus.open(path, b"")
+
+
+# What tells of others' jobs: a user of any node asks for it.
+WATCHED = {
+    "Prometheus' figures": ("ctl", 9090, "/api/v1/query?query=up"),
+    "Prometheus' configuration": ("ctl", 9090, "/api/v1/status/config"),
+    "the controller's exporter": ("ctl", 9100, "/metrics"),
+    "the exporter of the victim's node": (NODE, 9100, "/metrics"),
+}
+ASK = """
+import sys, urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen(sys.argv[1], timeout=10).status)
+except urllib.error.HTTPError as refused:
+    print(refused.code)
+"""
+
+
+@pytest.mark.parametrize("what", WATCHED)
+@pytest.mark.parametrize("where", ["login", NODE])
+def test_the_monitoring_tells_a_user_nothing(sandbox: Cluster, what: str, where: str) -> None:
+    node, port, path = WATCHED[what]
+    url = f"http://{load(sandbox.name).address(node)}:{port}{path}"
+    status, said = as_user(sandbox, where, f"python3 -c '{ASK}' '{url}'")
+    assert (status, said) == (0, "401\n")
+    # The control: with the password, which he does not find.
+    prometheus = Prometheus(sandbox.name)
+    prometheus.url = f"http://{load(sandbox.name).address(node)}:{port}"
+    assert prometheus.open(path)
+    password = (sandbox.state / "secrets/monitoring.password").read_text(encoding="utf-8").strip()
+    places = "/etc /var/lib /run /tmp /opt"
+    found = as_user(sandbox, where, f"grep -rsIlF -e {password} {places} /proc/[0-9]*/cmdline")[1]
+    assert found == ""
 
 
 def test_a_name_forges_nobodys_job_in_the_metrics(sandbox: Cluster) -> None:

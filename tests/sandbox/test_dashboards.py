@@ -19,6 +19,7 @@ from busbar.sandbox.state import load
 from conftest import as_json
 from dashboard_files import Asked, asked, dashboards, substituted, variables
 from known_metrics import names_in
+from prometheus_api import login
 from replayed_dcgm import replayed
 from report_samples import small
 from sample_exposition import certificates, exposed, infiniband, link_speeds, nfs
@@ -53,11 +54,12 @@ ALWAYS = {
 # One process asks all there is: a call into a container costs more than the query.
 ASK = """
 import json, sys, urllib.error, urllib.parse, urllib.request
-base, found = sys.argv[1], {}
+(base, login), found = sys.argv[1:], {}
 for name, expr in json.load(sys.stdin).items():
     form = urllib.parse.urlencode({"query": expr}).encode()
+    asked = urllib.request.Request(base + "/api/v1/query", form, json.loads(login))
     try:
-        with urllib.request.urlopen(base + "/api/v1/query", form, timeout=10) as answer:
+        with urllib.request.urlopen(asked, timeout=10) as answer:
             found[name] = len(json.load(answer)["data"]["result"])
     except urllib.error.HTTPError as exc:
         found[name] = exc.read().decode()
@@ -82,10 +84,11 @@ class Prometheus:
         """Keep what the dashboards' variables stand for."""
         self.cluster, self.values = cluster, values
         self.base = f"http://{load(cluster.name).address('ctl')}:9090"
+        self.login = json.dumps(login(cluster.name))
 
     def counts(self, queries: dict[str, str]) -> dict[str, int | str]:
         """How many series each query returns; a text is an error."""
-        command = ["podman", "exec", "-i", self.cluster.container("ctl"), "python3", "-c", ASK, self.base]
+        command = ["podman", "exec", "-i", self.cluster.container("ctl"), "python3", "-c", ASK, self.base, self.login]
         done = subprocess.run(command, check=False, capture_output=True, text=True, input=json.dumps(queries))
         assert done.returncode == 0, done.stderr
         return dict(as_json(done.stdout))

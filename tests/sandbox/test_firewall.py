@@ -6,13 +6,12 @@ import contextlib
 import json
 import subprocess
 import time
-import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
 from busbar.sandbox.state import load
 from conftest import recap
+from prometheus_api import Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,12 +178,11 @@ def test_whoever_is_on_a_node_reaches_only_what_is_declared(
 
 
 def test_prometheus_still_reads_every_node(closed: Cluster, addresses: dict[str, str]) -> None:
-    begin = time.time()
+    begin, prometheus = time.time(), Prometheus(closed.name)
 
     def read() -> set[str]:
-        query = urllib.parse.quote(f'up{{job="node"}} == 1 and timestamp(up{{job="node"}}) > {begin}')
-        with urllib.request.urlopen(f"http://{addresses['ctl']}:9090/api/v1/query?query={query}", timeout=10) as answer:
-            return {result["metric"]["instance"].split(":")[0] for result in json.load(answer)["data"]["result"]}
+        found = prometheus.query(f'up{{job="node"}} == 1 and timestamp(up{{job="node"}}) > {begin}')
+        return {labels["instance"].split(":")[0] for labels, _ in found}
 
     closed.wait_until(lambda: read() in (set(addresses), set(addresses.values())), "Prometheus misses a node")
 

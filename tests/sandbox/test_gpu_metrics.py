@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from busbar.sandbox.state import load
 from conftest import recap
 from package_repository import KEY_FILE, Repository, served
+from prometheus_api import Prometheus
 from replayed_dcgm import JOBS, PORT, STATE, package
 from test_slurm_jobs import submit
 
@@ -103,11 +102,7 @@ def changed(done: CompletedProcess[str]) -> int:
 
 def ask(sandbox: Cluster, query: str) -> list[dict[str, Any]]:
     """Labels of what Prometheus answers, with the value as `value`."""
-    words = urllib.parse.urlencode({"query": query})
-    url = f"http://{load(sandbox.name).address('ctl')}:9090/api/v1/query?{words}"
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        found = json.load(answer)["data"]["result"]
-    return [item["metric"] | {"value": float(item["value"][1])} for item in found]
+    return [{**labels, "value": value} for labels, value in Prometheus(sandbox.name).query(query)]
 
 
 def utilisation(sandbox: Cluster) -> dict[str, tuple[str | None, ...]]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import urllib.parse
-import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jsonschema
 import pytest
-from busbar.sandbox.state import load
 from conftest import QUICK, TOP, as_json, recap
 from junitparser import JUnitXml
+from prometheus_api import Prometheus
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
@@ -29,13 +27,8 @@ DELIVERED = "/var/lib/prometheus/node-exporter/busbar_validation.prom"
 
 def asked(sandbox: Cluster, query: str) -> dict[tuple[str, str], float]:
     """What Prometheus answers: values by node and stage, each empty where there is none."""
-    address = load(sandbox.name).address("ctl")
-    words = urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(f"http://{address}:9090/api/v1/query?{words}", timeout=10) as answer:
-        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-    return {
-        (item["metric"].get("node", ""), item["metric"].get("stage", "")): float(item["value"][1]) for item in found
-    }
+    found = Prometheus(sandbox.name).query(query)
+    return {(labels.get("node", ""), labels.get("stage", "")): value for labels, value in found}
 
 
 def test_a_validation_leaves_files_for_people_ci_and_prometheus(sandbox: Cluster) -> None:

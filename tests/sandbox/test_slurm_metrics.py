@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.parse
-import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from busbar.sandbox.state import load
 from conftest import recap
+from prometheus_api import Prometheus
 from test_slurm_jobs import submit
 
 if TYPE_CHECKING:
@@ -35,14 +32,8 @@ ALWAYS = (
 @pytest.fixture(scope="module")
 def prometheus(sandbox: Cluster) -> Callable[[str], list[dict[str, Any]]]:
     """Ask the Prometheus of this cluster; the monitoring is there, as provisioning leaves it."""
-    listen = f"{load(sandbox.name).address('ctl')}:9090"
-
-    def ask(query: str) -> list[dict[str, Any]]:
-        address = f"http://{listen}/api/v1/query?query={urllib.parse.quote(query)}"
-        with urllib.request.urlopen(address, timeout=20) as answer:
-            return list(json.load(answer)["data"]["result"])
-
-    return ask
+    asked = Prometheus(sandbox.name)
+    return lambda query: list(asked.get("query", query=query)["result"])
 
 
 def value(ask: Callable[[str], list[dict[str, Any]]], query: str) -> float | None:

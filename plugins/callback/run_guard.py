@@ -31,7 +31,7 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ..plugin_utils.inventory_yaml import yaml_problems
-from ..plugin_utils.run_lock import LockedError, RunLock, changes_nothing, lock_paths
+from ..plugin_utils.run_lock import LockedError, RunLock, lock_paths, needs_no_lock
 
 BAD_INPUT = 2
 
@@ -57,7 +57,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
             return
         sources = list(context.CLIARGS.get("inventory") or [])
         self._refuse(yaml_problems(sources, path))
-        if not (self._locked or context.CLIARGS.get("check") or changes_nothing(path)):
+        if not (self._locked or context.CLIARGS.get("check") or needs_no_lock(path)):
             self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {path.name}")
 
     def _lock(self, sources: list[str], command: str) -> None:

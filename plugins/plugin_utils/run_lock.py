@@ -19,11 +19,13 @@ from .site_folder import inventory_folder, site_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Holder", "LockedError", "RunLock", "changes_nothing", "lock_paths", "refuse_if_locked"]
+__all__ = ["Holder", "LockedError", "RunLock", "lock_paths", "needs_no_lock", "refuse_if_locked"]
 
 READ_ONLY = frozenset(
     {"audit_secrets.yml", "describe.yml", "doctor.yml", "node_history.yml", "preflight.yml", "topology.yml"}
 )
+# It writes a file that no other run touches, and a failure at night does not wait for a run that takes an hour.
+BESIDE = frozenset({"elevate.yml"})
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 # Somebody who only looks whether the lock is free holds it for a moment.
 _ATTEMPTS, _PAUSE_S = 5, 0.1
@@ -103,9 +105,9 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
     return sorted(found)
 
 
-def changes_nothing(playbook: Path) -> bool:
-    """Whether a playbook is one of ours that only looks at the hosts."""
-    return playbook.name in READ_ONLY and playbook.resolve().parent == OWN_PLAYBOOKS
+def needs_no_lock(playbook: Path) -> bool:
+    """Whether a playbook is one of ours that only looks at the hosts, or changes what no other run touches."""
+    return playbook.name in READ_ONLY | BESIDE and playbook.resolve().parent == OWN_PLAYBOOKS
 
 
 def refuse_if_locked(sources: Sequence[str]) -> None:

@@ -192,7 +192,7 @@ def test_authority_and_password_are_replaced(sandbox: Cluster, door: Door, tmp_p
     assert after.ask("gpu1", 9100, "/metrics", password=after.password)[0] == http.client.OK
 
     def wrong() -> list[tuple[str, str, str]]:
-        return _not_up(after.prometheus("/api/v1/targets?state=active"), "https")
+        return _not_up(after.prometheus("/api/v1/targets?state=active")["activeTargets"], "https")
 
     sandbox.wait_until(lambda: not wrong(), "targets are not up", 60)
     again = monitoring(sandbox, *ON)

@@ -150,3 +150,46 @@ def test_a_user_with_a_job_is_not_removed_and_then_leaves_the_home(erin: Cluster
     back = _user(erin, "add", "erin", "--group", "research")
     assert back.returncode == 0, back.stdout + back.stderr
     assert erin.exec("login", "id -u erin").stdout == f"{NUMBER}\n"
+
+
+def _root(sandbox: Cluster, node: str) -> int:
+    return sandbox.exec(node, "sudo -n id", user="alice", check=False).returncode
+
+
+def test_the_rights_of_root_end_by_themselves(sandbox: Cluster) -> None:
+    """The file of sudo stays as it is: it is sudo that minds the time."""
+    assert _root(sandbox, "login") != 0
+    given = ("elevate", "alice", "--for", "1m", "--reason", "OPS-17: fabric", "--limit", "login")
+    rehearsed = _user(sandbox, *given, "--dry-run")
+    assert rehearsed.returncode == 0, rehearsed.stdout + rehearsed.stderr
+    assert _root(sandbox, "login") != 0
+    done = _user(sandbox, *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "alice has the rights of root until " in done.stdout
+    assert _root(sandbox, "login") == 0
+    assert _root(sandbox, "gpu1") != 0
+    said = sandbox.exec("login", "journalctl -t busbar-user -o cat").stdout
+    assert "OPS-17: fabric" in said
+    sandbox.wait_until(lambda: _root(sandbox, "login") != 0, "she is root still", 90)
+    assert sandbox.exec("login", "visudo -c").returncode == 0
+
+
+def test_the_rights_of_root_are_taken_back(sandbox: Cluster) -> None:
+    assert _user(sandbox, "elevate", "alice", "--for", "1h", "--reason", "x").returncode == 0
+    assert {_root(sandbox, node) for node in ["login", *sandbox.compute]} == {0}
+    # Whoever provisions takes none of it away in passing.
+    assert sandbox.playbook("base.yml", "--tags", "users").returncode == 0
+    assert _root(sandbox, "login") == 0
+    assert _user(sandbox, "elevate", "alice", "--end").returncode == 0
+    assert 0 not in {_root(sandbox, node) for node in ["login", *sandbox.compute]}
+    assert sandbox.exec("ctl", "ls /etc/sudoers.d | grep for-a-time", check=False).stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("nobody-here", "is no user here"), ("munge", "as accounts of the system do")]
+)
+def test_nobody_else_gets_the_rights_of_root(sandbox: Cluster, name: str, says: str) -> None:
+    done = _user(sandbox, "elevate", name, "--for", "1h", "--reason", "x")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stdout + done.stderr
+    assert sandbox.exec("ctl", "ls /etc/sudoers.d | grep for-a-time", check=False).stdout == ""

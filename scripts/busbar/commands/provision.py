@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import changes_nothing
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import needs_no_lock
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
 from busbar.commands.schedule import schedule
@@ -159,7 +159,7 @@ def _run(args: argparse.Namespace) -> int:
         return OK
     path = _playbook_path(args.playbook)
     refuse_unreadable(inventory, path)
-    if _NO_RUN.isdisjoint(args.options) and not changes_nothing(path):
+    if _NO_RUN.isdisjoint(args.options) and not needs_no_lock(path):
         refuse_busy(inventory)
     site = own_folder(inventory[0])
     if getattr(args, "detach", False):

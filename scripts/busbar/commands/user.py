@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import itertools
 import json
@@ -31,6 +32,7 @@ from busbar.run.events import Run
 from busbar.run.inventory_check import refuse_busy, refuse_unreadable
 from busbar.run.playbook import Playbook, host_variables, hosts_counter, inventory_hosts, open_log, run_playbook
 from busbar.users.declared import Declared, write
+from busbar.users.elevation import elevation, told
 from busbar.users.request import checked_name, new_user, read_keys, read_table
 
 if TYPE_CHECKING:
@@ -61,6 +63,12 @@ Adds all users of a CSV file: name,number,full_name,group,groups,accounts,keys, 
 accounts are parted by blanks. The whole file is checked first; each error comes with its line, and nothing is changed.
 """
 
+ELEVATE = """\
+Gives a user the rights of root by sudo for at most 24 hours, on all hosts or those of --limit. sudo itself ends them,
+also on a host that is cut off by then; --end does so at once. The journal has who gave them and why
+(journalctl -t busbar-user), and each command that is run by sudo. Users log in where they may without them, too.
+"""
+
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its actions."""
@@ -85,9 +93,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     group.add_argument("--remove", action="append", default=[], metavar="GROUP")
     table = actions.add_parser("import", help="add the users of a CSV file", description=IMPORT)
     table.add_argument("file", type=Path, metavar="FILE.csv")
+    elevate = actions.add_parser("elevate", help="give a user the rights of root for a time", description=ELEVATE)
+    elevate.add_argument("--for", dest="duration", metavar="TIME", help="for so long, such as 30m or 4h")
+    elevate.add_argument("--reason", metavar="TEXT", help="why, such as a ticket")
+    elevate.add_argument("--end", action="store_true", help="take them back now")
     listed = actions.add_parser("list", help="the users, with numbers, groups and what is locked")
     listed.add_argument("--format", choices=("text", "json"), default="text")
-    for action in (add, remove, lock, unlock, key, group):
+    for action in (add, remove, lock, unlock, key, group, elevate):
         action.add_argument("user", metavar="NAME", help="name of the user")
     named = {"add": add, "remove": remove, "lock": lock, "unlock": unlock, "key": key, "group": group, "import": table}
     for name, action in (named | {"list": listed}).items():
@@ -96,6 +108,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             action.add_argument("--dry-run", action="store_true", help="say what would be done")
         add_run_options(action)
         action.set_defaults(run=_list if action is listed else _change, action=name)
+    elevate.add_argument("--dry-run", action="store_true", help="say what would be done")
+    add_run_options(elevate)
+    elevate.set_defaults(run=_elevate, action="elevate")
 
 
 def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -125,36 +140,20 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
 class _Site:
     """The inventory that a command is about."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
-        """Find out where its users come from.
+    def __init__(self, args: argparse.Namespace, playbook: str) -> None:
+        """Find the inventory.
 
         Raises:
-            UsageError: there is no inventory, or busbar does not administer its users.
+            UsageError: there is none, or it has no hosts.
         """
         self.args = args
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
         self.inventory, _ = choose_inventory(args)
-        self.path = collection() / "playbooks" / "user.yml"
+        self.path = collection() / "playbooks" / playbook
         refuse_unreadable(self.inventory, self.path)
-        asked = Playbook(self.path, self.inventory, list(args.options))
-        hosts = inventory_hosts(asked, "all")
-        if not hosts:
+        self.asked = Playbook(self.path, self.inventory, list(args.options))
+        if not inventory_hosts(self.asked, "all"):
             message = f"the inventory {', '.join(self.inventory)} has no hosts"
-            raise UsageError(message)
-        self.variables = host_variables(asked)
-        common: Mapping[str, Any] = next(iter(self.variables.values()), {})
-        self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
-        if self.source not in {DECLARED, DIRECTORY, EXTERNAL}:
-            message = f"identity_source is {self.source!r}: write {DECLARED}, {DIRECTORY} or {EXTERNAL} as it is"
-            raise UsageError(message)
-        if args.declared:
-            self.source = DECLARED
-        if self.source == EXTERNAL:
-            where = ", ".join(map(str, common.get("sssd_uris") or [])) or "sssd_uris"
-            message = (
-                f"users come from the site's own directory ({where}): whoever administers that adds and removes them; "
-                "busbar only reads it. Users of the inventory: --declared"
-            )
             raise UsageError(message)
 
     def run(self, variables: Mapping[str, Any], more: Sequence[str] = ()) -> tuple[int, Run]:
@@ -181,6 +180,33 @@ class _Site:
         return code, run
 
 
+class _UsersSite(_Site):
+    """An inventory whose users are changed or listed."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Find out where its users come from.
+
+        Raises:
+            UsageError: there is no inventory, or busbar does not administer its users.
+        """
+        super().__init__(args, "user.yml")
+        self.variables = host_variables(self.asked)
+        common: Mapping[str, Any] = next(iter(self.variables.values()), {})
+        self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
+        if self.source not in {DECLARED, DIRECTORY, EXTERNAL}:
+            message = f"identity_source is {self.source!r}: write {DECLARED}, {DIRECTORY} or {EXTERNAL} as it is"
+            raise UsageError(message)
+        if args.declared:
+            self.source = DECLARED
+        if self.source == EXTERNAL:
+            where = ", ".join(map(str, common.get("sssd_uris") or [])) or "sssd_uris"
+            message = (
+                f"users come from the site's own directory ({where}): whoever administers that adds and removes them; "
+                "busbar only reads it. Users of the inventory: --declared"
+            )
+            raise UsageError(message)
+
+
 def extra_variables(options: Sequence[str]) -> dict[str, Any]:
     """Return what is given with -e, as far as it can be read here; the rest is told by Ansible."""
     found: dict[str, Any] = {}
@@ -203,7 +229,7 @@ def extra_variables(options: Sequence[str]) -> dict[str, Any]:
 def _change(args: argparse.Namespace) -> int:
     """Make changes; returns the exit code."""
     asked = changes(args)
-    site = _Site(args)
+    site = _UsersSite(args)
     if not site.dry:
         refuse_busy(site.inventory)
     variables: dict[str, Any] = {
@@ -227,7 +253,7 @@ def _change(args: argparse.Namespace) -> int:
     return code
 
 
-def _change_declared(site: _Site, asked: list[dict[str, Any]], variables: dict[str, Any]) -> int:
+def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: dict[str, Any]) -> int:
     """Change the files, then the hosts; returns the exit code."""
     declared = Declared(site.inventory, site.variables)
     said = declared.change(asked)
@@ -263,9 +289,20 @@ def _change_declared(site: _Site, asked: list[dict[str, Any]], variables: dict[s
     return code
 
 
+def _elevate(args: argparse.Namespace) -> int:
+    """Give or take rights for a time; returns the exit code."""
+    asked = elevation(args, dt.datetime.now(dt.UTC))
+    said = told(asked)
+    site = _Site(args, "elevate.yml")
+    code, _run = site.run({**asked, "elevate_said": said, "user_by": _who()})
+    if code == DONE:
+        print(printable(f"would do: {said}" if site.dry else said))
+    return code
+
+
 def _list(args: argparse.Namespace) -> int:
     """Print the users; returns the exit code."""
-    site = _Site(args)
+    site = _UsersSite(args)
     people: list[dict[str, Any]] = Declared(site.inventory, site.variables).people()
     if site.source == DIRECTORY:
         site.dry = True

@@ -33,6 +33,7 @@ class Asked:
 
     def __init__(self) -> None:
         """Answer that all went well."""
+        self.playbook = ""
         self.variables: dict[str, Any] = {}
         self.options: list[str] = []
         self.runs = 0
@@ -58,7 +59,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     seen = Asked()
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
-        assert (playbook.path.name, log.parent.name) == ("user.yml", "logs")
+        assert log.parent.name == "logs"
+        seen.playbook = playbook.path.name
         files = [Path(word[1:]) for word in playbook.options if word.startswith("@")]
         assert all(path.stat().st_mode & 0o077 == 0 for path in files)
         seen.variables, seen.options = json.loads(files[0].read_text()), playbook.options
@@ -178,3 +180,25 @@ def test_bad_input(
     assert run(site, *words) == 2
     assert said in capsys.readouterr().err
     assert (asked.runs, text(site)) == (0, USERS)
+
+
+def test_rights_for_a_time_touch_no_file_and_go_by_a_playbook_of_their_own(
+    site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = text(site)
+    assert run(site, "elevate", "alice", "--for", "30m", "--reason", "OPS-17", "--limit", "gpu1") == 0
+    assert (asked.playbook, asked.options[-2:]) == ("elevate.yml", ["--limit", "gpu1"])
+    assert asked.variables["elevate_user"] == "alice"
+    said = capsys.readouterr().out
+    assert said.startswith("alice has the rights of root until ")
+    assert asked.variables["elevate_said"] == said.strip()
+    assert run(site, "elevate", "alice", "--end", "--dry-run") == 0
+    assert "--check" in asked.options
+    assert capsys.readouterr().out == "would do: alice has no rights for a time any more\n"
+    assert text(site) == before
+
+
+def test_rights_for_a_time_are_given_to_users_of_any_directory(site: Path, asked: Asked) -> None:
+    (site / "inventory/group_vars/all/identity.yml").write_text("identity_source: external\n")
+    assert run(site, "elevate", "alice", "--for", "1h", "--reason", "x") == 0
+    assert asked.runs == 1

@@ -15,8 +15,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
     Holder,
     LockedError,
     RunLock,
-    changes_nothing,
     lock_paths,
+    needs_no_lock,
     refuse_if_locked,
 )
 
@@ -134,7 +134,7 @@ def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "kept"
 
 
-def test_which_playbooks_change_nothing(tmp_path: Path) -> None:
-    harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if changes_nothing(path)}
-    assert harmless == {"audit_secrets", "preflight", "describe", "doctor", "node_history", "topology"}
-    assert not changes_nothing(tmp_path / "preflight.yml")
+def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
+    harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if needs_no_lock(path)}
+    assert harmless == {"audit_secrets", "preflight", "describe", "doctor", "node_history", "topology", "elevate"}
+    assert not needs_no_lock(tmp_path / "preflight.yml")

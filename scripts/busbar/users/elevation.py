@@ -1,0 +1,65 @@
+"""The rights of root for a time: what `busbar user elevate` is asked for."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Any
+
+from busbar.errors import UsageError
+from busbar.users.request import checked_name
+
+if TYPE_CHECKING:
+    import argparse
+
+__all__ = ["LONGEST", "elevation", "told"]
+
+LONGEST = dt.timedelta(hours=24)
+_UNITS = {"m": "minutes", "h": "hours"}
+_DURATION = re.compile(r"([1-9][0-9]{0,4})([mh])")
+_MOST = 200
+
+
+def elevation(args: argparse.Namespace, now: dt.datetime) -> dict[str, Any]:
+    """Return the variables of the playbook.
+
+    Args:
+        args: `user`, and `duration` with `reason`, or `end`.
+        now: the time, with its zone.
+
+    Raises:
+        UsageError: something is missing or cannot be.
+    """
+    name = checked_name(args.user)
+    if args.end:
+        if args.duration or args.reason:
+            message = "--end takes the rights back at once: leave out --for and --reason"
+            raise UsageError(message)
+        return {"elevate_user": name, "elevate_until": "", "elevate_reason": ""}
+    reason = (args.reason or "").strip()
+    if not args.duration or not reason:
+        message = f'busbar user elevate {name}: say for how long and why, such as --for 4h --reason "OPS-17: fabric"'
+        raise UsageError(message)
+    # It stands in a comment of a file for sudo and in the journal, and Ansible would work out what is in such brackets.
+    if not reason.isprintable() or len(reason) > _MOST or any(mark in reason for mark in ("{{", "{%", "{#")):
+        message = f"--reason: write one line of at most {_MOST} printable characters, without {{{{, {{% and {{#"
+        raise UsageError(message)
+    until = (now + _duration(args.duration)).astimezone(dt.UTC)
+    return {"elevate_user": name, "elevate_until": f"{until:%Y%m%d%H%M%SZ}", "elevate_reason": reason}
+
+
+def told(asked: dict[str, Any]) -> str:
+    """Return in words what is asked for."""
+    if not asked["elevate_until"]:
+        return f"{asked['elevate_user']} has no rights for a time any more"
+    until = dt.datetime.strptime(asked["elevate_until"], "%Y%m%d%H%M%S%z")
+    return f"{asked['elevate_user']} has the rights of root until {until:%Y-%m-%d %H:%M} UTC: {asked['elevate_reason']}"
+
+
+def _duration(text: str) -> dt.timedelta:
+    found = _DURATION.fullmatch(text)
+    length = dt.timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else None
+    if length is None or length > LONGEST:
+        message = f"--for {text}: write minutes or hours, at most 24h, such as 30m or 4h"
+        raise UsageError(message)
+    return length

@@ -1,0 +1,59 @@
+"""The rights of root for a time: what may be asked for, and what a site is told of."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+
+import pytest
+from busbar.errors import UsageError
+from busbar.users.elevation import elevation, told
+
+NOW = dt.datetime(2026, 3, 1, 22, 30, 5, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
+
+def _asked(
+    user: str = "erin", duration: str | None = None, reason: str | None = None, *, end: bool = False
+) -> dict[str, str]:
+    return elevation(argparse.Namespace(user=user, duration=duration, reason=reason, end=end), NOW)
+
+
+def test_the_end_is_a_time_in_utc() -> None:
+    asked = _asked(duration="4h", reason=" OPS-17: fabric ")
+    assert asked == {"elevate_user": "erin", "elevate_until": "20260302013005Z", "elevate_reason": "OPS-17: fabric"}
+    assert told(asked) == "erin has the rights of root until 2026-03-02 01:30 UTC: OPS-17: fabric"
+    assert _asked(duration="1440m", reason="x")["elevate_until"] == "20260302213005Z"
+
+
+def test_they_are_taken_back() -> None:
+    asked = _asked(end=True)
+    assert asked == {"elevate_user": "erin", "elevate_until": "", "elevate_reason": ""}
+    assert told(asked) == "erin has no rights for a time any more"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"user": "root", "duration": "1h", "reason": "x"}, "cannot be a user"),
+        ({"user": "erin ALL", "duration": "1h", "reason": "x"}, "cannot be a user"),
+        ({"user": "%wheel", "duration": "1h", "reason": "x"}, "cannot be a user"),
+        ({}, "say for how long and why"),
+        ({"duration": "4h"}, "say for how long and why"),
+        ({"duration": "4h", "reason": "  "}, "say for how long and why"),
+        ({"reason": "x"}, "say for how long and why"),
+        ({"duration": "25h", "reason": "x"}, "at most 24h"),
+        ({"duration": "1441m", "reason": "x"}, "at most 24h"),
+        ({"duration": "0m", "reason": "x"}, "minutes or hours"),
+        ({"duration": "-1h", "reason": "x"}, "minutes or hours"),
+        ({"duration": "4", "reason": "x"}, "minutes or hours"),
+        ({"duration": "1d", "reason": "x"}, "minutes or hours"),
+        ({"duration": "4h", "reason": "x\nALL ALL=(ALL) ALL"}, "one line"),
+        ({"duration": "4h", "reason": "x" * 201}, "at most 200"),
+        ({"duration": "4h", "reason": "{{ lookup('pipe', 'id') }}"}, "without {{"),
+        ({"end": True, "duration": "4h"}, "leave out --for"),
+        ({"end": True, "reason": "x"}, "leave out --for"),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        _asked(**given)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ import pytest
 import testinfra
 from busbar.errors import UsageError
 from busbar.sandbox.state import load
+from ldap_directory import directory, directory_key  # noqa: F401 - fixtures of all tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,8 +32,16 @@ QUICK = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run what grows the sandbox after all the rest: with each node more everything takes longer."""
-    items.sort(key=lambda item: item.get_closest_marker("grows") is not None)
+    """Run what grows the sandbox after all the rest: with each node more everything takes longer.
+
+    Last of all is what needs the cluster's own directory, which stays until all tests are over.
+    """
+    items.sort(
+        key=lambda item: (
+            "directory" in getattr(item, "fixturenames", ()),
+            item.get_closest_marker("grows") is not None,
+        )
+    )
 
 
 @dataclasses.dataclass(frozen=True)

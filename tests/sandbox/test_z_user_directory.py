@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from test_z_ldap import SUFFIX, _by_key, _given, directory, key
+from ldap_directory import SUFFIX, by_key, given
 
 if TYPE_CHECKING:
     import subprocess
@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-__all__ = ["directory", "key"]
-
 pytestmark = pytest.mark.proves("ldap_server", "sssd", "slurm")
 
 NUMBER = 20201
 
 
 def _user(sandbox: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
-    return sandbox.busbar("user", *words, "--sandbox", "--name", sandbox.name, *_given())
+    return sandbox.busbar("user", *words, "--sandbox", "--name", sandbox.name, *given())
 
 
 def _entries(sandbox: Cluster) -> str:
@@ -31,11 +29,11 @@ def _entries(sandbox: Cluster) -> str:
 
 
 @pytest.fixture(scope="module")
-def grace(directory: Cluster, key: Path) -> Iterator[Cluster]:
+def grace(directory: Cluster, directory_key: Path) -> Iterator[Cluster]:
     """A directory with grace, whom a rehearsal did not add."""
     before = _entries(directory)
     words = ["add", "grace", "--number", str(NUMBER), "--full-name", "Grace Example", "--account", "research"]
-    words += ["--key", str(key.with_suffix(".pub"))]
+    words += ["--key", str(directory_key.with_suffix(".pub"))]
     dry = _user(directory, *words, "--dry-run")
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert f"would do: add grace with number {NUMBER}" in dry.stdout
@@ -47,9 +45,9 @@ def grace(directory: Cluster, key: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.core
-def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, key: Path) -> None:
+def test_a_new_user_logs_in_and_runs_a_job(grace: Cluster, directory_key: Path) -> None:
     assert grace.exec("ctl", "stat -c '%U %a' /shared/home/grace").stdout == "grace 700\n"
-    assert _by_key(grace, "grace", key).stdout == "grace\n"
+    assert by_key(grace, "grace", directory_key).stdout == "grace\n"
     assert grace.exec("ctl", "sacctmgr -nP show assoc user=grace format=account").stdout == "research\n"
     grace.wait_until(
         lambda: grace.exec("login", "srun id -un", user="grace", check=False).stdout == "grace\n", "no job runs", 120
@@ -87,11 +85,11 @@ def test_what_cannot_be_is_refused_with_both_sides(grace: Cluster, tmp_path: Pat
     assert _entries(grace) == before
 
 
-def test_a_lock_ends_logins(grace: Cluster, key: Path) -> None:
+def test_a_lock_ends_logins(grace: Cluster, directory_key: Path) -> None:
     assert _user(grace, "lock", "grace").returncode == 0
-    grace.wait_until(lambda: _by_key(grace, "grace", key).returncode == 255, "grace is not locked")
+    grace.wait_until(lambda: by_key(grace, "grace", directory_key).returncode == 255, "grace is not locked")
     assert _user(grace, "unlock", "grace").returncode == 0
-    grace.wait_until(lambda: _by_key(grace, "grace", key).stdout == "grace\n", "grace is still locked")
+    grace.wait_until(lambda: by_key(grace, "grace", directory_key).stdout == "grace\n", "grace is still locked")
 
 
 def test_who_has_a_job_is_removed_after_it(grace: Cluster) -> None:

@@ -22,7 +22,7 @@ from known_metrics import names_in
 from prometheus_api import login
 from replayed_dcgm import replayed
 from report_samples import small
-from sample_exposition import certificates, exposed, infiniband, link_speeds, nfs
+from sample_exposition import certificates, exposed, health, infiniband, link_speeds, nfs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,9 @@ NEEDS = {
     "node_nfs": "a kernel that serves or mounts NFS: a made exposition",
     "busbar_certificate_": "monitoring_tls: a made exposition",
     "/(scratch": "a local scratch: a file system in memory is mounted there",
+    "busbar_node_health_findings": "a node with a fault: a made exposition",
+    "busbar_node_health_unknown": "a check that does not answer: a made exposition",
+    'reason=~"busbar': "a node that busbar drained: one is drained in such words",
     "ALERTS": "an alert that fires: a rule that always does",
 }
 RULE = "/etc/prometheus/rules/busbar_test_dashboards.yml"
@@ -47,7 +50,10 @@ ALWAYS = {
     "groups": [
         {
             "name": "busbar_test_dashboards",
-            "rules": [{"alert": "TestOfDashboards", "expr": "vector(1) > 0", "labels": {"severity": "info"}}],
+            "rules": [
+                {"alert": name, "expr": "vector(1) > 0", "labels": {"severity": "info"}}
+                for name in ("TestOfDashboards", "JobStalled")
+            ],
         }
     ]
 }
@@ -72,7 +78,7 @@ def needs(expr: str) -> str | None:
     """What a query needs that a sandbox does not have; None for nothing."""
     names = names_in(expr)
     for start, what in NEEDS.items():
-        if any(name.startswith(start) for name in names) or (start.startswith("/") and start in expr):
+        if any(name.startswith(start) for name in names) or (start.startswith(("/", "reason")) and start in expr):
             return what
     return None
 
@@ -146,6 +152,17 @@ def scratch(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def drained(cluster: Cluster) -> Iterator[None]:
+    """A node that is drained as the health check drains it."""
+    node = cluster.compute[-1]
+    cluster.exec("ctl", f"scontrol update nodename={node} state=drain reason='busbar: a test of dashboards'")
+    try:
+        yield
+    finally:
+        cluster.exec("ctl", f"scontrol update nodename={node} state=resume")
+
+
+@contextlib.contextmanager
 def alert(cluster: Cluster) -> Iterator[None]:
     """An alert that fires. Rules are JSON as well as YAML."""
     write = [
@@ -178,8 +195,14 @@ def validated(sandbox: Cluster, prometheus: Prometheus) -> Iterator[None]:
 def hardware(sandbox: Cluster, job: str) -> Iterator[None]:
     """What stands in for the hardware of NEEDS; the job has the first GPU."""
     node = sandbox.compute[0]
-    text = infiniband() + link_speeds() + nfs() + certificates()
-    with exposed(sandbox, node, text), scratch(sandbox, node), alert(sandbox), replayed(sandbox, node) as dcgm:
+    text = infiniband() + link_speeds() + nfs() + certificates() + health()
+    with (
+        exposed(sandbox, node, text),
+        scratch(sandbox, node),
+        alert(sandbox),
+        drained(sandbox),
+        replayed(sandbox, node) as dcgm,
+    ):
         dcgm.jobs(node, 0, int(job))
         yield
 

@@ -37,7 +37,8 @@ options:
   settings:
     description:
       - The options of the role by their names without its own; C(web_config) says whether there is one.
-      - C(listen) is address and port as the exporter takes them, C(packaged) says whether the distribution has it.
+      - C(listen) is address and port as the exporter takes them, C(packaged) says whether the distribution has it,
+        and C(web_flag) is the flag by which that one takes its web configuration.
       - C(profile) is the hardware profile, C(hardware_name) its name, C(facts) what else is said of the host.
     type: dict
     required: true

@@ -23,7 +23,7 @@ def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]
 
     Args:
         settings: the options of the role `node_exporter` without its name, `listen`, `architecture`, `packaged`,
-            `hardware_name` and `profile`.
+            `hardware_name`, `profile` and `web_flag`, by which the program takes its web configuration.
         host: whose exporter it is.
     """
     problems = source_problems("node_exporter", settings, host)
@@ -45,7 +45,7 @@ def _arguments(settings: Mapping[str, Any]) -> list[str]:
     units = "|".join(settings["systemd_units"])
     return [
         f"--web.listen-address={settings['listen']}",
-        *([f"--web.config.file={WEB_CONFIG}"] if settings["web_config"] else []),
+        *([f"{settings['web_flag']}={WEB_CONFIG}"] if settings["web_config"] else []),
         f"--collector.textfile.directory={settings['textfile_dir']}",
         f"--collector.filesystem.mount-timeout={settings['mount_timeout_s']}s",
         f"--collector.filesystem.mount-points-exclude={UNSEEN_MOUNTS}",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
+import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.node_exporter_plan import node_exporter_plan
 from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.node_facts import exposition, node_facts
 
+TOP = Path(__file__).resolve().parents[5]
 NICS = [{"count": 8, "gbps": 400, "rdma": True}, {"count": 2, "gbps": 25, "rdma": False}]
 
 
@@ -64,6 +68,7 @@ def settings(**own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
         "mount_timeout_s": 5,
         "arguments": [],
         "web_config": False,
+        "web_flag": "--web.config.file",
         "facts": [],
         "hardware_name": "",
         "profile": {},
@@ -84,6 +89,28 @@ def test_flags() -> None:
         "--no-collector.arp",
         "--collector.systemd.unit-include=(slurmd|nvidia-.+)[.]service",
     ]
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "flag"),
+    [
+        (("Debian", "22.04"), "distribution", "--web.config"),
+        (("Debian", "22.04"), "url", "--web.config.file"),
+        (("Debian", "24.04"), "distribution", "--web.config.file"),
+        (("Debian", "12.12"), "distribution", "--web.config.file"),
+        (("RedHat", "9.4"), "url", "--web.config.file"),
+    ],
+)
+def test_each_release_takes_its_web_configuration_by_its_own_flag(
+    system: tuple[str, str], source: str, flag: str
+) -> None:
+    family, version = system
+    known = {"node_exporter_source": source, "ansible_facts": {"distribution_version": version}}
+    text = yaml.safe_load((TOP / f"roles/node_exporter/vars/{family}.yml").read_text(encoding="utf-8"))
+    named = jinja2.Environment(autoescape=False).from_string(text["__node_exporter_web_flag"]).render(known)  # noqa: S701
+    assert named == flag
+    arguments = node_exporter_plan(settings(web_config=True, web_flag=named), "gpu1")["arguments"]
+    assert arguments[1] == f"{flag}=/etc/prometheus/node_exporter_web.yml"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def plays(playbook: str, given: dict[str, Any] | None = None) -> Iterator[Play]:
         variables = entry.get("vars", {}) | (given or {})
         imported = entry.get("ansible.builtin.import_playbook")
         if imported:
-            yield from plays(imported.removeprefix("busbar.cluster."), variables)
+            yield from plays(imported.removeprefix("busbar.cluster.").removesuffix(".yml"), variables)
         else:
             yield Play(entry, variables, playbook)
 

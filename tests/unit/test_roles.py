@@ -48,7 +48,11 @@ def test_every_role_has_the_defaults_of_the_site(role: str) -> None:
     assert not {*options("site")} & {*options(role)}
 
 
-@pytest.mark.parametrize("playbook", sorted(TOP.glob("playbooks/*.yml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "playbook",
+    sorted([*TOP.glob("playbooks/*.yml"), *TOP.glob("playbooks/rotate/*.yml")]),
+    ids=lambda path: str(path.relative_to(TOP / "playbooks").with_suffix("")),
+)
 def test_every_play_has_the_defaults_of_the_site(playbook: Path) -> None:
     """An expression of a play reads them, and without them the hosts' keys are not trusted."""
     for play in load(playbook):

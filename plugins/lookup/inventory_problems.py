@@ -240,7 +240,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 groups=groups,
                 config=more.get("config"),
                 topology=more.get("topology"),
-                accounting={key: more.get(key) or [] for key in ("accounts", "users", "qos")},
+                accounting={
+                    **{key: more.get(key) or [] for key in ("accounts", "users", "qos", "account_groups")},
+                    "identity_source": str(more.get("identity_source") or ""),
+                },
                 checks_partition=str(more.get("checks_partition") or ""),
                 state_shared=bool(more.get("state_shared")),
                 state_directory=str(more.get("state_directory") or ""),

@@ -35,6 +35,7 @@ TOPICS = {
     "alerts_health": "Health of nodes",
     "alerts_job": "Jobs",
     "alerts_validation": "Validation",
+    "alerts_accounts": "Accounts",
     "alerts_backup": "Backups",
     "alerts_monitoring": "Monitoring itself",
 }

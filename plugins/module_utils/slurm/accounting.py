@@ -6,7 +6,7 @@ from typing import Any
 
 from .limits import ASSOCIATION_LIMITS, QOS_LIMITS, canonical_limits, normal_value
 
-__all__ = ["QUERIES", "declaration_errors", "parse_state", "plan"]
+__all__ = ["QUERIES", "association_settings", "declaration_errors", "parse_state", "plan"]
 
 _QOS_KEYS = {"priority": "Priority", "description": "Description", "flags": "Flags", "preempt": "Preempt"}
 # Lists of names; an empty one is set as such, where everything else is taken away by -1.
@@ -115,6 +115,16 @@ def _wanted_association(item: Entry, parent: str) -> Entry:
         wanted["DefaultQOS"] = str(item.get("default_qos") or "").lower()
         wanted["QosLevel"] = _names(item.get("qos"))
     return {**wanted, **canonical_limits(item.get("limits") or {}, ASSOCIATION_LIMITS)}
+
+
+def association_settings(item: Entry, held: Entry | None) -> list[str]:
+    """Return `Key=value` words that bring the association of a user in one account to what is declared.
+
+    Args:
+        item: ``name``, ``limits``, ``fairshare``, ``qos``, ``default_qos``.
+        held: the association as `parse_state` returned it; None where there is none yet.
+    """
+    return _settings(_wanted_association(item, ""), held, ASSOCIATION_LIMITS)
 
 
 def _settings(wanted: Entry, held: Entry | None, limits: dict[str, str]) -> list[str]:

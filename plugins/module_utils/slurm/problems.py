@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..common.hostlist import unfold_hosts
 from ..common.problems import Problem, make_problem
 from ..common.unknown_hardware import unknown_hardware
+from .account_groups import group_errors
 from .accounting import declaration_errors
 from .checks_partition import checks_problems
 from .conf import kinds, merge_config, node_mig, topology_lines
@@ -40,7 +41,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     groups: Mapping[str, Sequence[str]],
     config: Mapping[str, Any] | None = None,
     topology: Mapping[str, Any] | None = None,
-    accounting: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    accounting: Mapping[str, Any] | None = None,
     health: Mapping[str, Any] | None = None,
     job_scripts: Mapping[str, Any] | None = None,
     checks_partition: str = "",
@@ -59,7 +60,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
         groups: hosts of each inventory group.
         config: `slurm_config` of the site.
         topology: `slurm_topology` of the site.
-        accounting: `accounts`, `users` and `qos` of the site.
+        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, and its `identity_source`.
         health: `interval` and `timeout_s` of the health check.
         job_scripts: `slurm_job_scripts`.
         checks_partition: name of the partition for checks, empty for none.
@@ -160,19 +161,29 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
     return problems
 
 
-def _accounting_problems(
-    accounting: Mapping[str, Sequence[Mapping[str, Any]]], databases: Sequence[str]
-) -> list[Problem]:
-    """Return problems of accounts, users and QOS."""
+def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]) -> list[Problem]:
+    """Return problems of accounts, users, QOS and groups."""
     declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
     if any(declared.values()) and not databases:
         problem = "are declared, but no host runs the accounting database"
         remedy = "put a host into the group slurm_database"
         return [make_problem([], "slurm_accounts, slurm_users, slurm_qos", problem, remedy)]
-    return [
-        make_problem([], f"slurm_{key}", problem, "correct the entry")
-        for key, problem in declaration_errors(declared["accounts"], declared["users"], declared["qos"])
-    ]
+    groups = accounting.get("account_groups") or []
+    if groups and not databases:
+        remedy = "put a host into the group slurm_database"
+        return [make_problem([], "slurm_account_groups", "no host runs the accounting database", remedy)]
+    if groups and accounting.get("identity_source") == "declared":
+        problem = "is declared, and no host knows a directory (identity_source is declared)"
+        remedy = "set identity_source to ldap_server or external, or name the users in slurm_users"
+        return [make_problem([], "slurm_account_groups", problem, remedy)]
+    here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
+    errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
+    errors += group_errors(groups, here["accounts"], here["qos"])
+    return [make_problem([], f"slurm_{key}", problem, "correct the entry") for key, problem in errors]
+
+
+def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(item["name"]) for item in items if item.get("state", "present") == "present"]
 
 
 def _health_problems(health: Mapping[str, Any]) -> list[Problem]:

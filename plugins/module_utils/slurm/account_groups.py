@@ -1,0 +1,216 @@
+"""Plans the commands that give the members of groups of a directory their associations, and take them away again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .accounting import association_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["CLOSED", "Decision", "Found", "Step", "decide", "group_errors"]
+
+Association = tuple[str, str]
+# No new job is taken, and those that are there go on.
+CLOSED = "MaxSubmitJobs=0"
+_SHOWN = 5
+
+
+class Found(NamedTuple):
+    """What was seen before anything is decided.
+
+    `state` is that of `accounting.parse_state`. `members` has the names in each group, or None where the directory has
+    no such group. `known` are the users whom this host resolves. `made` are the associations (account, user) that
+    earlier runs are responsible for, `busy` those with jobs that have not ended.
+    """
+
+    state: Mapping[str, Any]
+    members: Mapping[str, Collection[str] | None]
+    known: Collection[str]
+    made: Collection[Association] = ()
+    busy: Collection[Association] = ()
+
+
+class Step(NamedTuple):
+    """The commands of sacctmgr for one association, in order, and why."""
+
+    association: Association
+    commands: Sequence[Sequence[str]]
+    why: str
+
+
+class Decision(NamedTuple):
+    """What is to be done.
+
+    `made` is the responsibility once all steps are done. `refusals` need a person, `notes` only say what is so.
+    """
+
+    steps: Sequence[Step]
+    made: frozenset[Association]
+    notes: Sequence[str]
+    refusals: Sequence[str]
+
+
+def group_errors(
+    groups: Sequence[Mapping[str, Any]], accounts: Collection[str], qos: Collection[str]
+) -> list[tuple[str, str]]:
+    """Return what contradicts itself in `slurm_account_groups`, as pairs of option and sentence.
+
+    Args:
+        groups: ``group``, ``account``, ``qos``, ``default_qos``.
+        accounts: names of the declared accounts.
+        qos: names of the declared qualities of service.
+    """
+    names = [str(item["group"]) for item in groups]
+    errors = [
+        (f"account_groups[{name}]", "is mapped more than once") for name in sorted({*names}) if names.count(name) > 1
+    ]
+    offered = {name.lower() for name in qos} | {"normal"}
+    for item in groups:
+        key = f"account_groups[{item['group']}]"
+        if str(item["account"]) not in accounts:
+            errors.append((key, f"names the account {item['account']}, which slurm_accounts does not declare"))
+        asked = [*(item.get("qos") or []), *filter(None, [item.get("default_qos")])]
+        errors += [
+            (key, f"names the QOS {name}, which slurm_qos does not declare")
+            for name in asked
+            if str(name).lower() not in offered
+        ]
+    return errors
+
+
+def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
+    found: Found,
+    cluster: str,
+    groups: Sequence[Mapping[str, Any]],
+    *,
+    declared: Collection[str] = (),
+    max_removals: int,
+    allow_empty: bool = False,
+) -> Decision:
+    """Return the steps from what was found to what the groups say.
+
+    Only associations that a mapping brought, or that a member of the group has, are ever taken away. A group that is
+    missing, or empty where it had members, takes nobody's account: so does a directory that is half restored.
+
+    Args:
+        found: what accounting, directory, host and queue say.
+        cluster: the cluster's name in accounting.
+        groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``; where two groups have one
+            account, a member of both has what the first says.
+        declared: users of slurm_users, who are as it says there.
+        max_removals: with more leavers than that nobody is taken out.
+        allow_empty: whether a group without members takes the account of those who had it.
+    """
+    wanted, frozen, refusals = _wanted(found, groups, allow_empty=allow_empty)
+    accounts = {str(item["account"]) for item in groups}
+    unknown = sorted(accounts - set(found.state["accounts"]))
+    refusals += [
+        f"the account {name} is not in accounting: busbar provision slurm --tags slurm_accounting" for name in unknown
+    ]
+    notes = [
+        f"{user} is declared in slurm_users, and stays as it says there"
+        for user in sorted({user for _, user in wanted} & {*declared})
+    ]
+    strangers = sorted({user for _, user in wanted} - {*found.known} - {*declared})
+    notes += [f"{user} is in a group, and not known to this controller: has no account" for user in strangers]
+    wanted = {
+        (account, user): item
+        for (account, user), item in wanted.items()
+        if account not in unknown and user not in declared and user not in strangers
+    }
+    steps = _joins(found, cluster, wanted)
+    mine = {(account, user) for account, user in found.made if account in accounts and user not in declared}
+    held = {one for one in mine if one in found.state["associations"]}
+    # A stranger may be one whom only this host fails to resolve.
+    leavers = sorted(one for one in held - {*wanted} if one[0] not in frozen and one[1] not in strangers)
+    open_leavers = [one for one in leavers if not _is_closed(found, one)]
+    if len(open_leavers) > max_removals:
+        names = ", ".join(f"{user} ({account})" for account, user in open_leavers[:_SHOWN])
+        names += ", …" if len(open_leavers) > _SHOWN else ""
+        refusals.append(
+            f"{len(open_leavers)} users are to lose an account, more than slurm_account_groups_max_removals "
+            f"({max_removals}): {names}. Nobody was taken out. Is that so? "
+            f"On the controller: busbar-account-groups --max-removals {len(open_leavers)}"
+        )
+        leavers = []
+    away, waiting = _leaves(found, cluster, leavers)
+    notes += waiting
+    gone = {step.association for step in away if step.commands[-1][0] == "delete"}
+    return Decision([*steps, *away], frozenset((held | {*wanted}) - gone), notes, refusals)
+
+
+def _wanted(
+    found: Found, groups: Sequence[Mapping[str, Any]], *, allow_empty: bool
+) -> tuple[dict[Association, dict[str, Any]], set[str], list[str]]:
+    """Return the associations that the groups ask for, accounts that nobody may lose now, and why."""
+    wanted: dict[Association, dict[str, Any]] = {}
+    frozen: set[str] = set()
+    refusals = []
+    for item in groups:
+        group, account = str(item["group"]), str(item["account"])
+        names = found.members.get(group)
+        there = sorted(user for one, user in found.made if one == account)
+        if names is None:
+            frozen.add(account)
+            refusals.append(
+                f"the group {group} is not in the directory: nobody loses the account {account}. "
+                f"Correct slurm_account_groups, or bring the group back: getent -s sss group {group}"
+            )
+        elif not names and there and not allow_empty:
+            frozen.add(account)
+            refusals.append(
+                f"the group {group} is empty, and {len(there)} users have the account {account} by a group: nobody "
+                "loses it. Is the group really empty? On the controller: busbar-account-groups --allow-empty"
+            )
+        for user in sorted(names or []):
+            wanted.setdefault((account, user), {**item, "name": user})
+    return wanted, frozen, refusals
+
+
+def _joins(found: Found, cluster: str, wanted: Mapping[Association, dict[str, Any]]) -> list[Step]:
+    """Return the steps for those who are in a group."""
+    steps = []
+    for (account, user), item in sorted(wanted.items()):
+        held = found.state["associations"].get((account, user))
+        words = association_settings(item, held)
+        if held is None:
+            command = ["add", "user", user, f"Account={account}", f"Cluster={cluster}", *words]
+            steps.append(Step((account, user), [command], f"{user} is in {item['group']}: gets the account {account}"))
+        elif words:
+            command = [*_where(cluster, account, user), "set", *words]
+            steps.append(Step((account, user), [command], f"{user} in {account}: limits as of {item['group']}"))
+    return steps
+
+
+def _leaves(found: Found, cluster: str, leavers: Sequence[Association]) -> tuple[list[Step], list[str]]:
+    """Return the steps for those who are in no group any more, and who still has jobs."""
+    steps, notes = [], []
+    left = {one for one in found.state["associations"] if one[1]}
+    for account, user in sorted(leavers):
+        if (account, user) in found.busy:
+            notes.append(f"{user} left {account} and has jobs: they go on, the account goes when they have ended")
+            if not _is_closed(found, (account, user)):
+                command = [*_where(cluster, account, user), "set", CLOSED]
+                steps.append(Step((account, user), [command], f"{user} left {account}: no new jobs"))
+            continue
+        left.discard((account, user))
+        commands = []
+        others = sorted(one for one, name in left if name == user)
+        # Slurm keeps the default account of a user while there is another one.
+        if others and found.state["users"].get(user, {}).get("default_account") == account:
+            commands.append(
+                ["modify", "user", "where", f"name={user}", f"cluster={cluster}", "set", f"DefaultAccount={others[0]}"]
+            )
+        commands.append(["delete", "user", "where", f"name={user}", f"cluster={cluster}", f"account={account}"])
+        steps.append(Step((account, user), commands, f"{user} left: loses the account {account}"))
+    return steps, notes
+
+
+def _where(cluster: str, account: str, user: str) -> list[str]:
+    return ["modify", "user", "where", f"name={user}", f"cluster={cluster}", f"account={account}"]
+
+
+def _is_closed(found: Found, association: Association) -> bool:
+    return bool(found.state["associations"].get(association, {}).get("MaxSubmitJobs") == "0")

@@ -1,0 +1,357 @@
+"""The program `busbar-account-groups`: groups of the directory decide who may charge which account of Slurm."""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import fcntl
+import json
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..access.ldap_tools import Connection, LdapError
+from .account_groups import Found, decide
+from .accounting import QUERIES, parse_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .account_groups import Decision, Step
+
+__all__ = [
+    "Directory",
+    "Settings",
+    "SyncError",
+    "associations_after",
+    "main",
+    "metrics_text",
+    "read_directory",
+    "read_made",
+]
+
+# What processes share of sssd's answers is renewed later than sssd itself is.
+_ENVIRONMENT = {
+    "SSS_NSS_USE_MEMCACHE": "NO",
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin",
+    "LC_ALL": "C.UTF-8",
+}
+_TIMEOUT_S = 120
+_FAILED, _REFUSED = 1, 3
+
+
+class SyncError(Exception):
+    """Nothing was changed; the message says why and what to do."""
+
+
+class Settings(NamedTuple):
+    """What the role decides. `folder` keeps the state of earlier runs and the metrics."""
+
+    cluster: str
+    groups: Sequence[Mapping[str, Any]]
+    declared: Sequence[str]
+    max_removals: int
+    folder: str
+    sssd_config: str = "/etc/sssd/sssd.conf"
+
+
+class Directory(NamedTuple):
+    """How sssd of this host reaches the directory; its password is in no second file."""
+
+    connections: Sequence[Connection]
+    base: str
+    schema: str
+    min_id: int
+
+    def answering(self) -> Connection:
+        """Return the first server that answers, from the base on.
+
+        Raises:
+            SyncError: none does. sssd would answer from its cache, which says nothing of now.
+        """
+        said = []
+        for connection in self.connections:
+            try:
+                if connection.search(self.base, "base", "(objectClass=*)", "dn"):
+                    return connection
+                said.append(f"{connection.uri}: there is no {self.base}")
+            except LdapError as error:
+                said.append(str(error))
+        message = f"the directory does not answer, nothing was changed: {'; '.join(said)}"
+        raise SyncError(message)
+
+
+def read_directory(path: Path) -> Directory:
+    """Read from sssd.conf how the directory is reached.
+
+    Raises:
+        SyncError: the file is missing, or names no server.
+    """
+    parser = configparser.RawConfigParser(strict=False)
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"), str(path))
+        section = parser["domain/busbar"]
+        uris = [uri.strip() for uri in section["ldap_uri"].split(",") if uri.strip()]
+        base = section["ldap_search_base"].split("?")[0].strip()
+    except (OSError, KeyError, configparser.Error) as error:
+        # An error of the parser shows the line, which may be the password.
+        why = "it is no file of settings" if isinstance(error, configparser.Error) else f"{error}"
+        message = f"{path} does not say where the directory is ({why}): busbar provision base --tags sssd"
+        raise SyncError(message) from None
+    connections = [
+        Connection(
+            uri,
+            ca_file=section.get("ldap_tls_cacert", ""),
+            start_tls=section.get("ldap_id_use_start_tls", "false").strip().lower() == "true",
+            dn=section.get("ldap_default_bind_dn", ""),
+            password=section.get("ldap_default_authtok", ""),
+        )
+        for uri in uris
+    ]
+    return Directory(
+        connections, base, section.get("ldap_schema", "rfc2307").lower(), int(section.get("min_id", "1000"))
+    )
+
+
+def main(arguments: Sequence[str], configuration: Path) -> int:
+    """Do what the command line says; 0 when all is as the groups say, 1 after a failure, 3 where a person is needed."""
+    settings = Settings(**json.loads(configuration.read_text(encoding="utf-8")))
+    given = _parser(settings.max_removals).parse_args(arguments)
+    folder = Path(settings.folder)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with (folder / "lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        began = time.time()
+        try:
+            status, numbers = _run(settings, given)
+        except SyncError as error:
+            sys.stderr.write(f"busbar-account-groups: {error}\n")
+            status, numbers = _FAILED, {}
+        if not given.dry_run:
+            _note(folder, began, status, numbers)
+    return status
+
+
+def _parser(max_removals: int) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="busbar-account-groups", description="Gives members of groups of the directory their accounts of Slurm."
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
+    parser.add_argument(
+        "--max-removals", type=int, default=max_removals, help="how many may lose an account (%(default)s)"
+    )
+    parser.add_argument(
+        "--allow-empty", action="store_true", help="an empty group takes the account of those who had it"
+    )
+    return parser
+
+
+def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, float]]:
+    directory = read_directory(Path(settings.sssd_config))
+    connection = directory.answering()
+    # The directory answers, and sssd tries it again only a minute after it last did not.
+    _ask(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
+    groups = [str(item["group"]) for item in settings.groups]
+    members = {group: _members(group, directory, connection) for group in groups}
+    # What was read while it went away may be a cache, or half of a group.
+    directory.answering()
+    folder = Path(settings.folder)
+    found = Found(
+        state=_accounting(settings.cluster),
+        members=members,
+        known={user for names in members.values() for user in names or () if _is_person(user, directory.min_id)},
+        made=read_made(folder / "made.json"),
+        busy=_busy(),
+    )
+    decision = decide(
+        found,
+        settings.cluster,
+        settings.groups,
+        declared=settings.declared,
+        max_removals=given.max_removals,
+        allow_empty=given.allow_empty,
+    )
+    for note in decision.notes:
+        sys.stdout.write(f"note: {note}\n")
+    undone = [] if given.dry_run else _apply(decision)
+    if given.dry_run:
+        for step in decision.steps:
+            sys.stdout.write(f"would: {step.why}\n" + "".join(f"  sacctmgr {shlex.join(c)}\n" for c in step.commands))
+    else:
+        _keep(folder / "made.json", associations_after(decision, undone, found))
+    for refusal in decision.refusals:
+        sys.stderr.write(f"busbar-account-groups: {refusal}\n")
+    sys.stdout.write(
+        f"{len(decision.steps) - len(undone)} of {len(decision.steps)} changes" + " (dry run)\n" * given.dry_run
+    )
+    sys.stdout.write("" if given.dry_run else "\n")
+    status = _FAILED if undone else _REFUSED if decision.refusals else 0
+    return status, {"members": len(decision.made), "changes": len(decision.steps) - len(undone)}
+
+
+def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a program.
+
+    Raises:
+        SyncError: it is missing, or does not end.
+    """
+    try:
+        return subprocess.run(  # noqa: S603 - programs of Slurm and sssd, without a shell
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
+            env={**_ENVIRONMENT, **{key: os.environ[key] for key in ("SLURM_CONF", "PATH") if key in os.environ}},
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"`{' '.join(command[:2])}` does not answer, nothing was changed: {error}"
+        raise SyncError(message) from error
+
+
+def _answer(command: Sequence[str]) -> str:
+    done = _ask(command)
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split())[:300]
+        message = f"`{' '.join(command[:4])}` fails, nothing was changed: {said}"
+        raise SyncError(message)
+    return done.stdout
+
+
+def _members(group: str, directory: Directory, connection: Connection) -> set[str] | None:
+    """Return who is in a group now, members of groups in it and those whose own group it is included."""
+    _ask(["sss_cache", "-g", group])
+    done = _ask(["getent", "-s", "sss", "group", group])
+    fields = done.stdout.strip().split(":")
+    if done.returncode or len(fields) != 4 or fields[0] != group:  # noqa: PLR2004 - name, password, number, members
+        return None
+    names = {name for name in fields[3].split(",") if name}
+    kind, name = ("user", "sAMAccountName") if directory.schema == "ad" else ("posixAccount", "uid")
+    try:
+        entries = connection.search(directory.base, "sub", f"(&(objectClass={kind})(gidNumber={int(fields[2])}))", name)
+    except LdapError as error:
+        message = f"the directory does not say whose own group {group} is, nothing was changed: {error}"
+        raise SyncError(message) from error
+    return names | {value for entry in entries for value in entry.get(name.lower(), [])}
+
+
+def _is_person(user: str, min_id: int) -> bool:
+    try:
+        return pwd.getpwnam(user).pw_uid >= min_id
+    except KeyError:
+        return False
+
+
+def _accounting(cluster: str) -> dict[str, Any]:
+    return parse_state(
+        {
+            name: _answer(["sacctmgr", "-nP", *(word.format(cluster=cluster) for word in query)])
+            for name, query in QUERIES.items()
+        }
+    )
+
+
+def _busy() -> set[tuple[str, str]]:
+    lines = _answer(["squeue", "--all", "--noheader", "--format=%a|%u"]).splitlines()
+    return {
+        (account.strip(), user.strip()) for account, found, user in (line.partition("|") for line in lines) if found
+    }
+
+
+def _apply(decision: Decision) -> list[Step]:
+    """Run the commands; return the steps that failed. One that fails holds up nobody else's."""
+    undone = []
+    for step in decision.steps:
+        for command in step.commands:
+            done = _ask(["sacctmgr", "-i", *command])
+            if done.returncode:
+                said = " ".join((done.stderr or done.stdout).split())[:300]
+                sys.stderr.write(f"busbar-account-groups: {step.why}: `sacctmgr {shlex.join(command)}` fails: {said}\n")
+                undone.append(step)
+                break
+        else:
+            sys.stdout.write(f"{step.why}\n")
+    return undone
+
+
+def associations_after(decision: Decision, undone: Sequence[Step], found: Found) -> set[tuple[str, str]]:
+    """Return the associations that later runs answer for: one that could not be taken away stays among them."""
+    failed = {step.association for step in undone}
+    return {one for one in {*decision.made, *failed} if one not in failed or one in found.state["associations"]}
+
+
+def read_made(path: Path) -> set[tuple[str, str]]:
+    """Return the associations that earlier runs answer for; none before the first.
+
+    Raises:
+        SyncError: the file was damaged; without it those who left meanwhile would keep their account unsaid.
+    """
+    try:
+        return {
+            (account, user) for account, users in json.loads(path.read_text(encoding="utf-8")).items() for user in users
+        }
+    except FileNotFoundError:
+        return set()
+    except (ValueError, AttributeError, TypeError) as error:
+        message = f"{path} cannot be read ({error}). Remove it: members of the groups are found again by the next run"
+        raise SyncError(message) from error
+
+
+def _keep(path: Path, made: set[tuple[str, str]]) -> None:
+    accounts: dict[str, list[str]] = {}
+    for account, user in sorted(made):
+        accounts.setdefault(account, []).append(user)
+    _write(path, json.dumps(accounts, indent=1) + "\n")
+
+
+def _write(path: Path, text: str) -> None:
+    fresh = path.with_suffix(".tmp")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.chmod(0o644)
+    fresh.replace(path)
+
+
+def _note(folder: Path, began: float, status: int, numbers: Mapping[str, float]) -> None:
+    path = folder / "last.json"
+    try:
+        last = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        last = {}
+    last |= {"run": began, "failed": int(status == _FAILED), "refused": int(status == _REFUSED), **numbers}
+    if status == 0:
+        last["success"] = began
+    _write(path, json.dumps(last) + "\n")
+    _write(folder / "busbar_account_groups.prom", metrics_text(last))
+
+
+def metrics_text(last: Mapping[str, float]) -> str:
+    """Return the series of the last run for the node exporter.
+
+    Args:
+        last: ``run`` and ``success`` in seconds since 1970, ``failed`` and ``refused`` (0 or 1), ``members``,
+            ``changes``.
+    """
+    series = (
+        ("last_run_timestamp_seconds", "When the groups were last compared with accounting.", "run"),
+        (
+            "last_success_timestamp_seconds",
+            "When accounting was last brought to what the groups say; 0 for never.",
+            "success",
+        ),
+        ("last_run_failed", "Whether the last run failed.", "failed"),
+        ("last_run_refused", "Whether the last run left something to a person.", "refused"),
+        ("members", "Users who have an account by a group.", "members"),
+        ("changes", "What the last run changed.", "changes"),
+    )
+    return "".join(
+        f"# HELP busbar_account_groups_{name} {text}\n# TYPE busbar_account_groups_{name} gauge\n"
+        f"busbar_account_groups_{name} {float(last.get(key, 0)):.15g}\n"
+        for name, text, key in series
+    )

@@ -1,0 +1,176 @@
+"""Groups of a directory decide who may charge an account: real slapd, sssd, slurmdbd and jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import Cluster, recap
+from ldap_directory import SUFFIX, change, given, member
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.proves("slurm")
+
+GROUP = "physics"
+DECLARED = {
+    "slurm_accounts": [{"name": "research", "description": "Research"}, {"name": "physics"}],
+    "slurm_account_groups": [{"group": GROUP, "account": "physics", "limits": {"MaxJobs": 4}}],
+}
+ONLY = ("--limit", "ctl", "--tags", "slurm_accounting")
+FAILED, REFUSED = 1, 3
+
+
+def compare(sandbox: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.exec("ctl", " ".join(["busbar-account-groups", *options]), check=False)
+
+
+def associations(sandbox: Cluster) -> list[str]:
+    query = "sacctmgr -nP show associations account=physics format=User,MaxJobs,MaxSubmitJobs"
+    return sorted(line for line in sandbox.exec("ctl", query).stdout.split() if not line.startswith("|"))
+
+
+def metric(sandbox: Cluster, name: str) -> float:
+    text = sandbox.exec("ctl", "cat /var/lib/prometheus/node-exporter/busbar_account_groups.prom").stdout
+    return next(
+        float(line.split()[1]) for line in text.splitlines() if line.startswith(f"busbar_account_groups_{name} ")
+    )
+
+
+def submit_as(sandbox: Cluster, user: str, command: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.exec("login", f"cd /tmp && sbatch --parsable -A physics --wrap '{command}'", user=user, check=False)
+
+
+@pytest.fixture(scope="module")
+def mapped(directory: Cluster) -> Iterator[Cluster]:
+    """The directory's group physics, with erin in it, is mapped to the account physics."""
+    change(
+        directory,
+        f"dn: cn={GROUP},ou=groups,{SUFFIX}\nobjectClass: posixGroup\ngidNumber: 20060\nmemberUid: erin\n\n",
+        tool="ldapadd",
+    )
+    arguments = [*ONLY, *given(**DECLARED)]
+    try:
+        dry = directory.playbook("slurm.yml", "--check", "--diff", *arguments)
+        assert dry.returncode == 0, dry.stdout + dry.stderr
+        assert directory.exec("ctl", "ls /etc/busbar/account_groups.json", check=False).returncode != 0
+        done = directory.playbook("slurm.yml", *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        again = directory.playbook("slurm.yml", *arguments)
+        assert recap(again.stdout)["ctl"]["changed"] == 0, again.stdout
+        yield directory
+    finally:
+        gone = [*ONLY, *given(slurm_accounts=DECLARED["slurm_accounts"])]
+        back = directory.playbook("slurm.yml", *gone)
+        directory.exec(
+            "ctl", "scancel --account=physics; sacctmgr -i delete user erin,frank account=physics", check=False
+        )
+        directory.exec("ctl", "sacctmgr -i delete account physics; rm -rf /var/lib/busbar-account-groups", check=False)
+        directory.exec("ctl", f"ldapdelete -Q -Y EXTERNAL -H ldapi:/// cn={GROUP},ou=groups,{SUFFIX}", check=False)
+        assert back.returncode == 0, back.stdout
+        units = directory.exec("ctl", "systemctl list-unit-files 'busbar-account-groups*' --no-legend", check=False)
+        assert units.stdout == ""
+
+
+@pytest.mark.core
+def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> None:
+    assert associations(mapped) == ["erin|4|"]
+    assert mapped.exec("ctl", "systemctl is-active busbar-account-groups.timer").stdout == "active\n"
+    assert submit_as(mapped, "erin", "true").returncode == 0
+    refused = submit_as(mapped, "frank", "true")
+    assert refused.returncode != 0
+    assert "Invalid account" in refused.stderr
+
+
+def test_who_joins_gets_it_and_a_dry_run_only_says_so(mapped: Cluster) -> None:
+    change(mapped, member(GROUP, "frank"))
+    said = compare(mapped, "--dry-run")
+    assert (said.returncode, associations(mapped)) == (0, ["erin|4|"]), said.stderr
+    assert "would: frank is in physics: gets the account physics" in said.stdout
+    assert compare(mapped).returncode == 0
+    assert associations(mapped) == ["erin|4|", "frank|4|"]
+    assert submit_as(mapped, "frank", "true").returncode == 0
+    assert metric(mapped, "members") == len(["erin", "frank"])
+    assert compare(mapped).stdout == "0 of 0 changes\n"
+
+
+def test_a_directory_that_is_away_takes_nobody_out(mapped: Cluster) -> None:
+    mapped.exec("ctl", "systemctl stop slapd")
+    try:
+        done = compare(mapped)
+        assert (done.returncode, associations(mapped)) == (FAILED, ["erin|4|", "frank|4|"])
+        assert "the directory does not answer, nothing was changed" in done.stderr
+        assert metric(mapped, "last_run_failed") == 1
+    finally:
+        mapped.exec("ctl", "systemctl start slapd")
+    mapped.wait_until(lambda: compare(mapped).returncode == 0, "slapd is not back", 60)
+    assert metric(mapped, "last_run_failed") == 0
+
+
+def test_an_accounting_that_is_away_says_so(mapped: Cluster) -> None:
+    mapped.exec("ctl", "systemctl stop slurmdbd")
+    try:
+        done = compare(mapped)
+        assert done.returncode == FAILED
+        assert "`sacctmgr -nP show cluster` fails, nothing was changed" in done.stderr
+    finally:
+        mapped.exec("ctl", "systemctl start slurmdbd")
+    mapped.wait_until(lambda: compare(mapped).returncode == 0, "slurmdbd is not back", 60)
+
+
+def test_who_leaves_keeps_the_jobs_and_submits_no_more(mapped: Cluster) -> None:
+    job = submit_as(mapped, "frank", "sleep 600").stdout.strip()
+    state = f"squeue -h -j {job} -o %T"
+    mapped.wait_until(lambda: mapped.exec("ctl", state).stdout == "RUNNING\n", "the job does not run", 60)
+    change(mapped, member(GROUP, "frank", how="delete"))
+    # sssd, which was without its directory a moment ago, is back soon, and not at once.
+    mapped.wait_until(lambda: "frank left physics and has jobs" in compare(mapped).stdout, "frank did not leave", 90)
+    assert associations(mapped) == ["erin|4|", "frank|4|0"]
+    refused = submit_as(mapped, "frank", "true")
+    assert "job submit limit" in refused.stderr or "AssocMaxSubmitJobLimit" in refused.stderr, refused.stderr
+    assert mapped.exec("ctl", state).stdout == "RUNNING\n"
+    mapped.exec("ctl", f"scancel {job}")
+    mapped.wait_until(lambda: mapped.exec("ctl", f"{state} 2>/dev/null", check=False).stdout == "", "still there", 60)
+    mapped.wait_until(lambda: "loses the account" in compare(mapped).stdout, "frank keeps the account", 60)
+    assert associations(mapped) == ["erin|4|"]
+
+
+def test_who_comes_back_may_submit_again(mapped: Cluster) -> None:
+    mapped.exec("ctl", "sacctmgr -i modify user where name=erin account=physics set MaxSubmitJobs=0")
+    done = compare(mapped)
+    assert (done.returncode, associations(mapped)) == (0, ["erin|4|"]), done.stderr
+    assert submit_as(mapped, "erin", "true").returncode == 0
+
+
+def test_an_empty_group_and_too_many_leavers_need_a_person(mapped: Cluster) -> None:
+    change(mapped, member(GROUP, "frank"))
+    assert compare(mapped).returncode == 0
+    mapped.wait_until(
+        lambda: mapped.exec("ctl", "squeue -h --account=physics").stdout == "", "jobs are still there", 60
+    )
+    change(mapped, member(GROUP, "frank", how="delete"))
+    many = compare(mapped, "--max-removals", "0")
+    assert (many.returncode, associations(mapped)) == (REFUSED, ["erin|4|", "frank|4|"])
+    assert "Nobody was taken out" in many.stderr
+    change(mapped, member(GROUP, "erin", how="delete"))
+    empty = compare(mapped)
+    assert (empty.returncode, associations(mapped)) == (REFUSED, ["erin|4|", "frank|4|"])
+    assert "busbar-account-groups --allow-empty" in empty.stderr
+    assert metric(mapped, "last_run_refused") == 1
+    asked = compare(mapped, "--allow-empty")
+    assert (asked.returncode, associations(mapped)) == (0, []), asked.stderr
+
+
+def test_a_group_that_is_gone_takes_nobody_out(mapped: Cluster) -> None:
+    change(mapped, member(GROUP, "erin"))
+    assert compare(mapped).returncode == 0
+    name = f"dn: cn={GROUP},ou=groups,{SUFFIX}\nchangetype: modrdn\nnewrdn: cn=other\ndeleteoldrdn: 1\n\n"
+    change(mapped, name)
+    try:
+        done = compare(mapped)
+        assert (done.returncode, associations(mapped)) == (REFUSED, ["erin|4|"])
+        assert "the group physics is not in the directory" in done.stderr
+    finally:
+        change(mapped, name.replace(f"cn={GROUP},", "cn=other,").replace("newrdn: cn=other", f"newrdn: cn={GROUP}"))

@@ -1,0 +1,107 @@
+"""The program that compares groups of the directory with accounting, up to the programs that it asks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Decision, Found, Step
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups_run import (
+    SyncError,
+    associations_after,
+    main,
+    metrics_text,
+    read_directory,
+    read_made,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SSSD = """
+[sssd]
+domains = busbar
+[domain/busbar]
+ldap_uri = ldaps://127.0.0.1:1, ldaps://127.0.0.1:2
+ldap_search_base = dc=example,dc=org?sub?
+ldap_schema = AD
+ldap_default_bind_dn = cn=reader
+ldap_default_authtok = 100%secret
+ldap_tls_cacert = /ca.crt
+ldap_id_use_start_tls = True
+min_id = 5000
+"""
+ERIN, FRANK = ("physics", "erin"), ("physics", "frank")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with what the role and sssd wrote."""
+    (tmp_path / "sssd.conf").write_text(SSSD, encoding="utf-8")
+    settings = {
+        "cluster": "c",
+        "groups": [{"group": "physics", "account": "physics"}],
+        "declared": [],
+        "max_removals": 10,
+        "folder": str(tmp_path / "state"),
+        "sssd_config": str(tmp_path / "sssd.conf"),
+    }
+    (tmp_path / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_directory_is_that_of_sssd(site: Path) -> None:
+    directory = read_directory(site / "sssd.conf")
+    assert (directory.base, directory.schema, directory.min_id) == ("dc=example,dc=org", "ad", 5000)
+    seen = [(one.uri, one.dn, one.password, one.ca_file, one.start_tls) for one in directory.connections]
+    login = ("cn=reader", "100%secret", "/ca.crt", True)
+    assert seen == [("ldaps://127.0.0.1:1", *login), ("ldaps://127.0.0.1:2", *login)]
+
+
+@pytest.mark.parametrize("text", [None, "", "[domain/other]\nldap_uri = x", "[domain/busbar]\nldap_uri = x", "no ini"])
+def test_an_sssd_that_says_nothing_of_a_directory(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "sssd.conf").write_text(text, encoding="utf-8")
+    with pytest.raises(SyncError, match=r"does not say where the directory is .*busbar provision base --tags sssd"):
+        read_directory(tmp_path / "sssd.conf")
+
+
+def test_a_directory_that_is_away_is_a_failure_that_is_counted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    state = site / "state"
+    state.mkdir()
+    (state / "last.json").write_text(json.dumps({"success": 5, "refused": 1}), encoding="utf-8")
+    assert main(["--dry-run"], site / "settings.json") == 1
+    assert not (state / "busbar_account_groups.prom").exists()
+    assert main([], site / "settings.json") == 1
+    said = capsys.readouterr().err
+    assert "the directory does not answer, nothing was changed" in said
+    assert "100%secret" not in said
+    text = (state / "busbar_account_groups.prom").read_text(encoding="utf-8")
+    assert "\nbusbar_account_groups_last_run_failed 1\n" in text
+    assert "\nbusbar_account_groups_last_run_refused 0\n" in text
+    assert "\nbusbar_account_groups_last_success_timestamp_seconds 5\n" in text
+
+
+def test_metrics_of_a_first_run() -> None:
+    lines = [line for line in metrics_text({"run": 1.5e9, "members": 3}).splitlines() if not line.startswith("#")]
+    assert "busbar_account_groups_last_run_timestamp_seconds 1500000000" in lines
+    assert "busbar_account_groups_members 3" in lines
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"a": 1}'])
+def test_a_list_that_was_damaged_changes_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "made.json"
+    assert read_made(path) == set()
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SyncError, match=r"made\.json cannot be read"):
+        read_made(path)
+
+
+def test_what_failed_is_tried_again() -> None:
+    add = Step(FRANK, [["add"]], "")
+    delete = Step(ERIN, [["delete"]], "")
+    state: dict[str, Any] = {"associations": {ERIN: {}}}
+    decision = Decision([add, delete], frozenset({FRANK}), [], [])
+    assert associations_after(decision, [add, delete], Found(state, {}, ())) == {ERIN}
+    assert associations_after(decision, [], Found(state, {}, ())) == {FRANK}

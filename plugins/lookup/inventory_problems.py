@@ -155,6 +155,9 @@ if TYPE_CHECKING:
 VARIABLE = "hardware"
 
 
+_ACCOUNTING = ("accounts", "users", "qos", "account_groups", "admin_groups")
+
+
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
     """The lookup `busbar.cluster.inventory_problems`."""
 
@@ -241,7 +244,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 config=more.get("config"),
                 topology=more.get("topology"),
                 accounting={
-                    **{key: more.get(key) or [] for key in ("accounts", "users", "qos", "account_groups")},
+                    **{key: more.get(key) or [] for key in _ACCOUNTING},
                     "identity_source": str(more.get("identity_source") or ""),
                 },
                 checks_partition=str(more.get("checks_partition") or ""),

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.proves("slurm")
 GROUP = "physics"
 DECLARED = {
     "slurm_accounts": [{"name": "research", "description": "Research"}, {"name": "physics"}],
-    "slurm_account_groups": [{"group": GROUP, "account": "physics", "limits": {"MaxJobs": 4}}],
+    "slurm_account_groups": [{"group": GROUP, "account": "physics", "limits": {"MaxJobs": 4}, "coordinator": True}],
+    "slurm_admin_groups": [{"group": GROUP, "level": "Operator"}],
 }
 ONLY = ("--limit", "ctl", "--tags", "slurm_accounting")
 FAILED, REFUSED = 1, 3
@@ -30,6 +31,13 @@ def compare(sandbox: Cluster, *options: str) -> subprocess.CompletedProcess[str]
 def associations(sandbox: Cluster) -> list[str]:
     query = "sacctmgr -nP show associations account=physics format=User,MaxJobs,MaxSubmitJobs"
     return sorted(line for line in sandbox.exec("ctl", query).stdout.split() if not line.startswith("|"))
+
+
+def rights(sandbox: Cluster) -> tuple[str, list[str]]:
+    """Who coordinates the account, and who has rights over Slurm."""
+    coordinators = sandbox.exec("ctl", "sacctmgr -nP show account physics withcoord format=Coordinators").stdout
+    users = sandbox.exec("ctl", "sacctmgr -nP show user format=User,AdminLevel").stdout.split()
+    return coordinators.strip().strip("|"), [line for line in users if line.startswith(("erin", "frank"))]
 
 
 def metric(sandbox: Cluster, name: str) -> float:
@@ -84,6 +92,21 @@ def test_who_is_in_the_group_has_the_account_after_the_run(mapped: Cluster) -> N
     assert "Invalid account" in refused.stderr
 
 
+@pytest.mark.core
+def test_the_group_coordinates_the_account_and_operates_slurm(mapped: Cluster) -> None:
+    assert rights(mapped) == ("erin", ["erin|Operator"])
+    made = "scontrol create reservation=hers starttime=now+1hour duration=1 nodecnt=1 users=erin"
+    assert (
+        "Reservation created: hers"
+        in mapped.exec("login", f"{made} && scontrol delete reservation=hers", user="erin").stdout
+    )
+    mapped.exec("login", "sacctmgr -i modify user where name=erin account=physics set GrpJobs=3", user="erin")
+    limit = "sacctmgr -nP show associations user=erin account=physics format=GrpJobs"
+    assert mapped.exec("ctl", limit).stdout == "3\n"
+    assert compare(mapped).returncode == 0
+    assert mapped.exec("ctl", limit).stdout == "\n"
+
+
 def test_who_joins_gets_it_and_a_dry_run_only_says_so(mapped: Cluster) -> None:
     change(mapped, member(GROUP, "frank"))
     said = compare(mapped, "--dry-run")
@@ -135,6 +158,7 @@ def test_who_leaves_keeps_the_jobs_and_submits_no_more(mapped: Cluster) -> None:
     mapped.wait_until(lambda: mapped.exec("ctl", f"{state} 2>/dev/null", check=False).stdout == "", "still there", 60)
     mapped.wait_until(lambda: "loses the account" in compare(mapped).stdout, "frank keeps the account", 60)
     assert associations(mapped) == ["erin|4|"]
+    assert rights(mapped) == ("erin", ["erin|Operator"])
 
 
 def test_who_comes_back_may_submit_again(mapped: Cluster) -> None:
@@ -153,7 +177,8 @@ def test_an_empty_group_and_too_many_leavers_need_a_person(mapped: Cluster) -> N
     change(mapped, member(GROUP, "frank", how="delete"))
     many = compare(mapped, "--max-removals", "0")
     assert (many.returncode, associations(mapped)) == (REFUSED, ["erin|4|", "frank|4|"])
-    assert "Nobody was taken out" in many.stderr
+    assert "1 users are to lose an account or rights" in many.stderr
+    assert rights(mapped) == ("erin,frank", ["erin|Operator", "frank|Operator"])
     change(mapped, member(GROUP, "erin", how="delete"))
     empty = compare(mapped)
     assert (empty.returncode, associations(mapped)) == (REFUSED, ["erin|4|", "frank|4|"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .account_rights import RightsSeen, decide_rights
 from .accounting import association_settings
 
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["CLOSED", "Decision", "Found", "Step", "decide", "group_errors"]
 
 Association = tuple[str, str]
+Right = tuple[str, str, str]
 # No new job is taken, and those that are there go on.
 CLOSED = "MaxSubmitJobs=0"
 _SHOWN = 5
@@ -22,7 +24,8 @@ class Found(NamedTuple):
 
     `state` is that of `accounting.parse_state`. `members` has the names in each group, or None where the directory has
     no such group. `known` are the users whom this host resolves. `made` are the associations (account, user) that
-    earlier runs are responsible for, `busy` those with jobs that have not ended.
+    earlier runs are responsible for, `busy` those with jobs that have not ended. `coordinators` are pairs (account,
+    user), `rights` the triples of `RightsSeen.made`.
     """
 
     state: Mapping[str, Any]
@@ -30,12 +33,14 @@ class Found(NamedTuple):
     known: Collection[str]
     made: Collection[Association] = ()
     busy: Collection[Association] = ()
+    coordinators: Collection[Association] = ()
+    rights: Collection[Right] = ()
 
 
 class Step(NamedTuple):
-    """The commands of sacctmgr for one association, in order, and why."""
+    """The commands of sacctmgr for one association or right, in order, and why."""
 
-    association: Association
+    about: Association | Right
     commands: Sequence[Sequence[str]]
     why: str
 
@@ -43,13 +48,15 @@ class Step(NamedTuple):
 class Decision(NamedTuple):
     """What is to be done.
 
-    `made` is the responsibility once all steps are done. `refusals` need a person, `notes` only say what is so.
+    `made` and `rights` are the responsibility once all steps are done. `refusals` need a person, `notes` only say what
+    is so.
     """
 
     steps: Sequence[Step]
     made: frozenset[Association]
     notes: Sequence[str]
     refusals: Sequence[str]
+    rights: frozenset[Right] = frozenset()
 
 
 def group_errors(
@@ -84,6 +91,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     found: Found,
     cluster: str,
     groups: Sequence[Mapping[str, Any]],
+    admins: Sequence[Mapping[str, Any]] = (),
     *,
     declared: Collection[str] = (),
     max_removals: int,
@@ -97,10 +105,11 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     Args:
         found: what accounting, directory, host and queue say.
         cluster: the cluster's name in accounting.
-        groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``; where two groups have one
-            account, a member of both has what the first says.
+        groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``, ``coordinator``; where two
+            groups have one account, a member of both has what the first says.
+        admins: ``group`` and ``level`` of those who administer Slurm.
         declared: users of slurm_users, who are as it says there.
-        max_removals: with more leavers than that nobody is taken out.
+        max_removals: when more users than that would lose something, nobody does.
         allow_empty: whether a group without members takes the account of those who had it.
     """
     wanted, frozen, refusals = _wanted(found, groups, allow_empty=allow_empty)
@@ -126,19 +135,42 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     # A stranger may be one whom only this host fails to resolve.
     leavers = sorted(one for one in held - {*wanted} if one[0] not in frozen and one[1] not in strangers)
     open_leavers = [one for one in leavers if not _is_closed(found, one)]
-    if len(open_leavers) > max_removals:
-        names = ", ".join(f"{user} ({account})" for account, user in open_leavers[:_SHOWN])
-        names += ", …" if len(open_leavers) > _SHOWN else ""
+    rights, kept, more_notes, more_refusals = decide_rights(
+        RightsSeen(
+            coordinators=found.coordinators,
+            levels={
+                user: str(entry.get("admin_level") or "none").lower() for user, entry in found.state["users"].items()
+            },
+            members=found.members,
+            known={*found.known} - {*declared},
+            associated={*found.state["users"], *(user for _, user in wanted)},
+            made=found.rights,
+        ),
+        groups,
+        admins,
+        allow_empty=allow_empty,
+    )
+    notes += more_notes
+    refusals += more_refusals
+    losers = sorted({user for _, user in open_leavers} | {step.right[2] for step in rights if step.takes})
+    if len(losers) > max_removals:
+        names = ", ".join(losers[:_SHOWN]) + (", …" if len(losers) > _SHOWN else "")
         refusals.append(
-            f"{len(open_leavers)} users are to lose an account, more than slurm_account_groups_max_removals "
+            f"{len(losers)} users are to lose an account or rights, more than slurm_account_groups_max_removals "
             f"({max_removals}): {names}. Nobody was taken out. Is that so? "
-            f"On the controller: busbar-account-groups --max-removals {len(open_leavers)}"
+            f"On the controller: busbar-account-groups --max-removals {len(losers)}"
         )
         leavers = []
+        kept |= {step.right for step in rights if step.takes}
+        rights = [step for step in rights if not step.takes]
     away, waiting = _leaves(found, cluster, leavers)
     notes += waiting
-    gone = {step.association for step in away if step.commands[-1][0] == "delete"}
-    return Decision([*steps, *away], frozenset((held | {*wanted}) - gone), notes, refusals)
+    gone = {step.about for step in away if step.commands[-1][0] == "delete"}
+    # A right goes before the account that it is about, and comes after it.
+    taking = [Step(step.right, [step.command], step.why) for step in rights if step.takes]
+    giving = [Step(step.right, [step.command], step.why) for step in rights if not step.takes]
+    made = frozenset((held | {*wanted}) - gone)
+    return Decision([*steps, *giving, *taking, *away], made, notes, refusals, kept)
 
 
 def _wanted(

@@ -13,14 +13,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..access.ldap_tools import Connection, LdapError
 from .account_groups import Found, decide
+from .account_rights import COORDINATORS, parse_coordinators
 from .accounting import QUERIES, parse_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from .account_groups import Decision, Step
 
@@ -28,11 +29,11 @@ __all__ = [
     "Directory",
     "Settings",
     "SyncError",
-    "associations_after",
     "main",
     "metrics_text",
     "read_directory",
     "read_made",
+    "responsible",
 ]
 
 # What processes share of sssd's answers is renewed later than sssd itself is.
@@ -43,6 +44,7 @@ _ENVIRONMENT = {
 }
 _TIMEOUT_S = 120
 _FAILED, _REFUSED = 1, 3
+_T = TypeVar("_T")
 
 
 class SyncError(Exception):
@@ -57,6 +59,7 @@ class Settings(NamedTuple):
     declared: Sequence[str]
     max_removals: int
     folder: str
+    admins: Sequence[Mapping[str, Any]] = ()
     sssd_config: str = "/etc/sssd/sssd.conf"
 
 
@@ -156,22 +159,26 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
     connection = directory.answering()
     # The directory answers, and sssd tries it again only a minute after it last did not.
     _ask(["systemctl", "kill", "--signal=USR2", "--kill-who=main", "sssd.service"])
-    groups = [str(item["group"]) for item in settings.groups]
-    members = {group: _members(group, directory, connection) for group in groups}
+    groups = {str(item["group"]) for item in (*settings.groups, *settings.admins)}
+    members = {group: _members(group, directory, connection) for group in sorted(groups)}
     # What was read while it went away may be a cache, or half of a group.
     directory.answering()
     folder = Path(settings.folder)
+    made, rights = read_made(folder / "made.json")
     found = Found(
         state=_accounting(settings.cluster),
         members=members,
         known={user for names in members.values() for user in names or () if _is_person(user, directory.min_id)},
-        made=read_made(folder / "made.json"),
+        made=made,
         busy=_busy(),
+        coordinators=parse_coordinators(_answer(["sacctmgr", "-nP", *COORDINATORS])),
+        rights=rights,
     )
     decision = decide(
         found,
         settings.cluster,
         settings.groups,
+        settings.admins,
         declared=settings.declared,
         max_removals=given.max_removals,
         allow_empty=given.allow_empty,
@@ -183,7 +190,12 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
         for step in decision.steps:
             sys.stdout.write(f"would: {step.why}\n" + "".join(f"  sacctmgr {shlex.join(c)}\n" for c in step.commands))
     else:
-        _keep(folder / "made.json", associations_after(decision, undone, found))
+        failed = {step.about for step in undone}
+        _keep(
+            folder / "made.json",
+            responsible(decision.made, made, failed),
+            responsible(decision.rights, rights, failed),
+        )
     for refusal in decision.refusals:
         sys.stderr.write(f"busbar-account-groups: {refusal}\n")
     sys.stdout.write(
@@ -281,34 +293,30 @@ def _apply(decision: Decision) -> list[Step]:
     return undone
 
 
-def associations_after(decision: Decision, undone: Sequence[Step], found: Found) -> set[tuple[str, str]]:
-    """Return the associations that later runs answer for: one that could not be taken away stays among them."""
-    failed = {step.association for step in undone}
-    return {one for one in {*decision.made, *failed} if one not in failed or one in found.state["associations"]}
+def responsible(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:
+    """Return what later runs answer for: as decided, and as before where a step failed."""
+    return {one for one in {*decided, *before} if one in (before if one in failed else decided)}
 
 
-def read_made(path: Path) -> set[tuple[str, str]]:
-    """Return the associations that earlier runs answer for; none before the first.
+def read_made(path: Path) -> tuple[set[tuple[str, str]], set[tuple[str, str, str]]]:
+    """Return the associations and the rights that earlier runs answer for; none before the first.
 
     Raises:
         SyncError: the file was damaged; without it those who left meanwhile would keep their account unsaid.
     """
     try:
-        return {
-            (account, user) for account, users in json.loads(path.read_text(encoding="utf-8")).items() for user in users
-        }
+        held = json.loads(path.read_text(encoding="utf-8"))
+        made = {(str(account), str(user)) for account, user in held["associations"]}
+        return made, {(str(kind), str(what), str(user)) for kind, what, user in held["rights"]}
     except FileNotFoundError:
-        return set()
-    except (ValueError, AttributeError, TypeError) as error:
+        return set(), set()
+    except (KeyError, TypeError, ValueError) as error:
         message = f"{path} cannot be read ({error}). Remove it: members of the groups are found again by the next run"
         raise SyncError(message) from error
 
 
-def _keep(path: Path, made: set[tuple[str, str]]) -> None:
-    accounts: dict[str, list[str]] = {}
-    for account, user in sorted(made):
-        accounts.setdefault(account, []).append(user)
-    _write(path, json.dumps(accounts, indent=1) + "\n")
+def _keep(path: Path, made: set[tuple[str, str]], rights: set[tuple[str, str, str]]) -> None:
+    _write(path, json.dumps({"associations": sorted(made), "rights": sorted(rights)}, indent=1) + "\n")
 
 
 def _write(path: Path, text: str) -> None:

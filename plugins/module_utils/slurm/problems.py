@@ -8,6 +8,7 @@ from ..common.hostlist import unfold_hosts
 from ..common.problems import Problem, make_problem
 from ..common.unknown_hardware import unknown_hardware
 from .account_groups import group_errors
+from .account_rights import rights_errors
 from .accounting import declaration_errors
 from .checks_partition import checks_problems
 from .conf import kinds, merge_config, node_mig, topology_lines
@@ -168,17 +169,19 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         problem = "are declared, but no host runs the accounting database"
         remedy = "put a host into the group slurm_database"
         return [make_problem([], "slurm_accounts, slurm_users, slurm_qos", problem, remedy)]
-    groups = accounting.get("account_groups") or []
-    if groups and not databases:
+    groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
+    if (groups or admins) and not databases:
         remedy = "put a host into the group slurm_database"
-        return [make_problem([], "slurm_account_groups", "no host runs the accounting database", remedy)]
-    if groups and accounting.get("identity_source") == "declared":
+        return [
+            make_problem([], "slurm_account_groups, slurm_admin_groups", "no host runs the accounting database", remedy)
+        ]
+    if (groups or admins) and accounting.get("identity_source") == "declared":
         problem = "is declared, and no host knows a directory (identity_source is declared)"
         remedy = "set identity_source to ldap_server or external, or name the users in slurm_users"
-        return [make_problem([], "slurm_account_groups", problem, remedy)]
+        return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
     here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
-    errors += group_errors(groups, here["accounts"], here["qos"])
+    errors += group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
     return [make_problem([], f"slurm_{key}", problem, "correct the entry") for key, problem in errors]
 
 

@@ -126,7 +126,9 @@ def test_too_many_leavers_take_nobody_out_and_joins_go_on() -> None:
     done = decided(seen, max_removals=1)
     assert commands(done) == ["add user grace Account=phys Cluster=c Fairshare=1"]
     assert done.made == {ERIN, FRANK, ("phys", "grace")}
-    assert "2 users are to lose an account, more than slurm_account_groups_max_removals (1)" in done.refusals[0]
+    assert (
+        "2 users are to lose an account or rights, more than slurm_account_groups_max_removals (1)" in done.refusals[0]
+    )
     assert "busbar-account-groups --max-removals 2" in done.refusals[0]
 
 

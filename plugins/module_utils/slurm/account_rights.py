@@ -1,0 +1,137 @@
+"""Plans who may administer an account, or all of Slurm, by groups of a directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["COORDINATORS", "LEVELS", "RightsSeen", "RightsStep", "decide_rights", "parse_coordinators", "rights_errors"]
+
+# What is asked of sacctmgr, each answer being lines of account and names.
+COORDINATORS = ("show", "account", "withcoord", "format=Account,Coordinators")
+LEVELS = ("Operator", "Administrator")
+_NONE = "none"
+
+
+class RightsSeen(NamedTuple):
+    """What was seen before anything is decided.
+
+    `coordinators` are pairs (account, user), `levels` the rights over Slurm by user, in small letters. `made` are the
+    rights that earlier runs gave: triples ("coordinator", account, user) and ("level", name of the level, user).
+    `associated` are users who have, or get in this run, an account. `members` and `known` are as in `Found`.
+    """
+
+    coordinators: Collection[tuple[str, str]]
+    levels: Mapping[str, str]
+    members: Mapping[str, Collection[str] | None]
+    known: Collection[str]
+    associated: Collection[str]
+    made: Collection[tuple[str, str, str]] = ()
+
+
+class RightsStep(NamedTuple):
+    """A right that is given or taken, the command of sacctmgr, and why."""
+
+    right: tuple[str, str, str]
+    command: Sequence[str]
+    why: str
+    takes: bool = False
+
+
+def parse_coordinators(text: str) -> set[tuple[str, str]]:
+    """Return pairs (account, user) from the answer to COORDINATORS."""
+    pairs = (line.partition("|") for line in text.splitlines())
+    return {(account, user) for account, _, names in pairs for user in names.strip("|").split(",") if user}
+
+
+def rights_errors(admins: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return what contradicts itself in `slurm_admin_groups`, as pairs of option and sentence."""
+    names = [str(item["group"]) for item in admins]
+    return [(f"admin_groups[{name}]", "is named more than once") for name in sorted({*names}) if names.count(name) > 1]
+
+
+def decide_rights(
+    seen: RightsSeen,
+    groups: Sequence[Mapping[str, Any]],
+    admins: Sequence[Mapping[str, Any]],
+    *,
+    allow_empty: bool = False,
+) -> tuple[list[RightsStep], frozenset[tuple[str, str, str]], list[str], list[str]]:
+    """Return the steps, the rights that later runs answer for once these are done, notes and refusals.
+
+    A right that a person gave to somebody in no group is neither taken away nor lowered. A group that is missing, or
+    empty where it gave rights, takes none away.
+
+    Args:
+        seen: what accounting and the directory say.
+        groups: ``group``, ``account``, ``coordinator`` (bool).
+        admins: ``group`` and ``level``, one of LEVELS; the first that a user is in counts.
+        allow_empty: whether a group without members takes the rights that it gave.
+    """
+    asking = [(str(item["group"]), ("coordinator", str(item["account"]))) for item in groups if item.get("coordinator")]
+    asking += [(str(item["group"]), ("level", str(item["level"]))) for item in admins]
+    wanted: dict[tuple[str, str, str], str] = {}
+    frozen: set[tuple[str, str]] = set()
+    notes, refusals = [], []
+    levelled: set[str] = set()
+    for group, (kind, what) in asking:
+        names = seen.members.get(group)
+        given = [user for one, name, user in seen.made if (one, name) == (kind, what)]
+        if given and (names is None or (not names and not allow_empty)):
+            frozen.add((kind, what))
+            refusals.append(
+                f"the group {group} is {'gone' if names is None else 'empty'}, and gave {len(given)} users rights "
+                f"({what}): nobody loses them. Is it so? On the controller: busbar-account-groups --allow-empty"
+            )
+        elif names is None:
+            refusals.append(
+                f"the group {group} is not in the directory: correct slurm_admin_groups, slurm_account_groups"
+            )
+        for user in sorted(names or ()):
+            if user not in seen.known or (kind == "level" and user in levelled):
+                continue
+            if user not in seen.associated:
+                notes.append(f"{user} is in {group} and has no account: gets no rights ({what})")
+                continue
+            levelled |= {user} if kind == "level" else set()
+            wanted[kind, what, user] = group
+    steps = [step for right, group in wanted.items() for step in _given(seen, right, group, notes)]
+    lost = [one for one in seen.made if one not in wanted and one[:2] not in frozen and _has(seen, one)]
+    for kind, what, user in sorted(lost):
+        if kind == "level" and user in levelled:
+            continue
+        steps.append(RightsStep((kind, what, user), _taking(kind, what, user), f"{user}: no longer {what}", takes=True))
+    there = {one for one in {*seen.made, *wanted} if _has(seen, one)} | {step.right for step in steps}
+    return steps, frozenset(there - {step.right for step in steps if step.takes}), notes, refusals
+
+
+def _has(seen: RightsSeen, right: tuple[str, str, str]) -> bool:
+    kind, what, user = right
+    if kind == "coordinator":
+        return (what, user) in seen.coordinators
+    return seen.levels.get(user, _NONE) == what.lower()
+
+
+def _given(seen: RightsSeen, right: tuple[str, str, str], group: str, notes: list[str]) -> list[RightsStep]:
+    """Return the step that gives a right, if it is not there; one that a person gave is only noted."""
+    kind, what, user = right
+    if _has(seen, right):
+        return []
+    if kind == "coordinator":
+        command = ["add", "coordinator", f"account={what}", f"names={user}"]
+        return [RightsStep(right, command, f"{user} is in {group}: coordinates the account {what}")]
+    level = seen.levels.get(user, _NONE)
+    mine = {one[1].lower() for one in seen.made if one[0] == "level" and one[2] == user}
+    if level not in {_NONE, *mine}:
+        notes.append(f"{user} is {level} by hand, and stays so")
+        return []
+    command = ["modify", "user", "where", f"name={user}", "set", f"AdminLevel={what}"]
+    return [RightsStep(right, command, f"{user} is in {group}: is {what} of Slurm")]
+
+
+def _taking(kind: str, what: str, user: str) -> list[str]:
+    if kind == "coordinator":
+        return ["delete", "coordinator", "where", f"account={what}", f"names={user}"]
+    return ["modify", "user", "where", f"name={user}", "set", "AdminLevel=None"]

@@ -326,7 +326,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             "users_groups": ("preflight_groups", self.get_option("groups")),
         }
         slurm = self.get_option("slurm")
-        return given | {f"slurm_{name}": ("preflight_slurm", value) for name, value in slurm.items()}
+        # Where users come from is no option of Slurm's, and judged with its own role.
+        own = {name: value for name, value in slurm.items() if name != "identity_source"}
+        return given | {f"slurm_{name}": ("preflight_slurm", value) for name, value in own.items()}
 
 
 def worked_out(keys: str, judged: Callable[[], list[Problem]], remedy: str = "correct the variable") -> list[Problem]:

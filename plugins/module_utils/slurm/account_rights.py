@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["COORDINATORS", "LEVELS", "RightsSeen", "RightsStep", "decide_rights", "parse_coordinators", "rights_errors"]
+__all__ = ["COORDINATORS", "RightsSeen", "RightsStep", "decide_rights", "parse_coordinators", "rights_errors"]
 
 # What is asked of sacctmgr, each answer being lines of account and names.
 COORDINATORS = ("show", "account", "withcoord", "format=Account,Coordinators")
-LEVELS = ("Operator", "Administrator")
 _NONE = "none"
 
 
@@ -67,7 +66,7 @@ def decide_rights(
     Args:
         seen: what accounting and the directory say.
         groups: ``group``, ``account``, ``coordinator`` (bool).
-        admins: ``group`` and ``level``, one of LEVELS; the first that a user is in counts.
+        admins: ``group`` and ``level``, Operator or Administrator; the first that a user is in counts.
         allow_empty: whether a group without members takes the rights that it gave.
     """
     asking = [(str(item["group"]), ("coordinator", str(item["account"]))) for item in groups if item.get("coordinator")]

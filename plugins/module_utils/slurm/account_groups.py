@@ -155,8 +155,9 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
     losers = sorted({user for _, user in open_leavers} | {step.right[2] for step in rights if step.takes})
     if len(losers) > max_removals:
         names = ", ".join(losers[:_SHOWN]) + (", …" if len(losers) > _SHOWN else "")
+        who = "1 user is" if len(losers) == 1 else f"{len(losers)} users are"
         refusals.append(
-            f"{len(losers)} users are to lose an account or rights, more than slurm_account_groups_max_removals "
+            f"{who} to lose an account or rights, more than slurm_account_groups_max_removals "
             f"({max_removals}): {names}. Nobody was taken out. Is that so? "
             f"On the controller: busbar-account-groups --max-removals {len(losers)}"
         )

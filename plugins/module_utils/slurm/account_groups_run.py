@@ -23,12 +23,13 @@ from .accounting import QUERIES, parse_state
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from .account_groups import Decision, Step
+    from .account_groups import Step
 
 __all__ = [
     "Directory",
     "Settings",
     "SyncError",
+    "apply_steps",
     "main",
     "metrics_text",
     "read_directory",
@@ -185,7 +186,7 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
     )
     for note in decision.notes:
         sys.stdout.write(f"note: {note}\n")
-    undone = [] if given.dry_run else _apply(decision)
+    undone = [] if given.dry_run else apply_steps(decision.steps)
     if given.dry_run:
         for step in decision.steps:
             sys.stdout.write(f"would: {step.why}\n" + "".join(f"  sacctmgr {shlex.join(c)}\n" for c in step.commands))
@@ -198,10 +199,8 @@ def _run(settings: Settings, given: argparse.Namespace) -> tuple[int, dict[str, 
         )
     for refusal in decision.refusals:
         sys.stderr.write(f"busbar-account-groups: {refusal}\n")
-    sys.stdout.write(
-        f"{len(decision.steps) - len(undone)} of {len(decision.steps)} changes" + " (dry run)\n" * given.dry_run
-    )
-    sys.stdout.write("" if given.dry_run else "\n")
+    done = f"{len(decision.steps) - len(undone)} of {len(decision.steps)} changes"
+    sys.stdout.write(f"{len(decision.steps)} changes would be made\n" if given.dry_run else f"{done}\n")
     status = _FAILED if undone else _REFUSED if decision.refusals else 0
     return status, {"members": len(decision.made), "changes": len(decision.steps) - len(undone)}
 
@@ -224,7 +223,7 @@ def _ask(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
             env={**_ENVIRONMENT, **{key: os.environ[key] for key in ("SLURM_CONF", "PATH") if key in os.environ}},
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"`{' '.join(command[:2])}` does not answer, nothing was changed: {error}"
+        message = f"`{' '.join(command[:2])}` does not answer: {error}"
         raise SyncError(message) from error
 
 
@@ -277,20 +276,28 @@ def _busy() -> set[tuple[str, str]]:
     }
 
 
-def _apply(decision: Decision) -> list[Step]:
+def apply_steps(steps: Sequence[Step]) -> list[Step]:
     """Run the commands; return the steps that failed. One that fails holds up nobody else's."""
     undone = []
-    for step in decision.steps:
-        for command in step.commands:
-            done = _ask(["sacctmgr", "-i", *command])
-            if done.returncode:
-                said = " ".join((done.stderr or done.stdout).split())[:300]
-                sys.stderr.write(f"busbar-account-groups: {step.why}: `sacctmgr {shlex.join(command)}` fails: {said}\n")
-                undone.append(step)
-                break
+    for step in steps:
+        said = next(filter(None, (_refused(command) for command in step.commands)), "")
+        if said:
+            sys.stderr.write(f"busbar-account-groups: {step.why}: {said}\n")
+            undone.append(step)
         else:
             sys.stdout.write(f"{step.why}\n")
     return undone
+
+
+def _refused(command: Sequence[str]) -> str:
+    """Run a command of sacctmgr; return why it failed, or nothing."""
+    try:
+        done = _ask(["sacctmgr", "-i", *command])
+    except SyncError as error:
+        return str(error)
+    if not done.returncode:
+        return ""
+    return f"`sacctmgr {shlex.join(command)}` fails: {' '.join((done.stderr or done.stdout).split())[:300]}"
 
 
 def responsible(decided: Collection[_T], before: Collection[_T], failed: Collection[object]) -> set[_T]:

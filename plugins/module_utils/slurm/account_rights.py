@@ -75,21 +75,28 @@ def decide_rights(
     frozen: set[tuple[str, str]] = set()
     notes, refusals = [], []
     levelled: set[str] = set()
+    # A stranger may be one whom only this host fails to resolve.
+    strangers: set[tuple[str, str, str]] = set()
     for group, (kind, what) in asking:
         names = seen.members.get(group)
         given = [user for one, name, user in seen.made if (one, name) == (kind, what)]
-        if given and (names is None or (not names and not allow_empty)):
+        if names is None:
             frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is {'gone' if names is None else 'empty'}, and gave {len(given)} users rights "
-                f"({what}): nobody loses them. Is it so? On the controller: busbar-account-groups --allow-empty"
+                f"the group {group} is not in the directory: nobody loses rights by it ({what}). "
+                "Correct slurm_admin_groups or slurm_account_groups, or bring the group back"
             )
-        elif names is None:
+        elif given and not names and not allow_empty:
+            frozen.add((kind, what))
             refusals.append(
-                f"the group {group} is not in the directory: correct slurm_admin_groups, slurm_account_groups"
+                f"the group {group} is empty, and gave {len(given)} users rights ({what}): nobody loses them. "
+                "Is the group really empty? On the controller: busbar-account-groups --allow-empty"
             )
         for user in sorted(names or ()):
-            if user not in seen.known or (kind == "level" and user in levelled):
+            if user not in seen.known:
+                strangers.add((kind, what, user))
+                continue
+            if kind == "level" and user in levelled:
                 continue
             if user not in seen.associated:
                 notes.append(f"{user} is in {group} and has no account: gets no rights ({what})")
@@ -97,7 +104,7 @@ def decide_rights(
             levelled |= {user} if kind == "level" else set()
             wanted[kind, what, user] = group
     steps = [step for right, group in wanted.items() for step in _given(seen, right, group, notes)]
-    lost = [one for one in seen.made if one not in wanted and one[:2] not in frozen and _has(seen, one)]
+    lost = [one for one in seen.made if one not in {*wanted, *strangers} and one[:2] not in frozen and _has(seen, one)]
     for kind, what, user in sorted(lost):
         if kind == "level" and user in levelled:
             continue

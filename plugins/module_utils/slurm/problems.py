@@ -29,6 +29,8 @@ _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
 # DbdHost and DbdBackupHost.
 _MOST_DATABASES = 2
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
+# Seconds between two comparisons of groups with accounting; the alert waits two hours for the next.
+_INTERVAL = (60, 3600)
 
 
 def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
@@ -176,9 +178,13 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
             make_problem([], "slurm_account_groups, slurm_admin_groups", "no host runs the accounting database", remedy)
         ]
     if (groups or admins) and accounting.get("identity_source") == "declared":
-        problem = "is declared, and no host knows a directory (identity_source is declared)"
+        problem = "are declared, and no host knows a directory (identity_source is declared)"
         remedy = "set identity_source to ldap_server or external, or name the users in slurm_users"
         return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
+    interval = int(accounting.get("account_groups_interval") or _INTERVAL[0])
+    if not _INTERVAL[0] <= interval <= _INTERVAL[1]:
+        problem, remedy = f"{interval} s is out of bounds", f"give {_INTERVAL[0]} to {_INTERVAL[1]} s"
+        return [make_problem([], "slurm_account_groups_interval", problem, remedy)]
     here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
     errors += group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)

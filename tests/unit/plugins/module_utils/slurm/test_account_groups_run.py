@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Step
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups_run import (
     SyncError,
+    apply_steps,
     main,
     metrics_text,
     read_directory,
@@ -99,3 +101,14 @@ def test_a_list_that_was_damaged_changes_nothing(tmp_path: Path, text: str) -> N
 def test_what_failed_is_tried_again() -> None:
     assert responsible({"joined"}, {"left"}, {"joined", "left"}) == {"left"}
     assert responsible({"joined"}, {"left"}, set()) == {"joined"}
+
+
+def test_a_sacctmgr_that_does_not_run_is_a_step_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    steps = [Step(("physics", name), [["add", "user", name]], f"{name} gets it") for name in ("erin", "frank")]
+    assert apply_steps(steps) == steps
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "erin gets it: `sacctmgr -i` does not answer" in said.err

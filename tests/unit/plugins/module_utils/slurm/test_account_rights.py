@@ -65,7 +65,7 @@ def test_the_first_group_counts_and_a_level_moves_with_it() -> None:
     assert ("level", "Administrator", "erin") in made
 
 
-@pytest.mark.parametrize(("users", "said"), [(None, "is gone"), ([], "is empty")])
+@pytest.mark.parametrize(("users", "said"), [(None, "is not in the directory"), ([], "is empty")])
 def test_a_group_that_is_gone_or_empty_takes_no_right(users: list[str] | None, said: str) -> None:
     there = {"levels": {"erin": "operator"}, "made": {ERIN_OPERATES}}
     steps, made, _, refusals = decide_rights(seen({"staff": users}, **there), [], [STAFF])
@@ -90,3 +90,10 @@ def test_a_group_that_is_named_twice() -> None:
     assert rights_errors([STAFF, {**STAFF, "level": "Administrator"}]) == [
         ("admin_groups[staff]", "is named more than once")
     ]
+
+
+def test_who_does_not_resolve_keeps_the_rights() -> None:
+    there = {"levels": {"erin": "operator"}, "made": {ERIN_OPERATES}, "known": ()}
+    steps, made, _, _ = decide_rights(seen({"staff": ["erin"]}, **there), [], [STAFF])
+    assert commands(steps) == []
+    assert made == {ERIN_OPERATES}

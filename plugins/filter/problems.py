@@ -22,6 +22,7 @@ options:
         C(hostvars), C(answer), C(controller) and C(site).
       - C(journal_remote) takes the options of the role journal_remote without its prefix, with C(host).
       - C(identity) takes where users come from and the options of the role sssd, with C(known) and C(host).
+      - C(jupyterhub) takes the options of the role jupyterhub without its prefix, with C(host).
       - C(ldap_server) takes the options of the role ldap_server without its prefix, with C(host).
       - C(lmod_modules) and C(pyxis_options) take the option of that name, with C(host).
       - C(new_nodes), machines that Slurm has under another name, takes the new nodes, with C(shown), C(machines) and
@@ -50,6 +51,7 @@ options:
       - held_secrets
       - identity
       - journal_remote
+      - jupyterhub
       - ldap_server
       - lmod_modules
       - new_nodes
@@ -178,6 +180,7 @@ from ..module_utils.monitoring.journal_remote import journal_remote_problems
 from ..module_utils.monitoring.prometheus_rules import shipped_alert_problems
 from ..module_utils.nvidia.driver_choice import driver_problems
 from ..module_utils.nvidia.rdma_problems import shared_address_problems
+from ..module_utils.portal.options import portal_problems
 from ..module_utils.preflight.answers import answer_advice, answer_problems
 from ..module_utils.preflight.storage import storage_problems
 from ..module_utils.slurm.new_nodes import new_node_problems
@@ -199,6 +202,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "held_secrets": held_secret_problems,
     "identity": identity_problems,
     "journal_remote": journal_remote_problems,
+    "jupyterhub": portal_problems,
     "ldap_server": ldap_server_problems,
     "lmod_modules": module_file_problems,
     "new_nodes": new_node_problems,

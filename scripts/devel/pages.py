@@ -27,6 +27,7 @@ MENU = {
         "docs/storage.md",
         "docs/jobs.md",
         "docs/identity.md",
+        "docs/portal.md",
         "docs/security.md",
     ],
     "Run": [

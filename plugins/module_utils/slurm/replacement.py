@@ -16,7 +16,7 @@ __all__ = ["PROTECTED", "replacement_problems"]
 
 KEY, FINGERPRINT = "replace_node", "replace_node_fingerprint"
 # What else a host does for the cluster would go with its machine.
-PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", "ldap_server", "monitoring")
+PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", "ldap_server", "monitoring", "portal")
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 

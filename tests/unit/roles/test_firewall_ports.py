@@ -36,7 +36,7 @@ def test_a_declaration_says_what_where_and_from_where(role: str) -> None:
         assert set(service) - {"protocol"} == {"service", "when", "ports", "from"}
         assert service.get("protocol", "tcp") in ("tcp", "udp")
         assert service["ports"]
-        assert set(service["from"]) <= {*SOURCES, "monitoring", "slurm_database"}
+        assert set(service["from"]) <= {*SOURCES, "monitoring", "portal", "slurm_compute", "slurm_database"}
 
 
 @pytest.mark.parametrize("role", DECLARED)
@@ -52,7 +52,7 @@ def test_a_default_is_that_of_the_role(role: str) -> None:
 
 def test_every_port_that_a_role_offers_is_declared() -> None:
     """An option that names a port, of a service that others than its own host reach."""
-    within = {"dcgm_port"}
+    within = {"dcgm_port", "jupyterhub_proxy_port", "jupyterhub_proxy_api_port"}
     declared = {
         option
         for role in DECLARED

@@ -1,0 +1,192 @@
+"""From what a user chose in the portal to a job of Slurm: the words of sbatch and the script of the job.
+
+The hub is not trusted with either. It sends a request of a few fields, which are checked here, by a program that
+belongs to root and runs as the user: what sbatch gets and what the job begins with are made of nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["JOB_NAME", "Choice", "Environment", "RequestError", "parse_choice", "sbatch_command", "script", "variables"]
+
+JOB_NAME = "busbar-notebook"
+MAX_MINUTES = 60 * 24 * 30
+MAX_GPUS, MAX_CPUS, MAX_MEMORY_GIB = 1024, 4096, 65536
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
+_VARIABLE = re.compile(r"(JUPYTERHUB|JUPYTER|JPY)_[A-Z0-9_]{1,60}")
+_PEM = re.compile(r"(-----BEGIN [A-Z ]{1,40}-----\n[A-Za-z0-9+/=\n]{1,65536}-----END [A-Z ]{1,40}-----\n?){1,16}")
+_FILES = ("authority", "certificate", "key")
+
+
+class RequestError(ValueError):
+    """What was asked for is not a request of a notebook; the message says which field, and why."""
+
+
+class Environment(NamedTuple):
+    """What a notebook starts with: modules that are loaded, and folders that come first in PATH."""
+
+    name: str
+    title: str
+    modules: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+
+class Choice(NamedTuple):
+    """What a user chose in the form; empty words leave the choice to Slurm."""
+
+    partition: str
+    account: str
+    gpu_type: str
+    gpus: int
+    cpus: int
+    memory_gib: int
+    minutes: int
+    environment: str
+
+
+def _number(fields: Mapping[str, Any], key: str, low: int, high: int) -> int:
+    value = fields.get(key)
+    text = value if isinstance(value, str) else str(value) if type(value) is int else ""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not low <= int(text) <= high:
+        message = f"{key}: {value!r} is not a whole number from {low} to {high}"
+        raise RequestError(message)
+    return int(text)
+
+
+def _word(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key, "")
+    if not isinstance(value, str) or (value and not _NAME.fullmatch(value)):
+        message = f"{key}: {value!r} is not a name"
+        raise RequestError(message)
+    return value
+
+
+def parse_choice(fields: Mapping[str, Any], environments: Mapping[str, Environment]) -> Choice:
+    """Return what was chosen.
+
+    Args:
+        fields: the fields of `Choice`, numbers as such or in digits.
+        environments: those that the site declares, by name.
+
+    Raises:
+        RequestError: a field is unknown, of another type or out of bounds.
+    """
+    unknown = sorted(set(fields) - set(Choice._fields))
+    if unknown:
+        message = f"{unknown[0]!r} is not a choice of the portal"
+        raise RequestError(message)
+    environment = _word(fields, "environment")
+    if environment not in environments:
+        message = f"environment: {environment!r} is none of {', '.join(sorted(environments))}"
+        raise RequestError(message)
+    return Choice(
+        partition=_word(fields, "partition"),
+        account=_word(fields, "account"),
+        gpu_type=_word(fields, "gpu_type"),
+        gpus=_number(fields, "gpus", 0, MAX_GPUS),
+        cpus=_number(fields, "cpus", 1, MAX_CPUS),
+        memory_gib=_number(fields, "memory_gib", 0, MAX_MEMORY_GIB),
+        minutes=_number(fields, "minutes", 1, MAX_MINUTES),
+        environment=environment,
+    )
+
+
+def sbatch_command(choice: Choice, log: str, home: str) -> list[str]:
+    """Return the words of sbatch, which reads the script from its standard input.
+
+    Args:
+        choice: what the user chose; no memory (0) leaves it to the partition.
+        log: path of the job's output.
+        home: where the job begins.
+    """
+    gpu = f"gpu:{choice.gpu_type}:{choice.gpus}" if choice.gpu_type else f"gpu:{choice.gpus}"
+    asked = {
+        "partition": choice.partition,
+        "account": choice.account,
+        "gres": gpu if choice.gpus else "",
+        "mem": f"{choice.memory_gib}G" if choice.memory_gib else "",
+    }
+    return [
+        "sbatch",
+        "--parsable",
+        f"--job-name={JOB_NAME}",
+        "--nodes=1",
+        "--ntasks=1",
+        f"--cpus-per-task={choice.cpus}",
+        f"--time={choice.minutes}",
+        "--no-requeue",
+        f"--output={log}",
+        f"--chdir={home}",
+        *(f"--{name}={value}" for name, value in asked.items() if value),
+    ]
+
+
+def variables(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables of JupyterHub that the notebook gets; others of the hub do not concern it.
+
+    Raises:
+        RequestError: a value is no text of one line.
+    """
+    kept = {name: value for name, value in given.items() if _VARIABLE.fullmatch(name)}
+    for name, value in kept.items():
+        if not isinstance(value, str) or not value.isprintable():
+            message = f"{name}: is not a text of one line"
+            raise RequestError(message)
+    return dict(sorted(kept.items()))
+
+
+def _files(given: Mapping[str, Any]) -> dict[str, str]:
+    for name in _FILES:
+        if not isinstance(given.get(name), str) or not _PEM.fullmatch(given[name]):
+            message = f"{name}: is not PEM"
+            raise RequestError(message)
+    return {name: given[name].rstrip("\n") for name in _FILES}
+
+
+def script(environment: Environment, given: Mapping[str, Any], files: Mapping[str, Any], start: list[str]) -> str:
+    """Return the script of the job.
+
+    Keys and tokens are in the script, which slurmctld and slurmd keep for the user and root alone; the environment of a
+    job is told to everybody in the queue's database where a site stores it.
+
+    Args:
+        environment: what the notebook starts with.
+        given: variables of the hub, of which those of JupyterHub are taken.
+        files: `authority`, `certificate` and `key` in PEM, with which hub and notebook know each other.
+        start: the words that start the notebook; the folder of the files is added.
+
+    Raises:
+        RequestError: a variable or a file is not what it should be.
+    """
+    written = [
+        f"cat >\"$folder/{name}.pem\" <<'END_OF_FILE'\n{text}\nEND_OF_FILE" for name, text in _files(files).items()
+    ]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables(given).items()]
+    loads = [f"module load {shlex.quote(name)}" for name in environment.modules]
+    paths = [f'export PATH={shlex.quote(path)}:"$PATH"' for path in environment.paths]
+    return "\n".join(
+        [
+            "#!/bin/bash -l",
+            "umask 077",
+            'folder=$(mktemp -d "${TMPDIR:-/tmp}/notebook.XXXXXXXX") || exit 1',
+            "trap 'rm -rf \"$folder\"' EXIT",
+            *written,
+            *exports,
+            *loads,
+            *paths,
+            f'{shlex.join(start)} "$folder" &',
+            # The shell hears of the job's end at once only while it waits.
+            "notebook=$!",
+            "trap 'kill \"$notebook\" 2>/dev/null' TERM INT",
+            'wait "$notebook"; status=$?',
+            'wait "$notebook" 2>/dev/null',
+            'exit "$status"',
+            "",
+        ]
+    )

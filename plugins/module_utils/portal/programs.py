@@ -1,0 +1,211 @@
+"""What the hub, which has no rights of its own, may have done by sudo: four programs without arguments.
+
+Each reads one request of JSON from its standard input and belongs to root: `submit` and `cancel` run as the user whose
+notebook it is, `query` as Slurm's user, so that it sees the jobs of all where a site hides them, and `login` as root,
+for PAM tells nobody else whether a password is right.
+"""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import pwd
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .cluster_view import JOBS, NODES, PARTITIONS
+from .notebook_job import JOB_NAME, Environment, RequestError, parse_choice, sbatch_command, script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["REFUSED", "WRONG", "Settings", "cancel", "login", "may_enter", "query", "read_settings", "run", "submit"]
+
+WRONG, REFUSED = 1, 2
+LARGEST_REQUEST = 1024 * 1024
+SECONDS = 60
+PAM_SERVICE = "busbar-portal"
+PATHS = "/usr/local/bin:/usr/bin:/bin"
+_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
+
+
+class Settings(NamedTuple):
+    """What the site declares: `/etc/busbar/portal.json`."""
+
+    environments: dict[str, Environment]
+    start: list[str]
+    first_number: int
+    groups: list[str]
+    accounting: bool
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings.
+
+    Raises:
+        OSError, ValueError, KeyError: they cannot be read; the role writes them.
+    """
+    declared = json.loads(path.read_text(encoding="utf-8"))
+    environments = [
+        Environment(entry["name"], entry["title"], tuple(entry["modules"]), tuple(entry["paths"]))
+        for entry in declared["environments"]
+    ]
+    return Settings(
+        environments={entry.name: entry for entry in environments},
+        start=declared["start"],
+        first_number=declared["first_number"],
+        groups=declared["groups"],
+        accounting=declared["accounting"],
+    )
+
+
+def may_enter(name: str, settings: Settings) -> bool:
+    """Say whether the portal is for this user: a person by number, and in one of the groups where some are declared."""
+    if not _USER.fullmatch(name):
+        return False
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        return False
+    if entry.pw_uid < settings.first_number:
+        return False
+    return not settings.groups or bool(set(_groups(entry)) & set(settings.groups))
+
+
+def _groups(entry: pwd.struct_passwd) -> list[str]:
+    names = []
+    for number in os.getgrouplist(entry.pw_name, entry.pw_gid):
+        try:
+            names.append(grp.getgrgid(number).gr_name)
+        except KeyError:
+            continue
+    return names
+
+
+def _clean(entry: pwd.struct_passwd) -> dict[str, str]:
+    """The environment of a command: nothing of the hub's."""
+    person = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": entry.pw_shell}
+    return {"PATH": PATHS, "LANG": "C.UTF-8", **person}
+
+
+def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "") -> str:
+    """Run a command of Slurm.
+
+    Raises:
+        RequestError: it refused, or did not end; the message is what it said.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - the words of sbatch and its like, each checked
+            command, input=text, capture_output=True, text=True, check=False, timeout=SECONDS, env=_clean(entry)
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        raise RequestError(str(exc)) from exc
+    if done.returncode:
+        message = done.stderr.strip() or f"{command[0]} ended with exit status {done.returncode}"
+        raise RequestError(message)
+    return done.stdout
+
+
+def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Submit the job of a notebook, as who runs this.
+
+    Raises:
+        RequestError: the request or Slurm refuses it.
+    """
+    entry = pwd.getpwuid(os.getuid())
+    if not may_enter(entry.pw_name, settings):
+        message = f"{entry.pw_name}: the portal is not for this user"
+        raise RequestError(message)
+    choice = parse_choice(request.get("choice", {}), settings.environments)
+    text = script(
+        settings.environments[choice.environment],
+        request.get("variables", {}),
+        request.get("files", {}),
+        settings.start,
+    )
+    folder = Path(entry.pw_dir, ".local", "state")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        message = f"{folder}: {exc.strerror}: the log of the notebook has no place"
+        raise RequestError(message) from exc
+    # The log is of the newest notebook alone, and so never fills the home.
+    said = _ran(sbatch_command(choice, str(folder / "notebook.log"), entry.pw_dir), entry, text)
+    number = said.strip().split(";")[0]
+    if not number.isdigit():
+        message = f"sbatch said {said.strip()!r}, and no number of a job"
+        raise RequestError(message)
+    return {"job": number}
+
+
+def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  # noqa: ARG001 - as the others
+    """Cancel the job of a notebook; no other job of the user's.
+
+    Raises:
+        RequestError: the request or Slurm refuses it.
+    """
+    number = request.get("job")
+    if not isinstance(number, str) or not re.fullmatch(r"[0-9]{1,12}", number):
+        message = f"job: {number!r} is not the number of a job"
+        raise RequestError(message)
+    _ran(["scancel", f"--name={JOB_NAME}", number], pwd.getpwuid(os.getuid()))
+    return {}
+
+
+def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Tell what Slurm says of notebooks, of the partitions, or of a user's accounts.
+
+    Raises:
+        RequestError: the request is none of these, or Slurm does not answer.
+    """
+    entry, what = pwd.getpwuid(os.getuid()), request.get("what")
+    if what == "jobs":
+        return {"jobs": _ran(JOBS, entry)}
+    if what == "cluster":
+        return {"partitions": _ran(PARTITIONS, entry), "nodes": _ran(NODES, entry)}
+    if what == "accounts" and _USER.fullmatch(str(request.get("user"))):
+        asked = ["sacctmgr", "-nP", "show", "user", request["user"], "withassoc", "format=Account,DefaultAccount"]
+        return {"accounts": _ran(asked, entry) if settings.accounting else ""}
+    message = f"what: {what!r} is not a question of the portal"
+    raise RequestError(message)
+
+
+def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Ask PAM whether a password is right, and whether the account may log in.
+
+    Raises:
+        PermissionError: it is not, or the portal is not for this user.
+    """
+    import pamela  # noqa: PLC0415 - this program alone runs where it is installed
+
+    name, password = request.get("user"), request.get("password")
+    if not isinstance(name, str) or not isinstance(password, str) or "\0" in password:
+        raise PermissionError
+    known = may_enter(name, settings)
+    try:
+        # Who is not known is asked for as well: an answer at once would tell which names there are.
+        pamela.authenticate(name if known else "nobody", password, service=PAM_SERVICE, resetcred=0)
+        pamela.check_account(name if known else "nobody", service=PAM_SERVICE)
+    except pamela.PAMError as exc:
+        raise PermissionError from exc
+    if not known:
+        raise PermissionError
+    return {}
+
+
+def run(action: Callable[[Mapping[str, Any], Settings], dict[str, Any]], settings: Path) -> int:
+    """Carry out one request; the exit status: 0, `WRONG` for a login that is refused, `REFUSED` for all else."""
+    try:
+        request = json.loads(sys.stdin.buffer.read(LARGEST_REQUEST))
+        answer = action(request if isinstance(request, dict) else {}, read_settings(settings))
+    except PermissionError:
+        return WRONG
+    except (RequestError, OSError, ValueError, KeyError, AttributeError, TypeError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return REFUSED
+    sys.stdout.write(json.dumps(answer))
+    return 0

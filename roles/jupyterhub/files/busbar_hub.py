@@ -1,0 +1,306 @@
+"""JupyterHub's parts of the portal: who logs in, what is offered, how a notebook becomes a job and tells its port.
+
+The hub has no rights of its own. What needs them is done by four programs without arguments, by sudo; see
+busbar_portal/portal/programs.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import grp
+import html
+import json
+import os
+import pwd
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchspawner import SlurmSpawner
+from batchspawner.batchspawner import JobStatus
+from busbar_portal.portal.cluster_view import ended_because, parse_accounts, parse_jobs, parse_partitions, usable
+from busbar_portal.portal.form import choices_from_form, page
+from jupyterhub.apihandlers import APIHandler, default_handlers
+from jupyterhub.auth import Authenticator
+from tornado import web
+from traitlets import Dict, Integer, List, Unicode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+PROGRAMS = Path("/usr/local/libexec/busbar-portal")
+JOBS_AGE, CLUSTER_AGE = 2.0, 10.0
+
+# batchspawner's own handler sets any attribute of a spawner for whoever has the token of its notebook, commands that
+# the hub runs among them. Nothing of it is left; NotebookHandler takes a port.
+default_handlers[:] = [entry for entry in default_handlers if entry[0] != r"/api/batchspawner"]
+
+
+class RefusedError(RuntimeError):
+    """A program refused; the message is for the user."""
+
+
+async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, Any]:
+    """Have a program do something as a user.
+
+    Raises:
+        PermissionError: a login is refused.
+        RefusedError: it refused, and says why.
+    """
+    process = await asyncio.create_subprocess_exec(
+        "sudo",
+        "-n",
+        "-u",
+        user,
+        "--",
+        str(PROGRAMS / program),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate(json.dumps(request).encode())
+    if process.returncode == 1 and program == "login":
+        raise PermissionError
+    if process.returncode:
+        raise RefusedError(err.decode(errors="replace").strip() or f"{program} ended with {process.returncode}")
+    return json.loads(out)
+
+
+class View:
+    """What Slurm says, asked once for all users and kept for some seconds."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        """Ask nothing yet."""
+        self.what, self.seconds = what, seconds
+        self.lock = asyncio.Lock()
+        self.answer: dict[str, Any] = {}
+        self.read = -1e9
+
+    async def get(self) -> dict[str, Any]:
+        """The answer.
+
+        Raises:
+            RefusedError: Slurm does not answer.
+        """
+        async with self.lock:
+            if time.monotonic() - self.read > self.seconds:
+                self.answer = await asked("query", {"what": self.what}, "slurm")
+                self.read = time.monotonic()
+            return self.answer
+
+
+JOBS, CLUSTER = View("jobs", JOBS_AGE), View("cluster", CLUSTER_AGE)
+
+
+class PortalAuthenticator(Authenticator):
+    """The password of the cluster, by PAM."""
+
+    async def authenticate(self, handler: object, data: dict[str, str]) -> str | None:  # noqa: ARG002
+        """The name of the user, or nothing."""
+        request = {"user": data.get("username", ""), "password": data.get("password", "")}
+        try:
+            await asked("login", request, "root")
+        except PermissionError:
+            self.log.warning("login of %r refused", request["user"][:64])
+            return None
+        return request["user"]
+
+    def normalize_username(self, username: str) -> str:
+        """The name as it is: users of Linux are told apart by case."""
+        return username
+
+
+class NotebookHandler(APIHandler):
+    """A notebook whose job runs tells its port, once, and gets the certificate of its node."""
+
+    @web.authenticated
+    async def post(self) -> None:
+        """Take the port of the notebook whose token this is."""
+        token, user = self.get_auth_token(), self.current_user
+        spawners = getattr(user, "spawners", {}).values()
+        spawner = next((one for one in spawners if token and one.api_token == token), None)
+        if not isinstance(spawner, NotebookSpawner) or not spawner.is_waiting_for_port:
+            raise web.HTTPError(403, "no notebook of yours waits for a port")
+        data = self.get_json_body()
+        first, last = spawner.ports
+        port = data.get("port") if isinstance(data, dict) and set(data) == {"port"} else None
+        if type(port) is not int or not first <= port <= last:
+            raise web.HTTPError(400, f"port: a number from {first} to {last}, and nothing else")
+        self.finish(json.dumps(await spawner.settle(port)))
+
+
+default_handlers.append((r"/api/busbar/notebook", NotebookHandler))
+
+
+class NotebookSpawner(SlurmSpawner):
+    """A notebook as a job of Slurm."""
+
+    ports = List(Integer(), help="First and last port of notebooks on the nodes").tag(config=True)
+    environments = Dict(help="Titles of the environments by name").tag(config=True)
+    most_minutes = Integer(help="Longest time that the form offers").tag(config=True)
+    start_minutes = Integer(help="Time that the form proposes").tag(config=True)
+    cpus = Integer(2, help="CPUs that the form proposes").tag(config=True)
+    memory_gib = Integer(0, help="Memory that the form proposes, in GiB").tag(config=True)
+    offered = List(Unicode(), help="Partitions that are offered; none for all").tag(config=True)
+    ended = Unicode("", help="Why the last notebook ended")
+    is_waiting_for_port = False
+
+    # What a user chooses
+
+    def _options_form_default(self) -> str:
+        # JupyterHub asks whether there is one before it asks for it.
+        return "form"
+
+    async def get_options_form(self) -> str:
+        """The form, with what is free now."""
+        try:
+            view = await CLUSTER.get()
+            said = await asked("query", {"what": "accounts", "user": self.user.name}, "slurm")
+            accounts = parse_accounts(said["accounts"])
+            found = usable(parse_partitions(view["partitions"], view["nodes"]), self.groups(), accounts)
+        except (RefusedError, ValueError) as exc:
+            self.log.warning("Slurm does not answer: %s", exc)
+            return f"<p class='alert alert-danger'>Slurm does not answer: {html.escape(str(exc))}</p>"
+        partitions = [one for one in found if not self.offered or one.name in self.offered]
+        return page(
+            partitions,
+            accounts,
+            self.environments,
+            proposed={"minutes": self.start_minutes, "cpus": self.cpus, "memory_gib": self.memory_gib},
+            most_minutes=self.most_minutes,
+            ended=self.ended,
+        )
+
+    def groups(self) -> list[str]:
+        """Names of the user's groups."""
+        entry = pwd.getpwnam(self.user.name)
+        names = []
+        for number in os.getgrouplist(entry.pw_name, entry.pw_gid):
+            try:
+                names.append(grp.getgrgid(number).gr_name)
+            except KeyError:
+                continue
+        return names
+
+    def options_from_form(self, form: dict[str, list[str]]) -> dict[str, Any]:
+        """What was chosen, in the words of a request."""
+        return choices_from_form(form, self.most_minutes)
+
+    # How it becomes a job
+
+    async def submit_batch_script(self) -> str:
+        """Submit the job; its number."""
+        environment = self.get_env()
+        files = self.files()
+        self.is_waiting_for_port, self.ended = True, ""
+        request = {"choice": self.user_options, "variables": environment, "files": files}
+        try:
+            self.job_id = (await asked("submit", request, self.user.name))["job"]
+        except RefusedError as exc:
+            self.job_id = ""
+            raise shown(exc, "Slurm did not take the job") from exc
+        JOBS.read = -1e9
+        self.log.info("notebook of %s is job %s", self.user.name, self.job_id)
+        return self.job_id
+
+    async def settle(self, port: int) -> dict[str, str]:
+        """Take the port, and make the certificate of the node that the job runs on; its texts."""
+        JOBS.read = -1e9
+        await self.query_job_status()
+        node = self.state_gethost()
+        if not node:
+            raise web.HTTPError(409, "Slurm does not say where the job runs; ask again")
+        self.is_waiting_for_port = False
+        self.ssl_alt_names = [f"DNS:{node}"]
+        self.cert_paths = await self.create_certs()
+        self.port = port
+        return self.files()
+
+    def files(self) -> dict[str, str]:
+        """What the notebook knows the hub by, and shows it."""
+        return {name: Path(self.cert_paths[f"{key}file"]).read_text() for name, key in _FILES.items()}
+
+    async def move_certs(self, paths: dict[str, str]) -> dict[str, str]:
+        """The paths as they are; the job carries the files itself."""
+        return paths
+
+    async def query_job_status(self) -> JobStatus:
+        """What squeue says of the job; a Slurm that does not answer has lost nothing."""
+        if not self.job_id:
+            return JobStatus.NOTFOUND
+        try:
+            job = parse_jobs((await JOBS.get())["jobs"]).get(self.job_id)
+        except (RefusedError, ValueError) as exc:
+            self.log.warning("squeue does not answer, notebooks are taken to run: %s", exc)
+            return JobStatus.UNKNOWN
+        self.job_status = f"{job.state} {job.node}" if job else ""
+        if job and job.is_running:
+            return JobStatus.RUNNING
+        if job and job.is_pending:
+            return JobStatus.PENDING
+        self.ended = ended_because(job)
+        return JobStatus.NOTFOUND
+
+    def state_gethost(self) -> str:
+        """The node of the job."""
+        return self.job_status.partition(" ")[2]
+
+    async def cancel_batch_job(self) -> None:
+        """Cancel the job; that it is gone already is as well."""
+        self.is_waiting_for_port = False
+        if not self.job_id:
+            return
+        try:
+            await asked("cancel", {"job": self.job_id}, self.user.name)
+        except RefusedError as exc:
+            self.log.warning("scancel %s: %s", self.job_id, exc)
+        JOBS.read = -1e9
+
+    async def start(self) -> tuple[str, int]:
+        """Submit, and wait until the notebook has told its port; a job that is gone says why."""
+        try:
+            return await super().start()
+        except RuntimeError as exc:
+            if hasattr(exc, "jupyterhub_message"):
+                raise
+            raise shown(self.ended, "the job of the notebook is gone") from exc
+        finally:
+            self.is_waiting_for_port = False
+
+    async def progress(self) -> AsyncIterator[dict[str, str]]:
+        """What the page shows while the job waits."""
+        shown = ""
+        while True:
+            try:
+                job = parse_jobs((await JOBS.get())["jobs"]).get(self.job_id or "")
+            except (RefusedError, ValueError):
+                job = None
+            if job and job.is_pending:
+                text = f"Job {self.job_id} waits in the queue: {job.reason}"
+            elif job and job.is_running:
+                text = f"Job {self.job_id} runs on {job.node}; the notebook starts"
+            else:
+                text = "The job is submitted"
+            if text != shown:
+                shown = text
+                yield {"message": text}
+            await asyncio.sleep(1)
+
+    def get_state(self) -> dict[str, Any]:
+        """What outlives the hub."""
+        return super().get_state() | {"ended": self.ended}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Read what outlived it."""
+        super().load_state(state)
+        self.ended = state.get("ended", "")
+
+
+_FILES = {"authority": "ca", "certificate": "cert", "key": "key"}
+
+
+def shown(why: object, what: str) -> RuntimeError:
+    """An error whose message JupyterHub shows to the user."""
+    error = RuntimeError(f"{what}: {why}")
+    error.jupyterhub_message = str(error)  # type: ignore[attr-defined]
+    return error

@@ -1,0 +1,82 @@
+"""Starts a notebook in its job: takes a free port, tells it to the hub, and gets the certificate of its node."""
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlparse, urlunparse
+
+ATTEMPTS = 5
+
+
+def free_port(first: int, last: int) -> int:
+    """A port that nobody listens on."""
+    ports = list(range(first, last + 1))
+    random.shuffle(ports)
+    for port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+            try:
+                listener.bind(("", port))
+            except OSError:
+                continue
+            return port
+    sys.exit(f"no port from {first} to {last} is free on this node")
+
+
+def told(port: int, folder: Path) -> dict[str, str]:
+    """Tell the hub the port; the files that it answers with."""
+    hub = urlparse(os.environ["JUPYTERHUB_API_URL"])
+    context = ssl.create_default_context(cafile=str(folder / "authority.pem"))
+    # The hub is who has a certificate of its authority, by whatever name it is reached.
+    context.check_hostname = False
+    context.load_cert_chain(str(folder / "certificate.pem"), str(folder / "key.pem"))
+    for attempt in range(ATTEMPTS):
+        connection = http.client.HTTPSConnection(hub.hostname, hub.port, context=context, timeout=30)
+        headers = {
+            "Authorization": f"token {os.environ['JUPYTERHUB_API_TOKEN']}",
+            "Content-Type": "application/json",
+        }
+        try:
+            connection.request("POST", f"{hub.path}/busbar/notebook", json.dumps({"port": port}), headers)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+        except OSError as exc:
+            sys.stderr.write(f"the hub at {hub.netloc} does not answer: {exc}\n")
+        else:
+            if answer.status == http.client.OK:
+                return json.loads(text)
+            sys.stderr.write(f"the hub at {hub.netloc} answers {answer.status}: {text}\n")
+            if answer.status != http.client.CONFLICT:
+                break
+        time.sleep(2**attempt)
+    sys.exit("the notebook could not tell the hub its port; this job ends")
+
+
+def main(first: str, last: str, folder: Path) -> int:
+    """Start the notebook; its exit status."""
+    port = free_port(int(first), int(last))
+    for name, text in told(port, folder).items():
+        (folder / f"{name}.pem").write_text(text)
+    keys = {"KEYFILE": "key", "CERTFILE": "certificate", "CLIENT_CA": "authority"}
+    os.environ.update({f"JUPYTERHUB_SSL_{key}": str(folder / f"{name}.pem") for key, name in keys.items()})
+    url = urlparse(os.environ["JUPYTERHUB_SERVICE_URL"])
+    os.environ["JUPYTERHUB_SERVICE_URL"] = urlunparse(url._replace(netloc=f"0.0.0.0:{port}"))
+    # Sockets of kernels; the home may be on NFS, and lies too deep for the 107 characters of a socket's path.
+    os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "run")
+    tools = Path(sys.executable).parent
+    os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"
+    notebook = subprocess.Popen([sys.executable, "-m", "jupyterhub.singleuser", "--ServerApp.port_retries=0"])
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda signum, _: notebook.send_signal(signum))
+    return notebook.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], Path(sys.argv[3])))

@@ -1,0 +1,325 @@
+"""The portal: real JupyterHub, proxy and nginx; notebooks as real jobs; attacks of users."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import TOP, Cluster, plain_environment, recap
+from portal_session import Session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.proves("jupyterhub")
+
+PASSWORDS = {"alice": "wonderland of alice", "bob": "what bob builds"}
+OK, CREATED, BAD_REQUEST, FORBIDDEN, NOT_FOUND = 200, 201, 400, 403, 404
+GRANTED, REFUSED = 6, 1  # ENXIO: no driver behind a simulated GPU; EPERM: the job may not use it
+LISTS = [TOP / f"roles/jupyterhub/files/requirements-{name}.txt" for name in ("hub", "notebook")]
+SEEN = """
+import glob, os
+for path in sorted(glob.glob('/dev/nvidia[0-9]')):
+    try:
+        open(path)
+    except OSError as exc:
+        print(path[-1], exc.errno)
+print(os.environ['CUDA_VISIBLE_DEVICES'])
+"""
+KNOCK = """
+import socket, ssl, sys
+context = ssl._create_unverified_context()
+try:
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[1])))) as channel:
+        channel.sendall(b"GET /user/alice/api HTTP/1.0\\r\\n\\r\\n")
+        print("answered", channel.recv(100))
+except ssl.SSLError as exc:
+    print(exc.reason.replace("_", " "))
+"""
+PLAIN = """
+import http.client, socket
+connection = http.client.HTTPConnection("login", 8000)
+connection.request("GET", "/hub/login")
+answer = connection.getresponse()
+print(answer.status, answer.getheader("Location"))
+for port in (8011, 8012):
+    print(socket.socket().connect_ex(("login", port)))
+"""
+TRAIN = """
+import os
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+writer = EventFileWriter(os.path.expanduser('~/runs/first'))
+weight = 4.0
+for step in range(10):
+    weight -= 0.2 * weight
+    value = Summary(value=[Summary.Value(tag='loss', simple_value=weight * weight)])
+    writer.add_event(Event(step=step, wall_time=step, summary=value))
+writer.close()
+print('trained', round(weight, 3))
+"""
+
+
+def wheels(folder: Path, python: str) -> Path:
+    """Fetch the pinned packages for a release of Python, as docs/portal.md says; the archive of them."""
+    platforms = [f"--platform=manylinux_2_{number}_x86_64" for number in (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)]
+    fetch = ["download", "--quiet", "--only-binary=:all:", "--require-hashes", f"--python-version={python}"]
+    for path in LISTS:
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            *fetch,
+            *platforms,
+            f"--dest={folder / 'wheels'}",
+            f"--requirement={path}",
+        ]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    subprocess.run(
+        ["tar", "--create", f"--file={folder / 'wheels.tar'}", f"--directory={folder / 'wheels'}", "."], check=True
+    )
+    return folder / "wheels.tar"
+
+
+def run(sandbox: Cluster, group: Path, archive: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the playbook with the login node in the group portal."""
+    command = ["ansible-playbook", "-i", str(sandbox.inventory), "-i", str(group), str(TOP / "playbooks/portal.yml")]
+    more = ["-e", json.dumps({"jupyterhub_wheels": str(archive)}), *arguments]
+    return subprocess.run(
+        [*command, *more], check=False, capture_output=True, text=True, timeout=900, cwd=TOP, env=plain_environment()
+    )
+
+
+@pytest.fixture(scope="module")
+def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A portal on the login node, and passwords of alice and bob there."""
+    folder = tmp_path_factory.mktemp("portal")
+    group = folder / "portal.yml"
+    group.write_text("all: {children: {portal: {hosts: {login: }}}}\n")
+    python = sandbox.exec("login", "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout.strip()
+    archive = wheels(folder, python)
+    before = "ls -d /etc/jupyterhub /opt/busbar-portal /var/lib/jupyterhub /usr/share/nginx; getent passwd jupyterhub"
+    found = sandbox.exec("login", before, check=False).stdout
+    dry = run(sandbox, group, archive, "--check", "--diff")
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert sandbox.exec("login", before, check=False).stdout == found
+    done = run(sandbox, group, archive, "--diff", "-v")
+    assert done.returncode == 0, done.stdout + done.stderr
+    again = run(sandbox, group, archive)
+    assert {host: counts["changed"] for host, counts in recap(again.stdout).items()} == {"ctl": 0, "login": 0}, (
+        again.stdout
+    )
+    for user, password in PASSWORDS.items():
+        sandbox.exec("login", f"echo '{user}:{password}' | chpasswd")
+    try:
+        yield sandbox
+    finally:
+        sandbox.exec("ctl", "scancel --name=busbar-notebook; rm -rf /shared/software/jupyter /shared/home/*/runs")
+        units = "busbar-portal-nginx busbar-portal-hub busbar-portal-proxy"
+        sandbox.exec("login", f"systemctl disable --now {units}; rm -f /etc/systemd/system/busbar-portal-*")
+        sandbox.exec("login", "systemctl daemon-reload; rm -rf /etc/sudoers.d/busbar-portal /opt/busbar-portal")
+        sandbox.exec("login", "rm -rf /var/lib/jupyterhub /etc/jupyterhub; for u in alice bob; do passwd -ql $u; done")
+
+
+@pytest.fixture(scope="module")
+def alice(portal: Cluster) -> Session:
+    """Alice's browser; she has a notebook with one GPU."""
+    session = Session(portal)
+    assert session.login("alice", PASSWORDS["alice"]).status == OK
+    answer = session.spawn("alice", gpus=1)
+    assert answer.status == OK, answer
+    assert session.ready("alice"), portal.exec("login", "journalctl -u busbar-portal-hub -n 50").stdout
+    session.open("alice")
+    return session
+
+
+def queue(sandbox: Cluster) -> list[str]:
+    """Notebooks in the queue: user, state, resources."""
+    return sandbox.exec("ctl", "squeue -h --name=busbar-notebook -o '%u %T %b'").stdout.splitlines()
+
+
+def node_of(sandbox: Cluster, user: str) -> str:
+    return sandbox.exec("ctl", f"squeue -h --name=busbar-notebook --user={user} -o %N").stdout.strip()
+
+
+@pytest.mark.core
+def test_a_wrong_password_is_refused(portal: Cluster) -> None:
+    for user, password in (("alice", "guessed"), ("nobody-here", "guessed"), ("root", "root"), ("slurm", "")):
+        answer = Session(portal).login(user, password)
+        assert (answer.status, "Invalid username or password" in answer.text) == (FORBIDDEN, True), (user, answer)
+
+
+@pytest.mark.core
+def test_a_notebook_is_a_job_that_has_one_gpu_and_not_the_other(portal: Cluster, alice: Session) -> None:
+    assert queue(portal) == ["alice RUNNING gres/gpu:1"]
+    first, second, visible = alice.run("alice", SEEN).splitlines()
+    assert {first.split()[1], second.split()[1]} == {str(GRANTED), str(REFUSED)}
+    granted = next(line.split()[0] for line in (first, second) if line.endswith(f" {GRANTED}"))
+    assert visible == granted
+    assert (
+        alice.run("alice", "import getpass, os; print(getpass.getuser(), os.getcwd())") == "alice /shared/home/alice\n"
+    )
+
+
+def test_tensorboard_shows_what_ten_steps_left(portal: Cluster, alice: Session) -> None:
+    assert alice.run("alice", TRAIN) == "trained 0.429\n"
+    answer = alice.ask("/user/alice/tensorboard/")
+    assert (answer.status, "TensorBoard" in answer.text) == (OK, True), answer
+    points = "/user/alice/tensorboard/data/plugin/scalars/scalars?run=first&tag=loss"
+    portal.wait_until(lambda: alice.ask(points).status == OK, "TensorBoard has not read the run", 60)
+    curve = json.loads(alice.ask(points).text)
+    assert [step for _, step, _ in curve] == list(range(10))
+    values = [value for _, _, value in curve]
+    assert values == sorted(values, reverse=True)
+    assert (values[-1] < 0.2, values[0] > 10) == (True, True)
+
+
+@pytest.mark.core
+def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
+    bob = Session(portal)
+    assert bob.login("bob", PASSWORDS["bob"]).status == OK
+    for path in ("/user/alice/lab", "/user/alice/api/contents", "/user/alice/tensorboard/", "/hub/api/users/alice"):
+        answer = bob.ask(path)
+        assert answer.status in (FORBIDDEN, NOT_FOUND), (path, answer)
+    assert Session(portal).ask("/user/alice/api/contents").status == FORBIDDEN
+    node = node_of(portal, "alice")
+    # Kernels and TensorBoard listen on no port, which everybody on the node could open; the notebook on one.
+    kernel = json.loads(alice.ask("/user/alice/api/kernels", api={"name": "python3"}).text)["id"]
+    hers = "ss -Hlntup | grep -F -f <(pgrep -u alice | sed 's/.*/pid=&,/') | awk '{print $5}'"
+    listening = portal.exec(node, hers).stdout.split()
+    alice.ask(f"/user/alice/api/kernels/{kernel}", method="DELETE")
+    assert len(listening) == 1, listening
+    port = listening[0].split(":")[-1]
+    assert 61000 <= int(port) <= 61999
+    # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
+    tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
+    assert (tried.returncode, "certificate required" in tried.stdout.lower()) == (0, True), tried
+    files = portal.exec(
+        node, "ls -ld /tmp/notebook.* | awk '{print $1, $3}'; ls /tmp/notebook.*", user="bob", check=False
+    )
+    assert files.stdout == "drwx------ alice\n", files.stdout
+
+
+@pytest.mark.core
+def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice: Session) -> None:
+    token = alice.run("alice", "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])").strip()
+    ask = (
+        "import json, os, ssl, urllib.request, urllib.error\n"
+        "context = ssl.create_default_context(cafile=os.environ['JUPYTERHUB_SSL_CLIENT_CA'])\n"
+        "context.check_hostname = False\n"
+        "context.load_cert_chain(os.environ['JUPYTERHUB_SSL_CERTFILE'], os.environ['JUPYTERHUB_SSL_KEYFILE'])\n"
+        "def post(path, body):\n"
+        "    request = urllib.request.Request(os.environ['JUPYTERHUB_API_URL'] + path, json.dumps(body).encode(),\n"
+        f"        {{'Authorization': 'token {token}', 'Content-Type': 'application/json'}})\n"
+        "    try:\n"
+        "        return urllib.request.urlopen(request, context=context).status\n"
+        "    except urllib.error.HTTPError as exc:\n"
+        "        return exc.code\n"
+        "attack = {'exec_prefix': 'touch /tmp/owned;', 'batch_cancel_cmd': 'touch /tmp/owned', 'job_id': '1'}\n"
+        "tried = [('/batchspawner', attack), ('/busbar/notebook', attack), ('/busbar/notebook', {'port': 61001}),\n"
+        "         ('/users/bob/server', {})]\n"
+        "print(*(post(*one) for one in tried))\n"
+    )
+    assert alice.run("alice", ask) == f"{NOT_FOUND} {FORBIDDEN} {FORBIDDEN} {FORBIDDEN}\n"
+    assert portal.exec("login", "ls /tmp/owned", check=False).returncode != 0
+
+
+@pytest.mark.core
+def test_the_hub_may_do_four_things_and_each_as_asked(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
+    def as_hub(command: str, request: str = "{}") -> subprocess.CompletedProcess[str]:
+        return portal.exec("login", f"runuser -u jupyterhub -- sudo -n {command} <<<'{request}'", check=False)
+
+    programs = "/usr/local/libexec/busbar-portal"
+    for command in (
+        "true",
+        "-u alice id",
+        f"-u root {programs}/submit",
+        f"-u alice {programs}/submit more",
+        f"-u alice {programs}/query",
+        f"-u alice {programs}/login",
+    ):
+        done = as_hub(command)
+        assert done.returncode == 1, (command, done)
+        assert "a password is required" in done.stderr or "not allowed" in done.stderr, (command, done.stderr)
+    bad = {
+        "choice": '{"choice": {"partition": "batch --wrap=id", "environment": "default"}}',
+        "unknown": '{"choice": {"environment": "default", "nodelist": "gpu1"}}',
+        "job": '{"job": "1 2"}',
+    }
+    for request, program in ((bad["choice"], "submit"), (bad["unknown"], "submit"), (bad["job"], "cancel")):
+        done = as_hub(f"-u alice {programs}/{program}", request)
+        assert (done.returncode, done.stdout) == (2, ""), done
+    # A job that is no notebook stays, though it is hers.
+    job = portal.exec("login", "cd /tmp && sbatch --parsable --wrap 'sleep 300'", user="alice").stdout.strip()
+    as_hub(f"-u alice {programs}/cancel", json.dumps({"job": job}))
+    assert portal.exec("ctl", f"squeue -h -j {job} -o %T").stdout.strip() in ("RUNNING", "PENDING", "CONFIGURING")
+    portal.exec("ctl", f"scancel {job}")
+    assert portal.exec("login", "ps -o user= -C python,node -C nginx | sort -u").stdout.split() != []
+    running = portal.exec("login", "systemctl show -P User busbar-portal-hub busbar-portal-proxy busbar-portal-nginx")
+    assert running.stdout.split() == ["jupyterhub", "jupyterhub", "www-data"]
+
+
+@pytest.mark.core
+def test_a_notebook_outlives_hub_and_proxy(portal: Cluster, alice: Session) -> None:
+    started = json.loads(alice.ask("/user/alice/api/status").text)["started"]
+    portal.exec("login", "systemctl restart busbar-portal-hub busbar-portal-proxy")
+    portal.wait_until(lambda: alice.ask("/user/alice/api/status").status == OK, "the notebook is not back", 60)
+    assert json.loads(alice.ask("/user/alice/api/status").text)["started"] == started
+    assert queue(portal) == ["alice RUNNING gres/gpu:1"]
+
+
+def test_a_queue_without_room_says_so(portal: Cluster, alice: Session) -> None:  # noqa: ARG001 - her notebook runs
+    bob = Session(portal)
+    bob.login("bob", PASSWORDS["bob"])
+    portal.exec("ctl", "scontrol update nodename=gpu1,gpu2 state=drain reason=full")
+    try:
+        assert bob.spawn("bob", gpus=1).status == OK
+        portal.wait_until(lambda: "bob PENDING gres/gpu:1" in queue(portal), "bob does not wait", 60)
+        assert "waits in the queue: " in bob.progress("bob", "waits in the queue: ")
+        assert bob.stop("bob").status in (202, 204)
+        portal.wait_until(lambda: not node_of(portal, "bob") and len(queue(portal)) == 1, "bob's job stays", 60)
+    finally:
+        portal.exec("ctl", "scontrol update nodename=gpu1,gpu2 state=resume")
+
+
+def test_what_cannot_be_is_refused_with_the_reason(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
+    bob = Session(portal)
+    bob.login("bob", PASSWORDS["bob"])
+    answer = bob.spawn("bob", account="nobodys")
+    shown = [answer.text, bob.ask("/hub/spawn-pending/bob").text, bob.ask("/hub/spawn/bob").text]
+    assert any("Invalid account" in text for text in shown), shown
+    bob.ask("/hub/api/users/bob/server", api={"environment": "default", "cmd": ["/bin/sh"]})
+    portal.wait_until(
+        lambda: not json.loads(bob.ask("/hub/api/users/bob").text).get("pending"), "bob's server hangs", 60
+    )
+    assert [line for line in queue(portal) if line.startswith("bob")] == []
+
+
+@pytest.mark.core
+def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(portal: Cluster, alice: Session) -> None:
+    portal.exec("ctl", "scancel --name=busbar-notebook --user=alice")
+    portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
+    portal.wait_until(
+        lambda: "Your last notebook ended: it was cancelled" in alice.ask("/hub/spawn/alice").text, "no reason", 60
+    )
+    assert alice.spawn("alice").status == OK
+    assert alice.ready("alice")
+    assert alice.stop("alice").status in (202, 204)
+    portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
+    node = portal.exec("ctl", "sinfo -hN -o '%N' | head -1").stdout.strip()
+    portal.wait_until(
+        lambda: portal.exec(node, "ls /tmp | grep -c ^notebook", check=False).stdout == "0\n", "keys stay", 60
+    )
+
+
+def test_who_comes_without_tls_is_sent_to_it(portal: Cluster) -> None:
+    refused = errno.ECONNREFUSED
+    said = portal.exec("ctl", f"python3 -c '{PLAIN}'").stdout.split("\n")
+    assert said == ["302 https://login:8000/hub/login", f"{refused}", f"{refused}", ""]

@@ -1,0 +1,50 @@
+"""The form of the portal."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Partition
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.form import choices_from_form, page
+
+PARTITION = Partition("batch", True, 0, frozenset(), frozenset(), 8, 6, {"h100": 8}, {"h100": 5}, 8)  # noqa: FBT003
+PROPOSED = {"minutes": 120, "cpus": 2, "memory_gib": 0}
+
+
+def test_the_form_shows_what_is_free_and_why_the_last_notebook_ended() -> None:
+    text = page(
+        [PARTITION],
+        ["research"],
+        {"default": "Python <3>"},
+        PROPOSED,
+        most_minutes=720,
+        ended="it reached its time limit",
+    )
+    assert "batch: 5 of 8 GPUs h100 free, 6 of 8 CPUs free" in text
+    assert "Your last notebook ended: it reached its time limit." in text
+    assert "Python &lt;3&gt;" in text
+    assert 'name="hours" value="2" min="0.25" max="12"' in text
+    assert 'name="gpus" value="1" min="0" max="8"' in text
+
+
+def test_who_may_use_nothing_is_told() -> None:
+    assert "No partition of the cluster is open to you" in page(
+        [], [], {"default": "Python"}, PROPOSED, most_minutes=720, ended=""
+    )
+
+
+def test_a_cluster_without_gpus_and_accounts_asks_for_none() -> None:
+    plain = PARTITION._replace(gpus={}, free_gpus={}, most_gpus=0)
+    text = page([plain], [], {"default": "Python"}, PROPOSED, most_minutes=60, ended="")
+    assert 'name="account"' not in text
+    assert 'name="gpu_type"' not in text
+    assert 'name="gpus" value="0" min="0" max="0"' in text
+    assert 'name="hours" value="1"' in text
+
+
+def test_hours_become_minutes() -> None:
+    form = {"partition": ["batch"], "gpus": ["1"], "cpus": ["2"], "hours": ["1.5"], "environment": ["default"]}
+    chosen = choices_from_form(form, 720)
+    assert (chosen["minutes"], chosen["partition"], chosen["account"]) == ("90", "batch", "")
+    for hours in ("", "13", "0", "-1", "nan", "inf", "two"):
+        with pytest.raises(ValueError, match="hours: "):
+            choices_from_form(form | {"hours": [hours]}, 720)

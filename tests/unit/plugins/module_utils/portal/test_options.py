@@ -1,0 +1,63 @@
+"""Options of the portal that are refused before anything is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.options import portal_problems
+
+GOOD: dict[str, Any] = {
+    "environments": [{"name": "default", "title": "Python", "modules": ["cuda/12.8"], "paths": ["/shared/env/bin"]}],
+    "first_number": 1000,
+    "hours": 2.0,
+    "idle_minutes": 60,
+    "listen_address": "0.0.0.0",  # noqa: S104 - an option of the site
+    "max_hours": 12.0,
+    "notebook_path": "/shared/software/jupyter",
+    "notebook_ports": "61000-61999",
+    "ports": {"port": 8000, "hub_port": 8081, "proxy_port": 8011, "proxy_api_port": 8012},
+    "tls": True,
+    "portals": ["login"],
+    "submitting": ["login", "ctl"],
+}
+
+
+def test_the_defaults_are_good() -> None:
+    assert portal_problems(GOOD, "login") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "said"),
+    [
+        ({"tls": False}, "tls_enabled", "passwords would cross the network without TLS"),
+        ({"portals": ["ctl", "login"]}, "portal", "ctl, login are in this group"),
+        ({"portals": ["web"]}, "portal", "web has no commands of Slurm"),
+        ({"notebook_path": ""}, "jupyterhub_notebook_path", "there is no shared tree"),
+        ({"listen_address": "all"}, "jupyterhub_listen_address", "'all' is no address"),
+        ({"first_number": 0}, "jupyterhub_first_number", "root would log in"),
+        ({"hours": 13.0}, "jupyterhub_hours", "13 is not between 0 and jupyterhub_max_hours (12)"),
+        ({"hours": 0.0}, "jupyterhub_hours", "0 is not between"),
+        ({"max_hours": 1000.0}, "jupyterhub_max_hours", "1000 is more than 720"),
+        ({"idle_minutes": -1}, "jupyterhub_idle_minutes", "is below 0"),
+        (
+            {"ports": GOOD["ports"] | {"hub_port": 8000}},
+            "jupyterhub_hub_port",
+            "8000 is the port of jupyterhub_port, too",
+        ),
+        ({"ports": GOOD["ports"] | {"port": 70000}}, "jupyterhub_port", "70000 is no port"),
+        ({"notebook_ports": "61000"}, "jupyterhub_notebook_ports", "'61000' is no range"),
+        ({"notebook_ports": "61999-61000"}, "jupyterhub_notebook_ports", "is no range"),
+        ({"notebook_ports": "22-80"}, "jupyterhub_notebook_ports", "is no range"),
+        ({"environments": []}, "jupyterhub_environments", "is empty"),
+        ({"environments": GOOD["environments"] * 2}, "jupyterhub_environments", "'default' is declared twice"),
+        ({"environments": [{"name": "a b", "title": ""}]}, "jupyterhub_environments", "'a b' is no name"),
+        ({"environments": [{"name": "a", "title": "", "modules": ["-x"]}]}, "jupyterhub_environments", "is no module"),
+        ({"environments": [{"name": "a", "title": "", "paths": ["bin"]}]}, "jupyterhub_environments", "is no folder"),
+    ],
+)
+def test_what_cannot_work_is_named(change: dict[str, Any], key: str, said: str) -> None:
+    problems = portal_problems(GOOD | change, "login")
+    assert [(one["hosts"], one["key"]) for one in problems] == [(["login"], key)]
+    assert said in problems[0]["problem"]
+    assert problems[0]["remedy"]

@@ -1,0 +1,187 @@
+"""The programs that the hub may have run by sudo."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pwd
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.portal import programs
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job import RequestError
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.programs import (
+    REFUSED,
+    WRONG,
+    Settings,
+    cancel,
+    login,
+    may_enter,
+    query,
+    read_settings,
+    run,
+    submit,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DECLARED = {
+    "environments": [{"name": "default", "title": "Python", "modules": [], "paths": []}],
+    "start": ["/shared/python", "/shared/start.py"],
+    "first_number": 0,
+    "groups": [],
+    "accounting": True,
+}
+ME = pwd.getpwuid(os.getuid()).pw_name
+PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+REQUEST = {
+    "choice": {"gpus": 0, "cpus": 1, "memory_gib": 0, "minutes": 5, "environment": "default"},
+    "variables": {"JUPYTERHUB_USER": ME},
+    "files": dict.fromkeys(("authority", "certificate", "key"), PEM),
+}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    path = tmp_path / "portal.json"
+    path.write_text(json.dumps(DECLARED))
+    return path
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands of Slurm that note their words and what they read; sbatch answers as the real one with --parsable."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, answer in (
+        ("sbatch", "17;cluster"),
+        ("scancel", ""),
+        ("squeue", "7|RUNNING|gpu1|None"),
+        ("sacctmgr", "a|a"),
+    ):
+        path = folder / name
+        path.write_text(
+            f'#!/bin/sh\ncd {tmp_path}\necho "$0 $*" >>words\nenv >environment\ncat >read\necho "{answer}"\n'
+        )
+        path.chmod(0o755)
+    monkeypatch.setattr(programs, "PATHS", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    entry = pwd.getpwuid(os.getuid())
+    home = pwd.struct_passwd((*entry[:5], str(tmp_path / "home"), entry.pw_shell))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: home)
+    monkeypatch.setenv("LD_PRELOAD_OF_THE_HUB", "1")
+    return tmp_path
+
+
+def test_a_notebook_is_submitted_as_who_runs_the_program(slurm: Path, settings: Path) -> None:
+    assert submit(REQUEST, read_settings(settings)) == {"job": "17"}
+    words = (slurm / "words").read_text()
+    assert f"--output={slurm}/home/.local/state/notebook.log" in words
+    assert (slurm / "read").read_text().startswith("#!/bin/bash -l\n")
+    assert "LD_PRELOAD_OF_THE_HUB" not in (slurm / "environment").read_text()
+
+
+def test_who_may_not_enter_submits_nothing(slurm: Path, settings: Path) -> None:
+    with pytest.raises(RequestError, match="the portal is not for this user"):
+        submit(REQUEST, read_settings(settings)._replace(first_number=10**9))
+    assert not (slurm / "words").exists()
+
+
+def test_what_sbatch_says_reaches_the_user(slurm: Path, settings: Path) -> None:
+    (slurm / "bin" / "sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Invalid account' >&2\nexit 1\n")
+    with pytest.raises(RequestError, match="Invalid account"):
+        submit(REQUEST, read_settings(settings))
+
+
+def test_a_notebook_alone_is_cancelled(slurm: Path, settings: Path) -> None:
+    assert cancel({"job": "17"}, read_settings(settings)) == {}
+    assert (slurm / "words").read_text().endswith("scancel --name=busbar-notebook 17\n")
+    for bad in ("17 18", "--me", 17, None, ""):
+        with pytest.raises(RequestError, match="job: "):
+            cancel({"job": bad}, read_settings(settings))
+
+
+def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
+    known = read_settings(settings)
+    assert query({"what": "jobs"}, known) == {"jobs": "7|RUNNING|gpu1|None\n"}
+    assert query({"what": "accounts", "user": "alice"}, known) == {"accounts": "a|a\n"}
+    assert (slurm / "words").read_text().count("\n") == 2
+    assert query({"what": "accounts", "user": "alice"}, known._replace(accounting=False)) == {"accounts": ""}
+    for bad in ({"what": "config"}, {}, {"what": "accounts", "user": "a b"}, {"what": "accounts"}):
+        with pytest.raises(RequestError, match="is not a question"):
+            query(bad, known)
+
+
+def test_who_may_enter() -> None:
+    open_to_all = Settings({}, [], 0, [], accounting=False)
+    assert may_enter(ME, open_to_all)
+    group = __import__("grp").getgrgid(os.getgid()).gr_name
+    assert may_enter(ME, open_to_all._replace(groups=["nobodys-group", group]))
+    assert not may_enter(ME, open_to_all._replace(groups=["nobodys-group"]))
+    assert not may_enter(ME, open_to_all._replace(first_number=os.getuid() + 1))
+    for name in ("nobody-has-this-name", "", "a b", "../x", "-u"):
+        assert not may_enter(name, open_to_all)
+
+
+@pytest.fixture
+def pam(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """PAM that knows one password; what it was asked."""
+    asked: list[tuple[str, str]] = []
+    module = types.ModuleType("pamela")
+
+    class PAMError(Exception):
+        pass
+
+    def authenticate(name: str, password: str, **_: Any) -> None:  # noqa: ANN401
+        asked.append((name, password))
+        if (name, password) != (ME, "right"):
+            raise PAMError
+
+    module.PAMError = PAMError  # type: ignore[attr-defined]
+    module.authenticate = authenticate  # type: ignore[attr-defined]
+    module.check_account = lambda *_, **__: None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pamela", module)
+    return asked
+
+
+def test_a_login_is_a_right_password_of_somebody_who_may(pam: list[tuple[str, str]], settings: Path) -> None:
+    known = read_settings(settings)
+    assert login({"user": ME, "password": "right"}, known) == {}
+    for request in (
+        {"user": ME, "password": "wrong"},
+        {"user": ME},
+        {"user": 7, "password": "x"},
+        {"user": ME, "password": "a\0"},
+    ):
+        with pytest.raises(PermissionError):
+            login(request, known)
+    before = len(pam)
+    with pytest.raises(PermissionError):
+        login({"user": ME, "password": "right"}, known._replace(first_number=10**9))
+    assert pam[before:] == [("nobody", "right")], "who may not enter is not told apart by the time that it takes"
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("{}", REFUSED),
+        ('{"job": []}', REFUSED),
+        ("[]", REFUSED),
+        ("{", REFUSED),
+        ('{"user": "a", "password": "b"}', WRONG),
+    ],
+)
+@pytest.mark.usefixtures("pam")
+def test_the_exit_status_tells_a_refusal_from_a_wrong_password(
+    text: str, status: int, settings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text.encode())))
+    action = login if status == WRONG else cancel
+    assert run(action, settings) == status
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert bool(said.err) == (status == REFUSED)

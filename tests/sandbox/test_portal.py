@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from conftest import TOP, Cluster, plain_environment, recap
 from portal_session import Session
+from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.proves("jupyterhub")
 
 PASSWORDS = {"alice": "wonderland of alice", "bob": "what bob builds"}
+CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 OK, CREATED, BAD_REQUEST, FORBIDDEN, NOT_FOUND = 200, 201, 400, 403, 404
 GRANTED, REFUSED = 6, 1  # ENXIO: no driver behind a simulated GPU; EPERM: the job may not use it
 LISTS = [TOP / f"roles/jupyterhub/files/requirements-{name}.txt" for name in ("hub", "notebook")]
@@ -201,10 +211,11 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
     tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
     assert (tried.returncode, "certificate required" in tried.stdout.lower()) == (0, True), tried
-    files = portal.exec(
-        node, "ls -ld /tmp/notebook.* | awk '{print $1, $3}'; ls /tmp/notebook.*", user="bob", check=False
-    )
-    assert files.stdout == "drwx------ alice\n", files.stdout
+    folders = portal.exec(node, "find /tmp -maxdepth 1 -name 'notebook.*' -user alice").stdout.split()
+    assert folders
+    for folder in folders:
+        listed = portal.exec(node, f"ls {folder}; cat {folder}/key.pem", user="bob", check=False)
+        assert (listed.stdout, listed.stderr.count("Permission denied")) == ("", 2), listed
 
 
 @pytest.mark.core
@@ -317,6 +328,66 @@ def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(p
     portal.wait_until(
         lambda: portal.exec(node, "ls /tmp | grep -c ^notebook", check=False).stdout == "0\n", "keys stay", 60
     )
+
+
+@pytest.fixture
+def chromium(tmp_path: Path) -> Iterator[webdriver.Chrome]:
+    """A browser; that it is told the truth by TLS is for the other tests."""
+    if shutil.which(CHROMIUM) is None or shutil.which(DRIVER) is None:
+        pytest.skip("no Chromium here: install chromium and chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for option in (
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--ignore-certificate-errors",
+        "--window-size=1200,900",
+    ):
+        options.add_argument(option)
+    options.add_argument(f"--user-data-dir={tmp_path / 'chromium'}")
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.implicitly_wait(60)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def picture(browser: webdriver.Chrome, name: str) -> None:
+    """Keep a picture where BUSBAR_PICTURES names a folder."""
+    if folder := os.environ.get("BUSBAR_PICTURES"):
+        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": 70})
+        Path(folder, f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
+
+
+def test_a_person_gets_from_the_login_to_a_cell_that_answers(portal: Cluster, chromium: webdriver.Chrome) -> None:
+    base = Session(portal).base
+    chromium.get(f"{base}/hub/login")
+    chromium.find_element(By.NAME, "username").send_keys("bob")
+    chromium.find_element(By.NAME, "password").send_keys(PASSWORDS["bob"] + Keys.ENTER)
+    assert "GPUs sim free" in chromium.find_element(By.ID, "partition").text
+    gpus = chromium.find_element(By.ID, "gpus")
+    gpus.clear()
+    gpus.send_keys("1")
+    picture(chromium, "portal_form")
+    chromium.find_element(By.CSS_SELECTOR, "#spawn_form button[type=submit]").send_keys(Keys.ENTER)
+    try:
+        card = chromium.find_element(By.CSS_SELECTOR, '.jp-LauncherCard[data-category="Notebook"]')
+        assert chromium.find_element(By.CSS_SELECTOR, '.jp-LauncherCard[title*="TensorBoard"]').is_displayed()
+        assert "bob RUNNING gres/gpu:1" in queue(portal)
+        card.click()
+        # The page draws the cell anew while its kernel starts.
+        chromium.find_element(By.CSS_SELECTOR, '.jp-NotebookPanel-toolbar [data-status="idle"]')
+        cell = ".jp-Notebook .jp-CodeCell .cm-content"
+        drawn = WebDriverWait(chromium, 60, ignored_exceptions=[StaleElementReferenceException])
+        drawn.until(lambda page: page.find_element(By.CSS_SELECTOR, cell).click() or True)
+        webdriver.ActionChains(chromium).send_keys("6 * 7").key_down(Keys.SHIFT).send_keys(Keys.ENTER).perform()
+        assert chromium.find_element(By.CSS_SELECTOR, ".jp-OutputArea-executeResult pre").text == "42"
+        picture(chromium, "portal_notebook")
+    finally:
+        portal.exec("ctl", "scancel --name=busbar-notebook --user=bob; rm -f /shared/home/bob/Untitled*.ipynb")
+        portal.wait_until(lambda: not node_of(portal, "bob"), "the job stays", 60)
 
 
 def test_who_comes_without_tls_is_sent_to_it(portal: Cluster) -> None:

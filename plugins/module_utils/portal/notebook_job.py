@@ -174,8 +174,13 @@ def script(environment: Environment, given: Mapping[str, Any], files: Mapping[st
         [
             "#!/bin/bash -l",
             "umask 077",
+            # What a notebook left that was killed; rm follows no link that somebody else has put there.
+            'for old in "${TMPDIR:-/tmp}"/notebook.*; do',
+            '    [ -O "$old" ] && ! kill -0 "$(cat "$old/pid" 2>/dev/null)" 2>/dev/null && rm -rf -- "$old"',
+            "done",
             'folder=$(mktemp -d "${TMPDIR:-/tmp}/notebook.XXXXXXXX") || exit 1',
             "trap 'rm -rf \"$folder\"' EXIT",
+            'echo $$ >"$folder/pid"',
             *written,
             *exports,
             *loads,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,11 @@ def test_the_script_gives_the_notebook_files_and_variables_and_leaves_nothing(tm
     probe.write_text(
         f'stat -c %a "$1" "$1"/key.pem >{seen}; cat "$1"/*.pem >>{seen}; echo "$JUPYTERHUB_USER" >>{seen}; exit 7\n'
     )
+    (tmp_path / "notebook.killed").mkdir()
+    (tmp_path / "notebook.runs").mkdir()
+    (tmp_path / "notebook.runs" / "pid").write_text(f"{os.getpid()}\n")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "notebook.link").symlink_to(tmp_path / "home")
     environment = Environment("default", "Python", paths=(str(tmp_path),))
     text = script(environment, {"JUPYTERHUB_USER": "o'neil $(id)"}, FILES, ["/bin/sh", str(probe)])
     done = subprocess.run(
@@ -110,4 +116,5 @@ def test_the_script_gives_the_notebook_files_and_variables_and_leaves_nothing(tm
     assert lines[:2] == ["700", "600"]
     assert lines[2:-1] == "".join(FILES[name] for name in ("authority", "certificate", "key")).splitlines()
     assert lines[-1] == "o'neil $(id)"
-    assert list(tmp_path.glob("notebook.*")) == []
+    assert [path.name for path in tmp_path.glob("notebook.*")] == ["notebook.runs"]
+    assert (tmp_path / "home").is_dir()

@@ -98,9 +98,11 @@ def wheels(folder: Path, python: str) -> Path:
     return folder / "wheels.tar"
 
 
-def run(sandbox: Cluster, group: Path, archive: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    sandbox: Cluster, group: Path, archive: Path, *arguments: str, name: str = "portal"
+) -> subprocess.CompletedProcess[str]:
     """Run the playbook with the login node in the group portal."""
-    command = ["ansible-playbook", "-i", str(sandbox.inventory), "-i", str(group), str(TOP / "playbooks/portal.yml")]
+    command = ["ansible-playbook", "-i", str(sandbox.inventory), "-i", str(group), str(TOP / f"playbooks/{name}.yml")]
     more = ["-e", json.dumps({"jupyterhub_wheels": str(archive)}), *arguments]
     return subprocess.run(
         [*command, *more], check=False, capture_output=True, text=True, timeout=900, cwd=TOP, env=plain_environment()
@@ -120,6 +122,12 @@ def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     dry = run(sandbox, group, archive, "--check", "--diff")
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert sandbox.exec("login", before, check=False).stdout == found
+    sandbox.exec("login", "mv /etc/busbar/tls /etc/busbar/tls.before; true")
+    bare = run(sandbox, group, archive, "--limit", "login")
+    assert (bare.returncode, "busbar provision base --tags tls" in bare.stdout) == (2, True), bare.stdout
+    assert sandbox.exec("login", before, check=False).stdout == found
+    tls = run(sandbox, group, archive, "--tags", "tls", "--limit", "login", name="base")
+    assert tls.returncode == 0, tls.stdout + tls.stderr
     done = run(sandbox, group, archive, "--diff", "-v")
     assert done.returncode == 0, done.stdout + done.stderr
     again = run(sandbox, group, archive)
@@ -135,7 +143,12 @@ def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         units = "busbar-portal-nginx busbar-portal-hub busbar-portal-proxy"
         sandbox.exec("login", f"systemctl disable --now {units}; rm -f /etc/systemd/system/busbar-portal-*")
         sandbox.exec("login", "systemctl daemon-reload; rm -rf /etc/sudoers.d/busbar-portal /opt/busbar-portal")
-        sandbox.exec("login", "rm -rf /var/lib/jupyterhub /etc/jupyterhub; for u in alice bob; do passwd -ql $u; done")
+        sandbox.exec("login", "rm -f /var/lib/prometheus/node-exporter/busbar_tls*.prom")
+        sandbox.exec(
+            "login",
+            "rm -rf /var/lib/jupyterhub /etc/jupyterhub /etc/busbar/tls; for u in alice bob; do passwd -ql $u; done",
+        )
+        sandbox.exec("login", "mv /etc/busbar/tls.before /etc/busbar/tls; true")
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +277,8 @@ def test_the_hub_may_do_four_things_and_each_as_asked(portal: Cluster, alice: Se
         "unknown": '{"choice": {"environment": "default", "nodelist": "gpu1"}}',
         "job": '{"job": "1 2"}',
     }
+    noted = portal.exec("login", "journalctl -t sudo --since -5min | grep -c 'USER=slurm.*query'", check=False).stdout
+    assert noted == "0\n", "each look at the queue is noted"
     for request, program in ((bad["choice"], "submit"), (bad["unknown"], "submit"), (bad["job"], "cancel")):
         done = as_hub(f"-u alice {programs}/{program}", request)
         assert (done.returncode, done.stdout) == (2, ""), done
@@ -311,6 +326,20 @@ def test_what_cannot_be_is_refused_with_the_reason(portal: Cluster, alice: Sessi
         lambda: not json.loads(bob.ask("/hub/api/users/bob").text).get("pending"), "bob's server hangs", 60
     )
     assert [line for line in queue(portal) if line.startswith("bob")] == []
+
+
+def test_who_is_locked_starts_no_more(portal: Cluster) -> None:
+    bob = Session(portal)
+    assert bob.login("bob", PASSWORDS["bob"]).status == OK
+    portal.exec("login", "usermod --expiredate 1 bob")
+    try:
+        bob.spawn("bob")
+        bob.ask("/hub/api/users/bob/server", api={})
+        assert "bob" not in " ".join(queue(portal))
+        assert Session(portal).login("bob", PASSWORDS["bob"]).status == FORBIDDEN
+    finally:
+        portal.exec("login", "usermod --expiredate '' bob")
+    assert bob.login("bob", PASSWORDS["bob"]).status == OK
 
 
 @pytest.mark.core
@@ -361,6 +390,16 @@ def picture(browser: webdriver.Chrome, name: str) -> None:
         Path(folder, f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
 
 
+def answered(browser: webdriver.Chrome) -> bool:
+    """Run a cell; the page draws it anew while its kernel starts, and what was typed may be lost."""
+    browser.find_element(By.CSS_SELECTOR, ".jp-Notebook .jp-CodeCell .cm-content").click()
+    keys = webdriver.ActionChains(browser)
+    keys.key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL).send_keys("6 * 7")
+    keys.key_down(Keys.SHIFT).send_keys(Keys.ENTER).key_up(Keys.SHIFT).perform()
+    found = browser.find_elements(By.CSS_SELECTOR, ".jp-OutputArea-executeResult pre")
+    return [one.text for one in found[:1]] == ["42"]
+
+
 def test_a_person_gets_from_the_login_to_a_cell_that_answers(portal: Cluster, chromium: webdriver.Chrome) -> None:
     base = Session(portal).base
     chromium.get(f"{base}/hub/login")
@@ -377,13 +416,9 @@ def test_a_person_gets_from_the_login_to_a_cell_that_answers(portal: Cluster, ch
         assert chromium.find_element(By.CSS_SELECTOR, '.jp-LauncherCard[title*="TensorBoard"]').is_displayed()
         assert "bob RUNNING gres/gpu:1" in queue(portal)
         card.click()
-        # The page draws the cell anew while its kernel starts.
         chromium.find_element(By.CSS_SELECTOR, '.jp-NotebookPanel-toolbar [data-status="idle"]')
-        cell = ".jp-Notebook .jp-CodeCell .cm-content"
-        drawn = WebDriverWait(chromium, 60, ignored_exceptions=[StaleElementReferenceException])
-        drawn.until(lambda page: page.find_element(By.CSS_SELECTOR, cell).click() or True)
-        webdriver.ActionChains(chromium).send_keys("6 * 7").key_down(Keys.SHIFT).send_keys(Keys.ENTER).perform()
-        assert chromium.find_element(By.CSS_SELECTOR, ".jp-OutputArea-executeResult pre").text == "42"
+        chromium.implicitly_wait(10)
+        WebDriverWait(chromium, 120, ignored_exceptions=[StaleElementReferenceException]).until(answered)
         picture(chromium, "portal_notebook")
     finally:
         portal.exec("ctl", "scancel --name=busbar-notebook --user=bob; rm -f /shared/home/bob/Untitled*.ipynb")

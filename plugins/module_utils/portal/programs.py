@@ -177,18 +177,22 @@ def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
 def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     """Ask PAM whether a password is right, and whether the account may log in.
 
+    With `account` instead of a password the second alone, for somebody who has logged in before.
+
     Raises:
         PermissionError: it is not, or the portal is not for this user.
     """
     import pamela  # noqa: PLC0415 - this program alone runs where it is installed
 
     name, password = request.get("user"), request.get("password")
-    if not isinstance(name, str) or not isinstance(password, str) or "\0" in password:
+    again = request.get("account") is True
+    if not isinstance(name, str) or (not again and (not isinstance(password, str) or "\0" in password)):
         raise PermissionError
     known = may_enter(name, settings)
     try:
         # Who is not known is asked for as well: an answer at once would tell which names there are.
-        pamela.authenticate(name if known else "nobody", password, service=PAM_SERVICE, resetcred=0)
+        if not again:
+            pamela.authenticate(name if known else "nobody", password, service=PAM_SERVICE, resetcred=0)
         pamela.check_account(name if known else "nobody", service=PAM_SERVICE)
     except pamela.PAMError as exc:
         raise PermissionError from exc

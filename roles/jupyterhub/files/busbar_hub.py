@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PROGRAMS = Path("/usr/local/libexec/busbar-portal")
-JOBS_AGE, CLUSTER_AGE = 2.0, 10.0
+JOBS_AGE, CLUSTER_AGE = 5.0, 10.0
 
 # batchspawner's own handler sets any attribute of a spawner for whoever has the token of its notebook, commands that
 # the hub runs among them. Nothing of it is left; NotebookHandler takes a port.
@@ -104,6 +104,17 @@ class PortalAuthenticator(Authenticator):
             self.log.warning("login of %r refused", request["user"][:64])
             return None
         return request["user"]
+
+    async def refresh_user(self, user: Any, handler: object = None) -> bool:  # noqa: ANN401, ARG002 - JupyterHub's
+        """Whether somebody who has logged in may still: the account may have been locked or removed since."""
+        try:
+            await asked("login", {"user": user.name, "account": True}, "root")
+        except PermissionError:
+            self.log.warning("%s may no longer log in", user.name)
+            return False
+        except RefusedError as exc:
+            self.log.warning("PAM was not asked about %s: %s", user.name, exc)
+        return True
 
     def normalize_username(self, username: str) -> str:
         """The name as it is: users of Linux are told apart by case."""

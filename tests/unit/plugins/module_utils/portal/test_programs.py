@@ -159,6 +159,13 @@ def test_a_login_is_a_right_password_of_somebody_who_may(pam: list[tuple[str, st
     ):
         with pytest.raises(PermissionError):
             login(request, known)
+    asked = len(pam)
+    assert login({"user": ME, "account": True}, known) == {}
+    assert len(pam) == asked, "who has logged in is not asked for a password"
+    with pytest.raises(PermissionError):
+        login({"user": ME, "account": True}, known._replace(first_number=10**9))
+    with pytest.raises(PermissionError):
+        login({"user": ME, "account": "yes"}, known)
     before = len(pam)
     with pytest.raises(PermissionError):
         login({"user": ME, "password": "right"}, known._replace(first_number=10**9))

@@ -6,6 +6,7 @@ import base64
 import errno
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -44,12 +45,13 @@ print(os.environ['CUDA_VISIBLE_DEVICES'])
 KNOCK = """
 import socket, ssl, sys
 context = ssl._create_unverified_context()
+plain = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
 try:
-    with context.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[1])))) as channel:
+    with context.wrap_socket(plain) as channel:
         channel.sendall(b"GET /user/alice/api HTTP/1.0\\r\\n\\r\\n")
-        print("answered", channel.recv(100))
-except ssl.SSLError as exc:
-    print(exc.reason.replace("_", " "))
+        print(channel.recv(100) or "refused")
+except (ssl.SSLError, ConnectionError):
+    print("refused")
 """
 PLAIN = """
 import http.client, socket
@@ -134,6 +136,7 @@ def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert {host: counts["changed"] for host, counts in recap(again.stdout).items()} == {"ctl": 0, "login": 0}, (
         again.stdout
     )
+    former = {user: sandbox.exec("login", f"getent shadow {user} | cut -d: -f2").stdout.strip() for user in PASSWORDS}
     for user, password in PASSWORDS.items():
         sandbox.exec("login", f"echo '{user}:{password}' | chpasswd")
     try:
@@ -144,10 +147,9 @@ def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         sandbox.exec("login", f"systemctl disable --now {units}; rm -f /etc/systemd/system/busbar-portal-*")
         sandbox.exec("login", "systemctl daemon-reload; rm -rf /etc/sudoers.d/busbar-portal /opt/busbar-portal")
         sandbox.exec("login", "rm -f /var/lib/prometheus/node-exporter/busbar_tls*.prom")
-        sandbox.exec(
-            "login",
-            "rm -rf /var/lib/jupyterhub /etc/jupyterhub /etc/busbar/tls; for u in alice bob; do passwd -ql $u; done",
-        )
+        sandbox.exec("login", "rm -rf /var/lib/jupyterhub /etc/jupyterhub /etc/busbar/tls")
+        for user, password in former.items():
+            sandbox.exec("login", f"usermod --password {shlex.quote(password)} {user}")
         sandbox.exec("login", "mv /etc/busbar/tls.before /etc/busbar/tls; true")
 
 
@@ -223,7 +225,7 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     assert 61000 <= int(port) <= 61999
     # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
     tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
-    assert (tried.returncode, "certificate required" in tried.stdout.lower()) == (0, True), tried
+    assert (tried.returncode, tried.stdout) == (0, "refused\n"), tried
     folders = portal.exec(node, "find /tmp -maxdepth 1 -name 'notebook.*' -user alice").stdout.split()
     assert folders
     for folder in folders:

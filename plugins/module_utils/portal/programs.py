@@ -7,7 +7,6 @@ for PAM tells nobody else whether a password is right.
 
 from __future__ import annotations
 
-import grp
 import json
 import os
 import pwd
@@ -17,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..access.login_user import groups_of
 from .cluster_view import JOBS, NODES, PARTITIONS
 from .notebook_job import JOB_NAME, Environment, RequestError, parse_choice, sbatch_command, script
 
@@ -73,17 +73,7 @@ def may_enter(name: str, settings: Settings) -> bool:
         return False
     if entry.pw_uid < settings.first_number:
         return False
-    return not settings.groups or bool(set(_groups(entry)) & set(settings.groups))
-
-
-def _groups(entry: pwd.struct_passwd) -> list[str]:
-    names = []
-    for number in os.getgrouplist(entry.pw_name, entry.pw_gid):
-        try:
-            names.append(grp.getgrgid(number).gr_name)
-        except KeyError:
-            continue
-    return names
+    return not settings.groups or bool(set(groups_of(entry)) & set(settings.groups))
 
 
 def _clean(entry: pwd.struct_passwd) -> dict[str, str]:

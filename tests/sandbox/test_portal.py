@@ -289,7 +289,6 @@ def test_the_hub_may_do_four_things_and_each_as_asked(portal: Cluster, alice: Se
     as_hub(f"-u alice {programs}/cancel", json.dumps({"job": job}))
     assert portal.exec("ctl", f"squeue -h -j {job} -o %T").stdout.strip() in ("RUNNING", "PENDING", "CONFIGURING")
     portal.exec("ctl", f"scancel {job}")
-    assert portal.exec("login", "ps -o user= -C python,node -C nginx | sort -u").stdout.split() != []
     running = portal.exec("login", "systemctl show -P User busbar-portal-hub busbar-portal-proxy busbar-portal-nginx")
     assert running.stdout.split() == ["jupyterhub", "jupyterhub", "www-data"]
 
@@ -335,9 +334,11 @@ def test_who_is_locked_starts_no_more(portal: Cluster) -> None:
     assert bob.login("bob", PASSWORDS["bob"]).status == OK
     portal.exec("login", "usermod --expiredate 1 bob")
     try:
+        log = "journalctl -u busbar-portal-hub -o cat | grep -c"
+        before = portal.exec("login", f"{log} 'notebook of bob is job'", check=False).stdout
         bob.spawn("bob")
-        bob.ask("/hub/api/users/bob/server", api={})
-        assert "bob" not in " ".join(queue(portal))
+        assert portal.exec("login", f"{log} 'bob may no longer log in'").stdout != "0\n"
+        assert portal.exec("login", f"{log} 'notebook of bob is job'", check=False).stdout == before
         assert Session(portal).login("bob", PASSWORDS["bob"]).status == FORBIDDEN
     finally:
         portal.exec("login", "usermod --expiredate '' bob")

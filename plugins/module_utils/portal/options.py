@@ -25,9 +25,9 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
 
     Args:
         options: `environments`, `first_number`, `hours`, `idle_minutes`, `listen_address`, `max_hours`,
-            `notebook_path`, `notebook_ports`: the options without their prefix; `ports`, those of the host by option;
-            `tls`, whether hosts have certificates; `portals`, the hosts of the group portal; `submitting`, hosts with
-            the commands of Slurm.
+            `notebook_path`, `notebook_ports`, `queue_minutes`: the options without their prefix; `ports`, those of the
+            host by option; `tls`, whether hosts have certificates; `portals`, the hosts of the group portal;
+            `submitting`, hosts with the commands of Slurm.
         host: whose options these are.
     """
     wrong = [*_place(options), *_times(options), *_ports(options), *_environments(options["environments"])]
@@ -61,6 +61,8 @@ def _times(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "jupyterhub_hours", f"{hours:g} is not between 0 and jupyterhub_max_hours ({most:g})", "write fewer hours"
     if most > longest:
         yield "jupyterhub_max_hours", f"{most:g} is more than {longest}", "a notebook ends after 30 days at most"
+    if int(options["queue_minutes"]) < 1:
+        yield "jupyterhub_queue_minutes", "is below 1", "write how long a notebook may wait, such as 10"
     if int(options["idle_minutes"]) < 0:
         yield "jupyterhub_idle_minutes", "is below 0", "write 0 to stop no notebook that is idle"
 

@@ -7,19 +7,18 @@ busbar_portal/portal/programs.py.
 from __future__ import annotations
 
 import asyncio
-import grp
 import html
 import json
-import os
 import pwd
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchspawner import SlurmSpawner
 from batchspawner.batchspawner import JobStatus
+from busbar_portal.access.login_user import groups_of
 from busbar_portal.portal.cluster_view import ended_because, parse_accounts, parse_jobs, parse_partitions, usable
 from busbar_portal.portal.form import choices_from_form, page
+from busbar_portal.portal.kept import Kept
 from jupyterhub.apihandlers import APIHandler, default_handlers
 from jupyterhub.auth import Authenticator
 from tornado import web
@@ -66,30 +65,9 @@ async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, A
     return json.loads(out)
 
 
-class View:
-    """What Slurm says, asked once for all users and kept for some seconds."""
-
-    def __init__(self, what: str, seconds: float) -> None:
-        """Ask nothing yet."""
-        self.what, self.seconds = what, seconds
-        self.lock = asyncio.Lock()
-        self.answer: dict[str, Any] = {}
-        self.read = -1e9
-
-    async def get(self) -> dict[str, Any]:
-        """The answer.
-
-        Raises:
-            RefusedError: Slurm does not answer.
-        """
-        async with self.lock:
-            if time.monotonic() - self.read > self.seconds:
-                self.answer = await asked("query", {"what": self.what}, "slurm")
-                self.read = time.monotonic()
-            return self.answer
-
-
-JOBS, CLUSTER = View("jobs", JOBS_AGE), View("cluster", CLUSTER_AGE)
+# One question for the notebooks of all users.
+JOBS = Kept(lambda: asked("query", {"what": "jobs"}, "slurm"), JOBS_AGE)
+CLUSTER = Kept(lambda: asked("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
 
 
 class PortalAuthenticator(Authenticator):
@@ -168,7 +146,9 @@ class NotebookSpawner(SlurmSpawner):
             view = await CLUSTER.get()
             said = await asked("query", {"what": "accounts", "user": self.user.name}, "slurm")
             accounts = parse_accounts(said["accounts"])
-            found = usable(parse_partitions(view["partitions"], view["nodes"]), self.groups(), accounts)
+            found = usable(
+                parse_partitions(view["partitions"], view["nodes"]), groups_of(pwd.getpwnam(self.user.name)), accounts
+            )
         except (RefusedError, ValueError) as exc:
             self.log.warning("Slurm does not answer: %s", exc)
             return f"<p class='alert alert-danger'>Slurm does not answer: {html.escape(str(exc))}</p>"
@@ -181,17 +161,6 @@ class NotebookSpawner(SlurmSpawner):
             most_minutes=self.most_minutes,
             ended=self.ended,
         )
-
-    def groups(self) -> list[str]:
-        """Names of the user's groups."""
-        entry = pwd.getpwnam(self.user.name)
-        names = []
-        for number in os.getgrouplist(entry.pw_name, entry.pw_gid):
-            try:
-                names.append(grp.getgrgid(number).gr_name)
-            except KeyError:
-                continue
-        return names
 
     def options_from_form(self, form: dict[str, list[str]]) -> dict[str, Any]:
         """What was chosen, in the words of a request."""
@@ -210,13 +179,13 @@ class NotebookSpawner(SlurmSpawner):
         except RefusedError as exc:
             self.job_id = ""
             raise shown(exc, "Slurm did not take the job") from exc
-        JOBS.read = -1e9
+        JOBS.forget()
         self.log.info("notebook of %s is job %s", self.user.name, self.job_id)
         return self.job_id
 
     async def settle(self, port: int) -> dict[str, str]:
         """Take the port, and make the certificate of the node that the job runs on; its texts."""
-        JOBS.read = -1e9
+        JOBS.forget()
         await self.query_job_status()
         node = self.state_gethost()
         if not node:
@@ -265,7 +234,7 @@ class NotebookSpawner(SlurmSpawner):
             await asked("cancel", {"job": self.job_id}, self.user.name)
         except RefusedError as exc:
             self.log.warning("scancel %s: %s", self.job_id, exc)
-        JOBS.read = -1e9
+        JOBS.forget()
 
     async def start(self) -> tuple[str, int]:
         """Submit, and wait until the notebook has told its port; a job that is gone says why."""
@@ -274,7 +243,7 @@ class NotebookSpawner(SlurmSpawner):
         except RuntimeError as exc:
             if hasattr(exc, "jupyterhub_message"):
                 raise
-            raise shown(self.ended, "the job of the notebook is gone") from exc
+            raise shown(self.ended, "The job of the notebook is gone") from exc
         finally:
             self.is_waiting_for_port = False
 

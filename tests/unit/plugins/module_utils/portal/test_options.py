@@ -14,6 +14,7 @@ GOOD: dict[str, Any] = {
     "idle_minutes": 60,
     "listen_address": "0.0.0.0",  # noqa: S104 - an option of the site
     "max_hours": 12.0,
+    "queue_minutes": 10,
     "notebook_path": "/shared/software/jupyter",
     "notebook_ports": "61000-61999",
     "ports": {"port": 8000, "hub_port": 8081, "proxy_port": 8011, "proxy_api_port": 8012},
@@ -39,6 +40,7 @@ def test_the_defaults_are_good() -> None:
         ({"hours": 13.0}, "jupyterhub_hours", "13 is not between 0 and jupyterhub_max_hours (12)"),
         ({"hours": 0.0}, "jupyterhub_hours", "0 is not between"),
         ({"max_hours": 1000.0}, "jupyterhub_max_hours", "1000 is more than 720"),
+        ({"queue_minutes": 0}, "jupyterhub_queue_minutes", "is below 1"),
         ({"idle_minutes": -1}, "jupyterhub_idle_minutes", "is below 0"),
         (
             {"ports": GOOD["ports"] | {"hub_port": 8000}},

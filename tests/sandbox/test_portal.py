@@ -6,10 +6,12 @@ import base64
 import errno
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +26,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.proves("jupyterhub")
 
@@ -112,29 +114,36 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def portal(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A portal on the login node, and passwords of alice and bob there."""
+def again(
+    sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """What runs a playbook with the login node in the group portal."""
     folder = tmp_path_factory.mktemp("portal")
     group = folder / "portal.yml"
     group.write_text("all: {children: {portal: {hosts: {login: }}}}\n")
     python = sandbox.exec("login", "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout.strip()
-    archive = wheels(folder, python)
+    return partial(run, sandbox, group, wheels(folder, python))
+
+
+@pytest.fixture(scope="module")
+def portal(sandbox: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[Cluster]:
+    """A portal on the login node, and passwords of alice and bob there."""
     before = "ls -d /etc/jupyterhub /opt/busbar-portal /var/lib/jupyterhub /usr/share/nginx; getent passwd jupyterhub"
     found = sandbox.exec("login", before, check=False).stdout
-    dry = run(sandbox, group, archive, "--check", "--diff")
+    dry = again("--check", "--diff")
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert sandbox.exec("login", before, check=False).stdout == found
     sandbox.exec("login", "mv /etc/busbar/tls /etc/busbar/tls.before; true")
-    bare = run(sandbox, group, archive, "--limit", "login")
+    bare = again("--limit", "login")
     assert (bare.returncode, "busbar provision base --tags tls" in bare.stdout) == (2, True), bare.stdout
     assert sandbox.exec("login", before, check=False).stdout == found
-    tls = run(sandbox, group, archive, "--tags", "tls", "--limit", "login", name="base")
+    tls = again("--tags", "tls", "--limit", "login", name="base")
     assert tls.returncode == 0, tls.stdout + tls.stderr
-    done = run(sandbox, group, archive, "--diff", "-v")
+    done = again("--diff", "-v")
     assert done.returncode == 0, done.stdout + done.stderr
-    again = run(sandbox, group, archive)
-    assert {host: counts["changed"] for host, counts in recap(again.stdout).items()} == {"ctl": 0, "login": 0}, (
-        again.stdout
+    second = again()
+    assert {host: counts["changed"] for host, counts in recap(second.stdout).items()} == {"ctl": 0, "login": 0}, (
+        second.stdout
     )
     former = {user: sandbox.exec("login", f"getent shadow {user} | cut -d: -f2").stdout.strip() for user in PASSWORDS}
     for user, password in PASSWORDS.items():
@@ -215,14 +224,23 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
         assert answer.status in (FORBIDDEN, NOT_FOUND), (path, answer)
     assert Session(portal).ask("/user/alice/api/contents").status == FORBIDDEN
     node = node_of(portal, "alice")
-    # Kernels and TensorBoard listen on no port, which everybody on the node could open; the notebook on one.
-    kernel = json.loads(alice.ask("/user/alice/api/kernels", api={"name": "python3"}).text)["id"]
-    hers = "ss -Hlntup | grep -F -f <(pgrep -u alice | sed 's/.*/pid=&,/') | awk '{print $5}'"
-    listening = portal.exec(node, hers).stdout.split()
-    alice.ask(f"/user/alice/api/kernels/{kernel}", method="DELETE")
-    assert len(listening) == 1, listening
-    port = listening[0].split(":")[-1]
+    listening = "ss -Hlntup | grep -F -f <(pgrep -u alice | sed 's/.*/pid=&,/') | awk '{print $5}'"
+    with alice.kernel("alice") as kernel:
+        assert kernel.run("print('ready')") == "ready\n"
+        opened = portal.exec(node, listening).stdout.split()
+        # The debugger would listen where whoever connects runs code. The second request is answered after the first.
+        attach = {"seq": 1, "type": "request", "command": "initialize", "arguments": {"clientID": "test"}}
+        kernel.send("debug_request", attach, "control")
+        asked = kernel.send("kernel_info_request", {}, "control")
+        assert any(one["msg_type"] == "kernel_info_reply" for one in kernel.answers(asked))
+        assert sorted(portal.exec(node, listening).stdout.split()) == sorted(opened)
+    # A kernel takes the output of its subprocesses on a port of loopback, from those who know its key.
+    reachable = [one for one in opened if not one.startswith("127.0.0.1:")]
+    assert (len(reachable), len(opened)) == (1, 2), opened
+    port = reachable[0].split(":")[-1]
     assert 61000 <= int(port) <= 61999
+    page = alice.ask("/user/alice/lab").text
+    assert re.search(r'"disabledExtensions":\s*\["@jupyterlab/debugger-extension"', page), page[:2000]
     # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
     tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
     assert (tried.returncode, tried.stdout) == (0, "refused\n"), tried
@@ -432,3 +450,38 @@ def test_who_comes_without_tls_is_sent_to_it(portal: Cluster) -> None:
     refused = errno.ECONNREFUSED
     said = portal.exec("ctl", f"python3 -c '{PLAIN}'").stdout.split("\n")
     assert said == ["302 https://login:8000/hub/login", f"{refused}", f"{refused}", ""]
+
+
+def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
+    portal: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = again("-e", "jupyterhub_idle_minutes=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    bob = Session(portal)
+    bob.login("bob", PASSWORDS["bob"])
+    portal.wait_until(lambda: bob.spawn("bob", gpus=1).status == OK, "the hub is not back", 60)
+    assert bob.ready("bob")
+    bob.open("bob")
+
+    def computes() -> bool:
+        """What an open page asks for again and again."""
+        return any(one["execution_state"] == "busy" for one in json.loads(bob.ask("/user/bob/api/kernels").text))
+
+    with bob.kernel("bob") as kernel:
+        assert kernel.run("print('ready')") == "ready\n"
+        asked = kernel.send("execute_request", {"code": "import time; time.sleep(100); print('trained')"})
+        portal.wait_until(computes, "the cell does not start", 30)
+        portal.wait_until(lambda: not computes(), "the cell does not end", 150)
+        printed = next(one["content"]["text"] for one in kernel.answers(asked) if one["msg_type"] == "stream")
+        assert printed == "trained\n"
+        bob.type("bob", "sleep 100; touch ~/slept\r")
+        node = node_of(portal, "bob")
+        portal.wait_until(
+            lambda: portal.exec(node, "rm ~bob/slept", check=False).returncode == 0, "the program does not end", 150
+        )
+        assert queue(portal) == ["bob RUNNING gres/gpu:1"]
+        portal.wait_until(
+            lambda: bob.ask("/user/bob/api/kernels").status != OK or not queue(portal), "the open page keeps it", 150
+        )
+    portal.wait_until(lambda: not queue(portal), "the GPU stays taken", 60)
+    portal.wait_until(lambda: "nobody used it for too long" in bob.ask("/hub/spawn/bob").text, "no reason", 60)

@@ -38,7 +38,7 @@ _ENDS = {
     "BOOT_FAIL": "its node did not boot",
     "PREEMPTED": "a job of higher priority took its place",
     "CANCELLED": "it was cancelled",
-    "COMPLETED": "it was stopped",
+    "COMPLETED": "it was shut down, or nobody used it for too long",
     "FAILED": "it ended with an error, which is in its log",
 }
 _GPUS = re.compile(r"gpu(?::(?P<type>[A-Za-z0-9_.-]+))?:(?P<count>[0-9]+)")

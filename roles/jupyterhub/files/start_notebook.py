@@ -72,7 +72,8 @@ def main(first: str, last: str, folder: Path) -> int:
     os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "run")
     tools = Path(sys.executable).parent
     os.environ["PATH"] = f"{tools}:{os.environ['PATH']}"
-    notebook = subprocess.Popen([sys.executable, "-m", "jupyterhub.singleuser", "--ServerApp.port_retries=0"])
+    server = str(Path(__file__).with_name("busbar_notebook.py"))
+    notebook = subprocess.Popen([sys.executable, server, "--ServerApp.port_retries=0"])  # noqa: S603 - our own
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda signum, _: notebook.send_signal(signum))
     return notebook.wait()

@@ -29,6 +29,7 @@ COMMANDS = {
     "user": "user",
     "doctor": "doctor",
     "secrets": "secrets",
+    "security": "security",
     "report": "report",
     "completion": "completion",
 }

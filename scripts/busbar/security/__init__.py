@@ -1,0 +1,1 @@
+"""What `busbar security` finds on hosts, and how it is shown."""

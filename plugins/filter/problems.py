@@ -21,6 +21,7 @@ options:
       - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
         C(hostvars), C(answer), C(controller) and C(site).
       - C(journal_remote) takes the options of the role journal_remote without its prefix, with C(host).
+      - C(home_quota) takes the options of the role home_quota without its prefix, with C(exports) and C(host).
       - C(identity) takes where users come from and the options of the role sssd, with C(known) and C(host).
       - C(jupyterhub) takes the options of the role jupyterhub without its prefix, with C(host).
       - C(ldap_server) takes the options of the role ldap_server without its prefix, with C(host).
@@ -49,6 +50,7 @@ options:
       - fail2ban
       - firewall
       - held_secrets
+      - home_quota
       - identity
       - journal_remote
       - jupyterhub
@@ -66,6 +68,9 @@ options:
   host:
     description: Name of the host whose options they are.
     type: str
+  exports:
+    description: For C(home_quota), what each host of the group nfs_server exports.
+    type: dict
   hostvars:
     description: Variables of all hosts.
     type: dict
@@ -186,6 +191,7 @@ from ..module_utils.preflight.storage import storage_problems
 from ..module_utils.slurm.new_nodes import new_node_problems
 from ..module_utils.slurm.replacement import replacement_problems
 from ..module_utils.slurm.spank_plan import declaration_problems
+from ..module_utils.storage.home_quota import home_quota_problems
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -200,6 +206,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,
     "held_secrets": held_secret_problems,
+    "home_quota": home_quota_problems,
     "identity": identity_problems,
     "journal_remote": journal_remote_problems,
     "jupyterhub": portal_problems,

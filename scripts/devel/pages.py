@@ -28,6 +28,7 @@ MENU = {
         "docs/jobs.md",
         "docs/identity.md",
         "docs/portal.md",
+        "docs/data-science.md",
         "docs/security.md",
     ],
     "Run": [

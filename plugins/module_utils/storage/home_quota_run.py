@@ -1,0 +1,170 @@
+"""The program `busbar-home-quota`: gives each home on this file server its quota."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import pwd
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .home_quota import Limit, decide, file_system_fault, limit_of, parse_report, setquota_input
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["QuotaError", "Settings", "file_system", "main", "owners_of"]
+
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_TIMEOUT_S = 300
+# Numbers below are those of the system.
+_FIRST_PERSON = 1000
+
+
+class QuotaError(Exception):
+    """Nothing was changed; the message says why and what to do."""
+
+
+class Settings(NamedTuple):
+    """What the role declares. `state` keeps what was set before."""
+
+    path: str
+    default: str
+    users: Mapping[str, str]
+    soft_percent: int
+    state: str
+
+
+def read_settings(path: Path) -> Settings:
+    """Return the settings.
+
+    Raises:
+        QuotaError: they cannot be read; the role writes them.
+    """
+    try:
+        return Settings(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as exc:
+        message = f"{path}: {exc}; it is written by: busbar provision storage --tags home_quota"
+        raise QuotaError(message) from exc
+
+
+def _ran(command: Sequence[str], text: str = "") -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 - the tools of the package quota
+            command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, env=_ENVIRONMENT
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        message = f"{shlex.join(command)}: {exc}"
+        raise QuotaError(message) from exc
+    if done.returncode:
+        message = f"{shlex.join(command)} ended with {done.returncode}: {' '.join(done.stderr.split())}"
+        raise QuotaError(message)
+    return done.stdout
+
+
+def file_system(path: str) -> str:
+    """Return where the file system of a directory, which may be yet to come, is mounted.
+
+    Raises:
+        QuotaError: it has no quotas of users; with a remedy.
+    """
+    there = next(place for place in (Path(path), *Path(path).parents) if place.is_dir())
+    said = _ran(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
+    found = json.loads(said)["filesystems"][0]
+    fault = file_system_fault(found["fstype"], found["options"].split(","), found["target"])
+    if fault:
+        raise QuotaError("; ".join(fault))
+    return str(found["target"])
+
+
+def owners_of(path: str) -> dict[int, str]:
+    """Return the names of those who have a directory there, by number; '' for a number without a name."""
+    homes = [entry for entry in Path(path).iterdir() if entry.is_dir()] if Path(path).is_dir() else []
+    numbers = {home.lstat().st_uid for home in homes if not home.is_symlink()}
+    found = {}
+    for number in sorted(numbers):
+        if number < _FIRST_PERSON:
+            continue
+        try:
+            found[number] = pwd.getpwuid(number).pw_name
+        except KeyError:
+            found[number] = ""
+    return found
+
+
+def _read_made(path: Path) -> dict[int, list[Limit]]:
+    """What was set before, and what a run that died began to set.
+
+    Raises:
+        QuotaError: it cannot be read. Without it, what an admin has set would be taken for something of this program's.
+    """
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {int(number): [Limit(*limit) for limit in limits] for number, limits in kept.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as exc:
+        message = f"{path} cannot be read ({exc}); remove it: then quotas in force are taken to be an admin's, and stay"
+        raise QuotaError(message) from exc
+
+
+def _keep(path: Path, made: Mapping[int, Sequence[Limit]]) -> None:
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump({str(number): limits for number, limits in sorted(made.items())}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def apply(settings: Settings, *, dry_run: bool) -> list[str]:
+    """Set what is to be set; what was done, a line for each.
+
+    Raises:
+        QuotaError: nothing was changed.
+    """
+    target, state = file_system(settings.path), Path(settings.state)
+    owners, made = owners_of(settings.path), _read_made(state)
+    found = parse_report(_ran(["repquota", "-u", "-n", "-O", "csv", target]))
+    default = limit_of(settings.default, settings.soft_percent) if settings.default else None
+    declared = {name: limit_of(size, settings.soft_percent) for name, size in settings.users.items()}
+    steps = decide(owners, found, made, default, declared)
+    if steps.limits and not dry_run:
+        new = {number: [limit] for number, limit in steps.limits.items()}
+        # A run that dies in between takes nothing of its own for an admin's when it comes again.
+        _keep(state, made | {number: made.get(number, []) + limits for number, limits in new.items()})
+        _ran(["setquota", "-u", "-b", target], setquota_input(steps.limits, found))
+        _keep(state, made | new)
+    who = {number: name or str(number) for number, name in owners.items()}
+    return [
+        *(f"{who[number]}: {_said(limit)}" for number, limit in steps.limits.items()),
+        *(f"{who[number]}: stays at {_said(limit)}, which was set by hand" for number, limit in steps.kept.items()),
+        *(f"{name}: has no home in {settings.path} yet" for name in steps.unknown),
+    ]
+
+
+def _said(limit: Limit) -> str:
+    return f"{limit.hard >> 10} MiB" if limit.hard else "no limit"
+
+
+def main(arguments: Sequence[str], config: Path) -> int:
+    """Run the program; the exit status: 0 done, 1 nothing was changed."""
+    parser = argparse.ArgumentParser(prog="busbar-home-quota", description=__doc__)
+    parser.add_argument("--dry-run", action="store_true", help="say what would be set")
+    dry_run = parser.parse_args(arguments).dry_run
+    try:
+        settings = read_settings(config)
+        with config.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            lines = apply(settings, dry_run=dry_run)
+    except (QuotaError, OSError, ValueError) as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+    return 0

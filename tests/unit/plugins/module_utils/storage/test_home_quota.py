@@ -1,0 +1,148 @@
+"""Quotas of homes: what is declared, what is in force, and what is set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota import (
+    NONE,
+    Found,
+    Limit,
+    decide,
+    file_system_fault,
+    home_quota_problems,
+    limit_of,
+    parse_report,
+    setquota_input,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota_run import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = {"default": "200G", "users": {"bob": "1T"}, "soft_percent": 90, "path": "/shared/home"}
+EXPORTS = {"nfs1": [{"path": "/shared"}]}
+TEN, TWENTY = Limit(9, 10), Limit(18, 20)
+# As repquota 4.06 prints it.
+REPORT = """\
+*** Report for user quotas on device /dev/loop0
+Block grace time: 7days; Inode grace time: 7days
+User,BlockStatus,FileStatus,BlockUsed,BlockSoftLimit,BlockHardLimit,BlockGrace,FileUsed,FileSoftLimit,FileHardLimit,FileGrace
+#0,ok,ok,0,0,0,,5,0,0,
+#2001,soft,ok,19000,18432,20480,6days,2,0,0,
+#2002,ok,ok,0,0,0,,1,100,200,
+"""
+
+
+def test_sizes() -> None:
+    assert limit_of("20M", 90) == Limit(18432, 20480)
+    # XFS rounds to blocks of up to 64 KiB.
+    assert limit_of("7M", 93) == Limit(6 << 10, 7 << 10)
+    assert limit_of("1M", 90) == Limit(1 << 10, 1 << 10)
+    assert limit_of("1T", 100) == Limit(1 << 30, 1 << 30)
+    assert limit_of("none", 90) == NONE
+    for wrong in ("", "20", "0G", "20g", "20GB", "-1G"):
+        with pytest.raises(ValueError, match="no size"):
+            limit_of(wrong, 90)
+
+
+@pytest.mark.parametrize(
+    ("changed", "exports", "key", "problem"),
+    [
+        ({"default": "20"}, EXPORTS, "home_quota_default", "'20' is no size"),
+        ({"users": {"bob": "much"}}, EXPORTS, "home_quota_users.bob", "'much' is no size"),
+        ({"users": {"-b": "1T"}}, EXPORTS, "home_quota_users", "'-b' is no name of a user"),
+        ({"soft_percent": 0}, EXPORTS, "home_quota_soft_percent", "0 is not between 1 and 100"),
+        ({"path": "/home"}, EXPORTS, "home_quota_default", "no host of the group nfs_server exports /home"),
+        ({"path": "/shared2/home"}, EXPORTS, "home_quota_default", "exports /shared2/home"),
+        ({}, {}, "home_quota_default", "exports /shared/home"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    changed: dict[str, Any], exports: dict[str, list[dict[str, Any]]], key: str, problem: str
+) -> None:
+    assert home_quota_problems(GOOD, EXPORTS, "ctl") == []
+    assert home_quota_problems(GOOD | {"default": "", "users": {}, "path": "/x"}, {}, "ctl") == []
+    (found,) = home_quota_problems(GOOD | changed, exports, "ctl")
+    assert (found["hosts"], found["key"]) == (sorted(exports) or ["ctl"], key)
+    assert problem in found["problem"]
+    assert found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("xfs", ["rw", "usrquota"], None),
+        ("xfs", ["rw", "quota"], None),
+        ("ext4", ["rw", "usrquota"], None),
+        ("xfs", ["rw", "noquota"], "without quotas of users"),
+        ("xfs", ["rw", "usrquota", "uqnoenforce"], "limits nothing"),
+        ("xfs", ["rw", "prjquota"], "without quotas of users"),
+        ("ext4", ["rw", "grpquota"], "without quotas of users"),
+        ("btrfs", ["rw"], "is btrfs"),
+        ("nfs4", ["rw"], "is nfs4"),
+    ],
+)
+def test_a_file_system_without_quotas_is_told(kind: str, options: list[str], said: str | None) -> None:
+    fault = file_system_fault(kind, options, "/srv")
+    if said is None:
+        assert fault is None
+    else:
+        assert fault is not None
+        assert said in fault[0]
+        assert fault[1]
+
+
+def test_the_report_is_read_as_it_is_printed() -> None:
+    assert parse_report(REPORT) == {
+        0: Found(NONE, NONE),
+        2001: Found(Limit(18432, 20480), NONE),
+        2002: Found(NONE, Limit(100, 200)),
+    }
+    for wrong in (
+        "",
+        "repquota: Cannot find mountpoint",
+        REPORT.replace("#2001", "alice"),
+        REPORT.replace("18432", "x"),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 - the number's own message as well
+            parse_report(wrong)
+
+
+def test_who_has_no_quota_gets_the_default_and_a_declared_user_their_own() -> None:
+    steps = decide({2001: "alice", 2002: "bob", 2003: ""}, {}, {}, TEN, {"bob": TWENTY, "carol": TEN})
+    assert steps == ({2001: TEN, 2002: TWENTY, 2003: TEN}, {}, ["carol"])
+
+
+def test_what_an_admin_has_set_stays_unless_it_is_declared() -> None:
+    found = {number: Found(Limit(1, 2), NONE) for number in (2001, 2002)}
+    steps = decide({2001: "alice", 2002: "bob"}, found, {}, TEN, {"bob": TWENTY})
+    assert steps == ({2002: TWENTY}, {2001: Limit(1, 2)}, [])
+
+
+def test_another_default_replaces_the_former_and_none_lifts_it() -> None:
+    found, owners = {2001: Found(TEN, NONE), 2002: Found(TWENTY, NONE)}, {2001: "alice", 2002: "bob"}
+    assert decide(owners, found, {2001: [TEN]}, TWENTY, {}).limits == {2001: TWENTY}
+    assert decide(owners, found, {2001: [TEN]}, NONE, {}).limits == {2001: NONE}
+    # No default any more: what it gave is lifted, and what somebody else has set stays.
+    assert decide(owners, found, {2001: [TEN]}, None, {}) == ({2001: NONE}, {}, [])
+    # A run that died after it had noted what it was about to set.
+    assert decide(owners, found, {2001: [TEN, TWENTY]}, TWENTY, {}).limits == {2001: TWENTY}
+
+
+def test_nothing_is_set_twice() -> None:
+    assert decide({2001: "alice"}, {2001: Found(TEN, NONE)}, {2001: [TEN]}, TEN, {}) == ({}, {}, [])
+
+
+def test_limits_of_files_are_left_alone() -> None:
+    assert setquota_input({2002: TEN, 2001: NONE}, parse_report(REPORT)) == "2001 0 0 0 0\n2002 9 10 100 200\n"
+
+
+def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "home_quota.json"
+    config.write_text("{")
+    assert main([], config) == 1
+    assert "busbar provision storage --tags home_quota" in capsys.readouterr().err

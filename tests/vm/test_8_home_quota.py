@@ -1,0 +1,132 @@
+"""Quotas of homes on a file server: real XFS, users who write over NFS."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from virtual_machines import CLIENT, SERVER, recap
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from virtual_machines import Machines
+
+pytestmark = pytest.mark.proves("home_quota")
+
+DISK = "/var/lib/homes.img"
+BY_HAND, NEW = 4001, 4002
+GIVEN: dict[str, Any] = {
+    "users_home_base": "/homes/home",
+    "home_quota_default": "20M",
+    "home_quota_users": {"bob": "60M"},
+    "nfs_server_exports": [{"path": "/shared"}, {"path": "/projects"}, {"path": "/homes"}],
+}
+OFF = GIVEN | {"home_quota_default": "", "home_quota_users": {}}
+
+
+def provisioned(machines: Machines, *arguments: str, **more: object) -> subprocess.CompletedProcess[str]:
+    tags = "nfs_server,home_quota"
+    return machines.provision("--limit", SERVER, "--tags", tags, *arguments, **(GIVEN | more))
+
+
+def limits(machines: Machines) -> dict[str, tuple[str, str]]:
+    """Soft and hard limit in KiB of each user, by name or number."""
+    rows = machines.output(SERVER, "repquota -u -O csv /homes | grep -A99 ^User, | tail -n +2").splitlines()
+    return {row.split(",")[0].lstrip("#"): (row.split(",")[4], row.split(",")[5]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def homes(machines: Machines) -> Iterator[Machines]:
+    """An XFS for the homes of the server, which a client has mounted."""
+    make = f"truncate -s 400M {DISK} && mkfs.xfs -q {DISK} && mkdir -p /homes && mount -o loop {DISK} /homes"
+    machines.ssh(SERVER, f"command -v mkfs.xfs || apt-get -qq install -y xfsprogs; {make}", timeout=600)
+    own = "; ".join(f"install -d -o {user} -m 700 /homes/home/{user}" for user in ("alice", "bob", BY_HAND))
+    machines.ssh(SERVER, f"mkdir /homes/home; {own}")
+    try:
+        # The export of what is there now is not what is refused.
+        machines.provision("--limit", SERVER, "--tags", "nfs_server", **GIVEN)
+        refused = provisioned(machines)
+        assert refused.returncode != 0
+        assert "/homes is mounted without quotas of users" in refused.stdout
+        assert "add usrquota to its options in /etc/fstab" in refused.stdout
+        assert recap(refused.stdout)[SERVER]["changed"] == 0
+        machines.ssh(SERVER, f"umount /homes && mount -o loop,usrquota {DISK} /homes")
+        yield machines
+    finally:
+        gone = machines.provision("--limit", SERVER, "--tags", "home_quota", **OFF)
+        machines.ssh(CLIENT, "umount -l /mnt/homes; rmdir /mnt/homes", check=False)
+        back = machines.provision("--limit", SERVER, "--tags", "nfs_server")
+        machines.ssh(SERVER, f"umount -l /homes; rm -rf {DISK} /var/lib/busbar-home-quota", check=False)
+        assert (gone.returncode, back.returncode) == (0, 0), gone.stdout + back.stdout
+
+
+def test_a_dry_run_changes_nothing_and_a_second_run_neither(homes: Machines) -> None:
+    look = "ls /etc/busbar /var/lib/busbar-home-quota; dpkg-query -W quota; systemctl is-active busbar-home-quota.timer"
+    before = homes.ssh(SERVER, look, check=False).stdout
+    dry = provisioned(homes, "--check", "--diff")
+    assert dry.returncode == 0, dry.stdout + dry.stderr
+    assert homes.ssh(SERVER, look, check=False).stdout == before
+    for changes in (True, False):
+        done = provisioned(homes)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert bool(recap(done.stdout)[SERVER]["changed"]) is changes, done.stdout
+    assert homes.output(SERVER, "systemctl is-active busbar-home-quota.timer") == "active"
+
+
+def test_everybody_has_the_default_and_a_declared_user_their_own(homes: Machines) -> None:
+    found = limits(homes)
+    assert (found["alice"], found["bob"]) == (("18432", "20480"), ("55296", "61440"))
+
+
+@pytest.mark.core
+def test_a_user_cannot_write_more_over_nfs_and_another_can(homes: Machines) -> None:
+    server = homes.group.machine(SERVER).address
+    homes.ssh(CLIENT, f"mkdir -p /mnt/homes && mount -t nfs4 {server}:/homes /mnt/homes")
+    write = "runuser -u {0} -- sh -c 'head -c 30M /dev/zero >/mnt/homes/home/{0}/data && sync /mnt/homes/home/{0}/data'"
+    full = homes.ssh(CLIENT, write.format("alice"), check=False)
+    assert full.returncode != 0
+    assert "Disk quota exceeded" in full.stderr
+    homes.ssh(CLIENT, write.format("bob"))
+    assert homes.output(SERVER, "stat -c %s /homes/home/bob/data") == str(30 << 20)
+    homes.ssh(CLIENT, "runuser -u alice -- rm /mnt/homes/home/alice/data")
+
+
+def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(homes: Machines) -> None:
+    run = "systemctl start busbar-home-quota.service; journalctl -u busbar-home-quota -n 20 -o cat"
+    homes.ssh(SERVER, f"setquota -u {BY_HAND} 1000 2000 10 20 /homes; install -d -o {NEW} -m 700 /homes/home/new")
+    said = homes.output(SERVER, run)
+    assert f"{BY_HAND}: stays at 1 MiB, which was set by hand" in said
+    assert (limits(homes)[str(NEW)], limits(homes)[str(BY_HAND)]) == (("18432", "20480"), ("1000", "2000"))
+
+
+def test_another_size_reaches_those_who_have_the_default_alone(homes: Machines) -> None:
+    done = provisioned(homes, home_quota_default="30M")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = limits(homes)
+    assert (found["alice"][1], found["bob"][1], found[str(BY_HAND)][1]) == ("30720", "61440", "2000")
+    homes.ssh(SERVER, "setquota -u alice 4000 8000 0 0 /homes")
+    lifted = provisioned(homes, home_quota_default="none", home_quota_users={})
+    assert lifted.returncode == 0, lifted.stdout + lifted.stderr
+    found = limits(homes)
+    assert (found["bob"], found.get(str(NEW), ("0", "0"))) == (("0", "0"), ("0", "0"))
+    assert (found["alice"], found[str(BY_HAND)]) == (("4000", "8000"), ("1000", "2000"))
+
+
+def test_what_is_not_wanted_any_more_is_gone_and_quotas_stay(homes: Machines) -> None:
+    done = homes.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left = homes.ssh(SERVER, "ls /etc/busbar/home_quota.json /usr/local/sbin/busbar-home-quota", check=False)
+    assert left.stdout == ""
+    assert homes.output(SERVER, "systemctl list-timers --all busbar-home-quota.timer --no-legend") == ""
+    assert limits(homes)["alice"] == ("4000", "8000")
+    again = homes.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
+    assert recap(again.stdout)[SERVER]["changed"] == 0, again.stdout
+
+
+def test_homes_that_no_server_has_are_refused_before_anything_changes(homes: Machines) -> None:
+    refused = homes.provision("--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"}))
+    assert refused.returncode == 2, refused.stdout
+    assert "no host of the group nfs_server exports /elsewhere, where the homes are" in refused.stdout
+    assert recap(refused.stdout)[SERVER]["changed"] == 0

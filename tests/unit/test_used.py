@@ -14,6 +14,8 @@ PLUGINS = TOP / "plugins"
 # What Ansible looks for by name, and entry points.
 KNOWN = {"ANSIBLE_METADATA", "ActionModule", "CallbackModule", "DOCUMENTATION", "EXAMPLES", "FilterModule"}
 KNOWN |= {"LookupModule", "PortalAuthenticator", "RETURN", "main", "__all__"}
+# What Jupyter's server looks for by name.
+KNOWN |= {"_jupyter_server_extension_points", "_load_jupyter_server_extension"}
 
 
 def product() -> list[Path]:

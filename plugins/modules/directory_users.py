@@ -104,10 +104,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.directory_users import Directory, Settings
 from ..module_utils.access.identity import declared_holders, local_holders
-from ..module_utils.access.ldap_tools import Connection, LdapError
+from ..module_utils.access.ldap_tools import SOCKET, Connection, LdapError
 from ..module_utils.common.problems import make_problem
 
-SOCKET = "ldapi:///"
 PASSWD, GROUP = Path("/etc/passwd"), Path("/etc/group")
 PERSON = ("uid", "cn", "uidNumber", "gidNumber", "objectClass", "sshPublicKey")
 

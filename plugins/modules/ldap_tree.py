@@ -82,32 +82,18 @@ corrected:
   elements: str
 """
 
-import time
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.access.ldap_tools import INVALID_CREDENTIALS, Connection, LdapError, add_ldif, modify_ldif
+from ..module_utils.access.ldap_tools import (
+    INVALID_CREDENTIALS,
+    SOCKET,
+    Connection,
+    LdapError,
+    add_ldif,
+    modify_ldif,
+    wait_for,
+)
 from ..module_utils.access.ldap_tree import Wanted, next_number, tree_changes, wanted_tree
-
-SOCKET = "ldapi:///"
-
-
-def wait_for(connection: Connection, seconds: float) -> None:
-    """Wait until a directory answers.
-
-    Raises:
-        LdapError: it does not.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            connection.search("", "base", "(objectClass=*)", "namingContexts")
-        except LdapError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.3)
-        else:
-            return
 
 
 def knows(uri: str, dn: str, password: str) -> bool:

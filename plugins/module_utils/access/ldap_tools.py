@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INVALID_CREDENTIALS",
     "NO_SUCH_OBJECT",
+    "SOCKET",
     "Connection",
     "LdapError",
     "add_ldif",
@@ -23,7 +25,10 @@ __all__ = [
     "escaped",
     "modify_ldif",
     "parse_ldif",
+    "wait_for",
 ]
+
+SOCKET = "ldapi:///"
 
 NO_SUCH_OBJECT = 32
 INVALID_CREDENTIALS = 49
@@ -100,6 +105,24 @@ class Connection:
             if error.code == NO_SUCH_OBJECT:
                 return []
             raise
+
+
+def wait_for(connection: Connection, seconds: float) -> None:
+    """Wait until a directory answers.
+
+    Raises:
+        LdapError: it does not.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            connection.search("", "base", "(objectClass=*)", "namingContexts")
+        except LdapError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)
+        else:
+            return
 
 
 def escaped(text: str) -> str:

@@ -32,6 +32,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from ansible import constants
 from ansible.plugins.callback import CallbackBase
@@ -40,6 +41,7 @@ from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
 from ..module_utils.catalogue.profiles import site_catalogue
 from ..module_utils.catalogue.schema import validator
+from ..plugin_utils.recording import Recorder, recorder
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
@@ -82,9 +84,16 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     CALLBACK_NAME = "busbar.cluster.preload"
     CALLBACK_NEEDS_ENABLED = True
 
+    def __init__(self) -> None:
+        """Note nothing yet."""
+        super().__init__()
+        self._recorder: Recorder | None = None
+
     def v2_playbook_on_start(self, playbook: object) -> None:  # noqa: ARG002 - Ansible's signature
         """Prepare this process, which all others are forked from."""
         own_control_paths()
+        if self._recorder is None:
+            self._recorder = recorder()
         filter_loader.get(FILTER)
         # The roles' defaults name the hardware of the host, so that most processes look it up.
         for name in LOOKUPS:
@@ -94,3 +103,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         with contextlib.suppress(ImportError):  # it is missed where it is needed
             validator()
         os.register_at_fork(after_in_child=gc.disable)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:  # noqa: ANN401 - Ansible has no types
+        """Tell what notes this run of whose play begins."""
+        if self._recorder is not None:
+            self._recorder.play(str(play.get_path() or "").rpartition(":")[0])

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["Holder", "LockedError", "RunLock", "lock_paths", "needs_no_lock", "refuse_if_locked"]
 
 READ_ONLY = frozenset(
-    {"audit_secrets.yml", "describe.yml", "doctor.yml", "node_history.yml", "preflight.yml", "topology.yml"}
+    {
+        "audit_secrets.yml",
+        "describe.yml",
+        "doctor.yml",
+        "node_history.yml",
+        "preflight.yml",
+        "topology.yml",
+        "unchanged.yml",
+    }
 )
 # It writes a file that no other run touches, and a failure at night does not wait for a run that takes an hour.
 BESIDE = frozenset({"elevate.yml"})

@@ -23,12 +23,15 @@ from busbar.run.display import make_display, summary
 from busbar.run.events import Failure, Run
 from busbar.run.inventory_check import refuse_busy, refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
+from busbar.run.unchanged import LastRun
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+    from busbar.run.display import LiveDisplay, PlainDisplay
 
 __all__ = [
     "add_run_options",
@@ -74,6 +77,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         nargs="?",
         default="site",
         help="name of a playbook, such as base, slurm or preflight (default: site)",
+    )
+    provision.add_argument(
+        "--no-fast",
+        action="store_true",
+        help="run all of the site, also when nothing has changed since the last full run",
     )
     add_run_options(provision)
     provision.set_defaults(run=_run, command="provision")
@@ -170,9 +178,9 @@ def _run(args: argparse.Namespace) -> int:
     display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
-    run = Run(display, hosts_counter(playbook))
+    last = LastRun(playbook, wanted=not getattr(args, "no_fast", False))
     with display:
-        returned, interrupted = run_playbook(playbook, run, log)
+        run, returned, interrupted = _play(playbook, last, display, log)
     for line in summary(run):
         display.line(line)
     report = _report(run, site / "reports", began)
@@ -191,6 +199,28 @@ def _run(args: argparse.Namespace) -> int:
     if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
         return USAGE
     return exit_code(returned, run.failures, verdict)
+
+
+def _play(playbook: Playbook, last: LastRun, display: LiveDisplay | PlainDisplay, log: Path) -> tuple[Run, int, bool]:
+    """Run a playbook, or only what comes after it when it is proven that it would change nothing.
+
+    Returns: what it did, Ansible's exit code, and whether it was broken off.
+    """
+    if last.probe is not None:
+        run = Run(display, hosts_counter(last.probe))
+        returned, interrupted = run_playbook(last.probe, run, log)
+        for line in [] if interrupted else last.judge(run, returned):
+            display.line(line)
+        if interrupted or (last.unchanged and last.rest is None):
+            return run, returned, interrupted
+    if last.why_full:
+        display.line(f"full run: {last.why_full}")
+    with last.recorded(playbook) as recording:
+        run = Run(display, hosts_counter(recording.playbook))
+        returned, interrupted = run_playbook(recording.playbook, run, log)
+        if problem := recording.keep(run, returned):
+            display.line(f"the next run will be a full one, too: {problem}")
+    return run, returned, interrupted
 
 
 def _refuse_prompts(args: argparse.Namespace, option: str) -> None:

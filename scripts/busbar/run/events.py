@@ -237,7 +237,7 @@ class Run:
 
     def _statistics(self, data: dict[str, Any], stdout: str) -> None:
         """Take in Ansible's own recap and what plays put aside with set_stats."""
-        self.stats = {key: data.get(key) or {} for key in ("failures", "dark", "changed", "ok")}
+        self.stats = {key: data.get(key) or {} for key in ("failures", "dark", "changed", "ok", "rescued", "ignored")}
         self.custom = data.get("artifact_data") or {}
         self.recap = printable(stdout).strip("\n")
 

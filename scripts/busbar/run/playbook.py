@@ -27,7 +27,16 @@ if TYPE_CHECKING:
 
     from busbar.run.events import Run
 
-__all__ = ["PROMPTS", "Playbook", "host_variables", "hosts_counter", "inventory_hosts", "open_log", "run_playbook"]
+__all__ = [
+    "PROMPTS",
+    "Playbook",
+    "environment",
+    "host_variables",
+    "hosts_counter",
+    "inventory_hosts",
+    "open_log",
+    "run_playbook",
+]
 
 # What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
 # a password is in no argument, environment or file.
@@ -50,6 +59,7 @@ class Playbook:
         options: further options of ansible-playbook.
         passwords: answers by key of PROMPTS.
         command: what the user started, for others who want to work on the same inventory meanwhile.
+        environment: variables for ansible-playbook beside those that it always gets.
     """
 
     path: Path
@@ -57,6 +67,7 @@ class Playbook:
     options: list[str]
     passwords: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
     command: str = ""
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def open_log(folder: Path, command: str) -> Path:
@@ -224,6 +235,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             cmdline=shlex.join([*sources, *playbook.options]),
             passwords={PROMPTS[key]: value for key, value in playbook.passwords.items()},
             envvars=environment(playbook.inventory)
+            | playbook.environment
             | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
             event_handler=take,
             cancel_callback=cancelled,

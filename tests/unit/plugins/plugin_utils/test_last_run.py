@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.last_run import (
     forget,
     handed_over,
     keep,
+    note_renewal,
     read,
     record_of,
 )
@@ -221,6 +222,17 @@ def test_what_cannot_be_executed_in_one_go_leaves_no_record(site: Site, task: st
     with pytest.raises(NotKeptError, match=said):
         keep(noted, site.record, {})
     assert not site.record.exists()
+
+
+def test_the_first_certificate_that_is_to_be_renewed_says_when_a_full_run_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note_renewal(1000, 0)
+    monkeypatch.setenv("BUSBAR_RECORDING", str(tmp_path))
+    for end in (20 * 86400, 15 * 86400, 30 * 86400):
+        note_renewal(end, 10)
+    keep(tmp_path, tmp_path / "logs/last_run", {})
+    assert read(tmp_path / "logs/last_run") == {"due": 5 * 86400, "hosts": []}
 
 
 def test_the_record_is_beside_the_logs_of_the_site(tmp_path: Path) -> None:

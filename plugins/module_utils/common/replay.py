@@ -41,7 +41,7 @@ def drift(executions: list[dict[str, Any]], limit_s: float) -> str:
         if output is None:
             return f"{execution['task']}: no answer in {limit_s:g} s"
         if digest(output) != execution["digest"]:
-            return f"{execution['task']}: {_told(output, dry=execution['dry'])}"
+            return f"{execution['task']}: {_told(output, execution)}"
     return ""
 
 
@@ -71,16 +71,21 @@ def _unread(found: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in found.items() if key != "atime"}
 
 
-def _told(output: str, *, dry: bool) -> str:
-    """Return how an answer differs, for people."""
+def _told(output: str, execution: dict[str, Any]) -> str:
+    """Return how an answer differs, for people; of a task with secrets not in its own words."""
     found = _parsed(output)
     if not found:
         return "no answer"
     if found.get("failed"):
-        return str(found.get("msg") or "fails")
+        secret = execution["arguments"].get("_ansible_no_log")
+        return "fails" if secret else str(found.get("msg") or "fails")
     if found.get("skipped"):
         return "cannot be looked at without doing it"
-    return "would change something" if dry and found.get("changed") else "answers otherwise than in the last full run"
+    return (
+        "would change something"
+        if execution["dry"] and found.get("changed")
+        else "answers otherwise than in the last full run"
+    )
 
 
 def _output(execution: dict[str, Any], limit_s: float) -> str | None:

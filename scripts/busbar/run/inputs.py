@@ -36,7 +36,6 @@ _EXPRESSION = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _MOST_FILES, _MOST_BYTES = 20_000, 1 << 28
 # Display alone.
 _SHOWN = frozenset({"-D", "--diff", "-v", "--verbose"})
-_PASSING = frozenset({"BUSBAR_COMMAND", "BUSBAR_RECORDING"})
 # Whatever else a template looks up may be another thing tomorrow, and no file tells.
 _LOOKS_UP = re.compile(r"\b(?:lookup|query|q)\s*\(\s*(?!['\"]busbar\.cluster\.)|\bnow\s*\(")
 
@@ -57,7 +56,7 @@ def inputs(playbook: Playbook) -> dict[str, str]:
         raise UnsureError(message)
     variables = host_variables(playbook)
     if not variables:
-        message = "the inventory cannot be read"
+        message = "the variables cannot be read here, as those of a file that is encrypted as a whole"
         raise UnsureError(message)
     ansible = environment(playbook.inventory)
     files = _Files()
@@ -73,11 +72,7 @@ def inputs(playbook: Playbook) -> dict[str, str]:
     for path in _named(variables, words, [Path.cwd(), *sites]):
         files.take(path)
     # What this command sets itself, and by now has, is said by the files above.
-    given = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("ANSIBLE_", "BUSBAR_")) and name not in _PASSING | ansible.keys()
-    }
+    given = {name: value for name, value in os.environ.items() if name.startswith("ANSIBLE_") and name not in ansible}
     return {
         **files.digests,
         "the variables of the hosts": _digest(json.dumps(variables, sort_keys=True, default=repr)),

@@ -38,6 +38,9 @@ PLAY = """\
       ansible.builtin.command: cat FOLDER/state
       check_mode: false
       changed_when: false
+    - name: Read a secret
+      ansible.builtin.slurp: {src: "FOLDER/secret"}
+      no_log: true
     - name: Look for the folder
       ansible.builtin.stat: {path: "FOLDER/folder"}
     - name: Wait for the folder
@@ -67,6 +70,7 @@ class Site:
         self.folder = folder
         self.record = folder / "logs/last_run"
         (folder / "state").write_text("1\n")
+        (folder / "secret").write_text("word\n")
 
     def run(self, play: str, **environment: str) -> dict[str, Any]:
         """Run a play; returns what it put aside."""
@@ -159,6 +163,10 @@ def _state(site: Site) -> None:
     (site.folder / "state").write_text("2\n")
 
 
+def _secret(site: Site) -> None:
+    (site.folder / "secret").unlink()
+
+
 def _folder(site: Site) -> None:
     (site.folder / "folder").rmdir()
 
@@ -170,6 +178,7 @@ def _folder(site: Site) -> None:
         (_mode, "Write the file: would change something"),
         (_remove, "Write the file: would change something"),
         (_state, "Read what is there: answers otherwise"),
+        (_secret, "Read a secret: fails"),
         (_folder, "Look for the folder: answers otherwise"),
     ],
 )
@@ -178,6 +187,7 @@ def test_a_change_by_hand_is_named_by_the_task_that_would_undo_or_see_it(
 ) -> None:
     change(kept)
     assert kept.drift().startswith(said)
+    assert "/secret" not in kept.drift()
 
 
 def test_what_check_mode_does_not_execute_is_never_taken_for_unchanged(site: Site) -> None:

@@ -10,7 +10,7 @@ description: Alertmanager's configuration and flags as a site declares them.
 positional: host
 options:
   _input:
-    description: The options of the role C(alertmanager) without its name.
+    description: The options of the role C(alertmanager) without its name, and C(program), its path.
     type: dict
     required: true
   host:
@@ -26,13 +26,15 @@ plan: "{{ settings | busbar.cluster.alertmanager_plan(inventory_hostname) }}"
 RETURN = r"""
 _value:
   description:
-    - C(problems); C(unheard), severities of which the site says nothing; C(config), the configuration as data;
-      C(arguments), its flags. The last two are empty when there are problems.
+    - C(problems); C(unheard), severities of which the site says nothing; C(listen), address and port; C(config), the
+      configuration as data; C(command) of its unit. The last two are empty when there are problems.
   type: dict
 """
 
 from typing import TYPE_CHECKING, Any
 
+from ..module_utils.common.program_source import start_command
+from ..module_utils.common.socket_address import socket_address
 from ..module_utils.monitoring.alert_config import alertmanager_config
 from ..module_utils.monitoring.alert_routes import routing_problems, unheard_severities
 from ..module_utils.monitoring.alert_service import alertmanager_arguments, service_problems
@@ -45,11 +47,16 @@ if TYPE_CHECKING:
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the plan."""
     problems = routing_problems(settings, host) + service_problems(settings, host)
+    command = ""
+    if not problems:
+        words = [settings["program"], *alertmanager_arguments(settings)]
+        command, problems = start_command("alertmanager", words, host)
     return {
         "problems": problems,
         "unheard": unheard_severities(settings),
+        "listen": socket_address(str(settings["address"]), settings["port"]),
         "config": {} if problems else alertmanager_config(settings),
-        "arguments": [] if problems else alertmanager_arguments(settings),
+        "command": command,
     }
 
 

@@ -13,8 +13,6 @@ options:
   _input:
     description:
       - C(accounts) takes the items of C(users_accounts), with C(groups).
-      - C(alerts) takes the folder on this machine with the files of rules that busbar ships, with C(site),
-        C(overrides) and C(host).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
       - C(firewall) takes the options of the role firewall without its prefix, with C(groups), C(host) and C(seen).
@@ -45,7 +43,6 @@ options:
     required: true
     choices:
       - accounts
-      - alerts
       - backup
       - fail2ban
       - firewall
@@ -87,7 +84,6 @@ options:
     type: str
   site:
     description:
-      - For C(alerts), the site's own groups of rules, by name of the file.
       - For C(held_secrets), C(directory) of the secrets, the names C(absent) there, the secrets C(known) with
         C(meaning), those to be C(rotated), and the C(others), hosts outside of the run.
       - For C(nodes), C(catalogue), the known hardware by name, the declared C(users) and C(groups), and C(compute),
@@ -112,9 +108,6 @@ options:
         C(active NAME) of another firewall, too.
     type: list
     elements: str
-  overrides:
-    description: For C(alerts), by the alert's name any of C(enabled), C(for), C(severity), C(threshold).
-    type: dict
   known:
     description: For C(backup) and C(identity), the hosts of the inventory.
     type: list
@@ -182,7 +175,6 @@ from ..module_utils.backup.problems import backup_problems
 from ..module_utils.containers.module_files import module_file_problems
 from ..module_utils.containers.pyxis import pyxis_problems
 from ..module_utils.monitoring.journal_remote import journal_remote_problems
-from ..module_utils.monitoring.prometheus_rules import shipped_alert_problems
 from ..module_utils.nvidia.driver_choice import driver_problems
 from ..module_utils.nvidia.rdma_problems import shared_address_problems
 from ..module_utils.portal.options import portal_problems
@@ -201,7 +193,6 @@ if TYPE_CHECKING:
 
 SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
-    "alerts": shipped_alert_problems,
     "backup": backup_problems,
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,

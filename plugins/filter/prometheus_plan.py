@@ -10,7 +10,9 @@ description: How Prometheus is configured.
 positional: host
 options:
   _input:
-    description: The options of the role C(prometheus) without its name.
+    description: >-
+      The options of the role C(prometheus) without its name, C(program), its path, and C(rules_folder), the folder on
+      this machine with the files of rules that busbar ships.
     type: dict
     required: true
   host:
@@ -25,12 +27,41 @@ plan: "{{ settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
 
 RETURN = r"""
 _value:
-  description: C(problems), C(arguments), C(config) and C(secrets), texts by path.
+  description:
+    - C(problems), C(listen), C(command) of its unit, C(config), C(confidential) and C(secrets), texts by path.
+    - C(rules), the files of rules as entries for M(busbar.cluster.files), none while there are problems.
   type: dict
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ..module_utils.monitoring.prometheus_plan import prometheus_plan
+from ..module_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
 from ..plugin_utils.border import Filters, border
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return the plan."""
+    planned = prometheus_plan(settings, host)
+    folder, site, alerts = settings["rules_folder"], _plain(settings["rules"]), _plain(settings["alerts"])
+    problems = planned["problems"] + shipped_alert_problems(folder, site, alerts, host)
+    rules = [] if problems else rule_files(shipped_rules(folder), site, alerts)
+    return {**planned, "problems": problems, "rules": rules}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
+    """Return data in Python's own types: Ansible's carry tags that YAML's safe writer does not know."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return value if kind is bool else kind(value)
+    return value
 
 
 class FilterModule:
@@ -38,4 +69,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"prometheus_plan": border(prometheus_plan)}
+        return {"prometheus_plan": border(plan)}

@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: Decide how dcgm-exporter runs on a host
 description:
   - Validates the options of the role C(dcgm_exporter), checks that its port is free on the host, and returns package,
-    arguments and counters. It changes nothing.
+    command and counters. It changes nothing.
   - What is wrong fails, all of it at once.
 attributes:
   check_mode:
@@ -64,11 +64,14 @@ pins:
   returned: success
   type: list
   elements: dict
-arguments:
-  description: The arguments of the program.
+listen:
+  description: Address and port as the exporter takes them.
   returned: success
-  type: list
-  elements: str
+  type: str
+command:
+  description: Program and arguments, for ExecStart= of its unit.
+  returned: success
+  type: str
 counters:
   description: The text of its file of counters.
   returned: success

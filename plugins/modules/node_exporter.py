@@ -7,8 +7,8 @@ module: node_exporter
 author: busbar contributors
 short_description: Decide how node_exporter runs on a host
 description:
-  - Validates the options of the role C(node_exporter), checks that its port is free on the host, and returns arguments
-    and what the exporter says of the host. It changes nothing.
+  - Validates the options of the role C(node_exporter), checks that its port is free on the host, and returns its
+    command and what the exporter says of the host. It changes nothing.
   - What is wrong fails, all of it at once.
 attributes:
   check_mode:
@@ -37,8 +37,8 @@ options:
   settings:
     description:
       - The options of the role by their names without its own; C(web_config) says whether there is one.
-      - C(listen) is address and port as the exporter takes them, C(packaged) says whether the distribution has it,
-        and C(web_flag) is the flag by which that one takes its web configuration.
+      - C(program) is its path, C(packaged) says whether the distribution has it, and C(web_flag) is the flag by which
+        that one takes its web configuration.
       - C(profile) is the hardware profile, C(hardware_name) its name, C(facts) what else is said of the host.
     type: dict
     required: true
@@ -56,11 +56,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-arguments:
-  description: The arguments of the program.
+listen:
+  description: Address and port as the exporter takes them.
   returned: success
-  type: list
-  elements: str
+  type: str
+command:
+  description: Program and arguments, for ExecStart= of its unit.
+  returned: success
+  type: str
 facts:
   description: The text of busbar_node.prom.
   returned: success
@@ -94,7 +97,8 @@ def main() -> None:
     )
     given = module.params
     host, port = given["host"], {key: given[key] for key in ("address", "port", "unit")}
-    plan = node_exporter_plan(given["settings"], host)
+    settings = {**given["settings"], "address": given["address"], "port": given["port"]}
+    plan = node_exporter_plan(settings, host)
     problems = plan.pop("problems")
     try:
         problems = problems or port_problems({**port, "key": "node_exporter_port"}, host)

@@ -1,4 +1,4 @@
-"""Where a daemon's program comes from: the distribution, or the upstream archive."""
+"""Where a daemon's program comes from, the distribution or the upstream archive, and the command that starts it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .problems import make_problem
+from .systemd import exec_start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .problems import Problem
 
-__all__ = ["source_problems"]
+__all__ = ["source_problems", "start_command"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -32,3 +33,11 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
         remedy = "set it to what `sha256sum` prints for the archive, once you trust that file"
         return [make_problem([host], f"{role}_archives", f"sha256 of {entry['url']} is missing", remedy)]
     return []
+
+
+def start_command(role: str, words: Sequence[str], host: str) -> tuple[str, list[Problem]]:
+    """Return program and arguments as ExecStart= takes them, and what keeps them from being written."""
+    try:
+        return exec_start(words), []
+    except ValueError as exc:
+        return "", [make_problem([host], f"{role}_arguments", str(exc), "write each argument in one line")]

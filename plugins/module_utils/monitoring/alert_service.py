@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..common.placeholders import placeholder
 from ..common.problems import make_problem
 from ..common.program_source import source_problems
+from ..common.socket_address import socket_address
 from .prometheus_plan import duration_seconds
-from .scrape_targets import socket_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def alertmanager_arguments(settings: Mapping[str, Any]) -> list[str]:
         f"--storage.path={settings['storage_path']}",
         # It takes Go's durations, which know no days.
         f"--data.retention={int(duration_seconds(str(settings['retention'])))}s",
-        f"--web.listen-address={settings['listen']}",
+        f"--web.listen-address={socket_address(settings['address'], settings['port'])}",
         *([f"--web.external-url={settings['external_url']}"] if settings["external_url"] else []),
         *([f"--web.config.file={settings['web_config_file']}"] if settings["web_config"] else []),
         # Alone it needs no cluster, and an empty address means that there is none.

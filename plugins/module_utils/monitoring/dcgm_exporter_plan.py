@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
+from ..common.program_source import start_command
+from ..common.socket_address import socket_address
 from ..nvidia.cuda_support import version_key
 from .dcgm_counters import counter_lines, counter_problems, counters_of
 
@@ -24,13 +26,16 @@ __all__ = ["dcgm_exporter_plan"]
 COUNTERS_FILE = "/etc/dcgm-exporter/busbar.csv"
 WEB_CONFIG_FILE = "/etc/dcgm-exporter/web.yml"
 PIN_PRIORITY = 1001
+_PROGRAM = "/usr/bin/dcgm-exporter"
 _SUM = re.compile(r"[0-9a-f]{64}")
 _LOCAL = ("127.", "localhost", "[::1]", "::1")
 _OURS = ("-f", "--collectors", "-a", "--address", "-r", "--remote-hostengine-info", "-c", "--collect-interval")
 
 
 def dcgm_exporter_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `packages`, `files`, `pins`, `arguments` and `counters` (the text of their file) for a host.
+    """Return `problems`, `packages`, `files`, `pins`, `listen`, `command` and `counters` (their file) for a host.
+
+    With problems there is nothing else.
 
     Args:
         gpu: the part ``gpu`` of its hardware profile.
@@ -41,8 +46,11 @@ def dcgm_exporter_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host
     problems = [*_source_problems(settings, host), *_run_problems(settings, host)]
     for key in ("counters", "counters_extra"):
         problems += counter_problems(settings[key], f"dcgm_exporter_{key}", host)
+    listen = socket_address(str(settings["address"]), settings["port"])
+    command, wrong = start_command("dcgm_exporter", [_PROGRAM, *_arguments(settings, listen)], host)
+    problems += wrong
     if problems:
-        return {"problems": problems, "packages": [], "files": [], "pins": [], "arguments": [], "counters": ""}
+        return {"problems": problems}
     counters = counters_of(gpu, settings["profiling"], settings["counters"], settings["counters_extra"])
     package, version = str(settings["package"]), str(settings["version"])
     pattern = version if "-" in version else f"{version}-*"
@@ -56,14 +64,13 @@ def dcgm_exporter_plan(gpu: Mapping[str, Any], settings: Mapping[str, Any], host
             for epoch in ("", "1:")
             if version
         ],
-        "arguments": _arguments(settings),
+        "listen": listen,
+        "command": command,
         "counters": "\n".join(counter_lines(counters)) + "\n",
     }
 
 
-def _arguments(settings: Mapping[str, Any]) -> list[str]:
-    address = str(settings["address"])
-    listen = f"[{address}]:{settings['port']}" if ":" in address else f"{address}:{settings['port']}"
+def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
     words = ["-f", COUNTERS_FILE, "-a", listen, "-c", str(int(settings["interval_s"]) * 1000)]
     words += ["-r", settings["host_engine"]] if settings["host_engine"] else []
     words += ["--hpc-job-mapping-dir", settings["job_directory"]] if settings["job_directory"] else []

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
-from ..common.program_source import source_problems
+from ..common.program_source import source_problems, start_command
+from ..common.socket_address import socket_address
 from .node_facts import exposition, node_facts
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ UNSEEN_MOUNTS = "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storag
 
 
 def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `arguments` (flags) and `facts` (the text of busbar_node.prom).
+    """Return `problems`, `listen`, `command` and `facts` (the text of busbar_node.prom).
 
     Args:
-        settings: the options of the role `node_exporter` without its name, `listen`, `architecture`, `packaged`,
+        settings: the options of the role `node_exporter` without its name, `program`, `architecture`, `packaged`,
             `hardware_name`, `profile` and `web_flag`, by which the program takes its web configuration.
         host: whose exporter it is.
     """
@@ -38,13 +39,15 @@ def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         remedy = "write entries of name, value and, where need be, labels and help"
         problems.append(make_problem([host], "node_exporter_extra_metrics", str(exc), remedy))
-    return {"problems": problems, "arguments": _arguments(settings), "facts": facts}
+    listen = socket_address(str(settings["address"]), settings["port"])
+    command, wrong = start_command("node_exporter", [settings["program"], *_arguments(settings, listen)], host)
+    return {"problems": problems + wrong, "listen": listen, "command": command, "facts": facts}
 
 
-def _arguments(settings: Mapping[str, Any]) -> list[str]:
+def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
     units = "|".join(settings["systemd_units"])
     return [
-        f"--web.listen-address={settings['listen']}",
+        f"--web.listen-address={listen}",
         *([f"{settings['web_flag']}={WEB_CONFIG}"] if settings["web_config"] else []),
         f"--collector.textfile.directory={settings['textfile_dir']}",
         f"--collector.filesystem.mount-timeout={settings['mount_timeout_s']}s",

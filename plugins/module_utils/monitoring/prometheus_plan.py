@@ -6,7 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
-from ..common.program_source import source_problems
+from ..common.program_source import source_problems, start_command
+from ..common.socket_address import socket_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -98,15 +99,17 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
 
 
 def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `arguments` (flags), `config` (prometheus.yml as data) and `secrets` (text by path).
+    """Return `problems`, `listen`, `command`, `config` (prometheus.yml as data) and `secrets` (text by path).
 
     `confidential` is whether secrets are left in `config`, which Prometheus takes from no file.
 
     Args:
-        settings: the options of the role without its name.
+        settings: the options of the role without its name, and `program`, its path.
         host: who runs it.
     """
     problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
+    listen = socket_address(str(settings["address"]), settings["port"])
+    command, wrong = start_command("prometheus", [settings["program"], *_arguments(settings, listen)], host)
     remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
     extra, found_secrets = _without_secrets("scrape_extra", settings["scrape_extra"])
     secrets |= found_secrets
@@ -138,8 +141,9 @@ def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     if remote:
         config["remote_write"] = remote
     return {
-        "problems": problems,
-        "arguments": _arguments(settings),
+        "problems": problems + wrong,
+        "listen": listen,
+        "command": command,
         "config": config,
         "secrets": secrets,
         "confidential": _has_secret(config),
@@ -155,13 +159,13 @@ def _files(job: str) -> dict[str, Any]:
     return {"files": [f"{TARGETS}/{job}.yml"], "refresh_interval": "30s"}
 
 
-def _arguments(settings: Mapping[str, Any]) -> list[str]:
+def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
     retention = {"time": settings["retention_time"], "size": settings["retention_size"]}
     return [
         f"--config.file={CONFIG}",
         f"--storage.tsdb.path={settings['storage_path']}",
         *(f"--storage.tsdb.retention.{key}={value}" for key, value in retention.items() if value),
-        f"--web.listen-address={settings['listen']}",
+        f"--web.listen-address={listen}",
         # A reload waits that long for a receiver of remote_write that does not answer; a minute by default.
         "--storage.remote.flush-deadline=10s",
         *([f"--web.external-url={settings['external_url']}"] if settings["external_url"] else []),

@@ -10,7 +10,7 @@ import yaml
 from .alert_rules import alert_problems, alert_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from ..common.problems import Problem
 
@@ -38,17 +38,13 @@ def rules_of(shipped: Mapping[str, str], site: Mapping[str, list[Any]]) -> dict[
 
 
 def rule_files(
-    shipped: Mapping[str, str],
-    site: Mapping[str, list[Any]],
-    found: Iterable[str] = (),
-    alerts: Mapping[str, Any] | None = None,
+    shipped: Mapping[str, str], site: Mapping[str, list[Any]], alerts: Mapping[str, Any] | None = None
 ) -> list[dict[str, str]]:
-    """Return the files as {path, content}, or {path, state: absent} for those that nobody declares any more.
+    """Return the files, each with `path` and `content`.
 
     Args:
         shipped: text by name; it is written as it is unless `alerts` changes one of its alerts.
         site: groups as Prometheus' schema has them, by name; a name that is shipped replaces what is shipped.
-        found: paths of the files that are there.
         alerts: the site's changes to alerts.
     """
     texts = {
@@ -62,9 +58,7 @@ def rule_files(
     for name, content in alert_rules(before, alerts or {}).items():
         if content != before[name]:
             texts[name] = _text(content["groups"], "With this site's changes to alerts, declared in prometheus_alerts.")
-    files = [{"path": f"{FOLDER}/busbar_{name}.yml", "content": text} for name, text in sorted(texts.items())]
-    declared = {each["path"] for each in files}
-    return files + [{"path": path, "state": "absent"} for path in sorted(found) if path not in declared]
+    return [{"path": f"{FOLDER}/busbar_{name}.yml", "content": text} for name, text in sorted(texts.items())]
 
 
 def _text(groups: list[Any], said: str) -> str:

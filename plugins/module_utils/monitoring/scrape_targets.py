@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
+from ..common.socket_address import socket_address
 from ..common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:
@@ -13,14 +14,9 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["scrape_targets", "socket_address", "target_problems", "targets_text"]
+__all__ = ["scrape_targets", "target_problems", "targets_text"]
 
 Targets = dict[str, list[dict[str, Any]]]
-
-
-def socket_address(address: str, port: int | str) -> str:
-    """Return address and port as daemons and Prometheus write them; IPv6 in brackets."""
-    return f"[{address}]:{port}" if ":" in address and not address.startswith("[") else f"{address}:{port}"
 
 
 def scrape_targets(

@@ -68,7 +68,8 @@ def test_a_port_that_another_holds_is_refused(capsys: pytest.CaptureFixture[str]
     assert f"port {port} is held by" in answer["msg"]
     answer = run(capsys, dcgm_exporter, **given)
     assert answer["packages"][0]["name"] == "datacenter-gpu-manager-exporter"
-    assert f"127.0.0.1:{port}" in answer["arguments"]
+    assert answer["listen"] == f"127.0.0.1:{port}"
+    assert answer["listen"] in answer["command"].split()
 
 
 def test_options_are_refused_before_the_port_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:

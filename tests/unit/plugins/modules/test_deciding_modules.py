@@ -19,7 +19,7 @@ EXPORTER: dict[str, Any] = {
     "packaged": True,
     "archives": {},
     "architecture": "x86_64",
-    "listen": "127.0.0.1:9100",
+    "program": "/usr/bin/prometheus-node-exporter",
     "collectors": [],
     "collectors_off": [],
     "systemd_units": [],
@@ -69,7 +69,8 @@ def test_a_port_that_another_holds_is_refused(capsys: pytest.CaptureFixture[str]
     assert [item["key"] for item in answer["problems"]] == ["node_exporter_port"]
     assert [item["key"] for item in wrong["problems"]] == ["node_exporter_source"]
     answer = run(capsys, node_exporter, settings=EXPORTER, **given)
-    assert answer["arguments"][0] == "--web.listen-address=127.0.0.1:9100"
+    assert answer["listen"] == f"127.0.0.1:{given['port']}"
+    assert f"--web.listen-address={answer['listen']}" in answer["command"].split()
     assert "busbar_node_expected_gpus 0" in answer["facts"]
 
 

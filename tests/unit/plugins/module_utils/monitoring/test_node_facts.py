@@ -60,7 +60,9 @@ def settings(**own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
         "packaged": True,
         "archives": {},
         "architecture": "x86_64",
-        "listen": "10.0.0.1:9100",
+        "program": "/usr/bin/prometheus-node-exporter",
+        "address": "10.0.0.1",
+        "port": 9100,
         "collectors": ["systemd"],
         "collectors_off": [],
         "systemd_units": ["slurmd", "nvidia-.+"],
@@ -76,14 +78,25 @@ def settings(**own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
     }
 
 
-def test_flags() -> None:
-    assert node_exporter_plan(settings(collectors_off=["arp"]), "gpu1")["arguments"] == [
+def words(**own: Any) -> list[str]:  # noqa: ANN401 - any option
+    """Return program and arguments, as its unit has them."""
+    return list(node_exporter_plan(settings(**own), "gpu1")["command"].split(" \\\n  "))
+
+
+def test_an_argument_of_two_lines_is_refused() -> None:
+    (problem,) = node_exporter_plan(settings(arguments=["--a\n--b"]), "gpu1")["problems"]
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], "node_exporter_arguments")
+
+
+def test_command() -> None:
+    assert words(collectors_off=["arp"]) == [
+        "/usr/bin/prometheus-node-exporter",
         "--web.listen-address=10.0.0.1:9100",
         "--collector.textfile.directory=/t",
         "--collector.filesystem.mount-timeout=5s",
         (
             "--collector.filesystem.mount-points-exclude="
-            "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($|/)"
+            "^/(dev|proc|run|sys|var/lib/docker/.+|var/lib/containers/storage/.+)($$|/)"
         ),
         "--collector.systemd",
         "--no-collector.arp",
@@ -109,8 +122,7 @@ def test_each_release_takes_its_web_configuration_by_its_own_flag(
     text = yaml.safe_load((TOP / f"roles/node_exporter/vars/{family}.yml").read_text(encoding="utf-8"))
     named = jinja2.Environment(autoescape=False).from_string(text["__node_exporter_web_flag"]).render(known)  # noqa: S701
     assert named == flag
-    arguments = node_exporter_plan(settings(web_config=True, web_flag=named), "gpu1")["arguments"]
-    assert arguments[1] == f"{flag}=/etc/prometheus/node_exporter_web.yml"
+    assert words(web_config=True, web_flag=named)[2] == f"{flag}=/etc/prometheus/node_exporter_web.yml"
 
 
 @pytest.mark.parametrize(

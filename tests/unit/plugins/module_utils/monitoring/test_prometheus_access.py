@@ -29,7 +29,9 @@ SETTINGS: dict[str, Any] = {
     "retention_time": "30d",
     "retention_size": "",
     "storage_path": "/var/lib/prometheus/metrics2",
-    "listen": "10.0.0.10:9090",
+    "program": "/usr/bin/prometheus",
+    "address": "10.0.0.10",
+    "port": 9090,
     "external_url": "",
     "web_config": True,
     "arguments": [],
@@ -41,7 +43,7 @@ def test_the_password_is_led_to_files() -> None:
     jobs = {each["job_name"]: each for each in plan["config"]["scrape_configs"]}
     led = jobs["node"]["basic_auth"]["password_file"], plan["config"]["alerting"]["alertmanagers"][0]["basic_auth"]
     assert {plan["secrets"][led[0]], plan["secrets"][led[1]["password_file"]]} == {"very-secret"}
-    assert "very-secret" not in json.dumps(plan["config"]) + " ".join(plan["arguments"])
+    assert "very-secret" not in json.dumps(plan["config"]) + plan["command"]
     assert jobs["node"]["scheme"] == plan["config"]["alerting"]["alertmanagers"][0]["scheme"] == "https"
 
 

@@ -22,7 +22,9 @@ def settings(**own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
         "packaged": True,
         "archives": {},
         "architecture": "x86_64",
-        "listen": "10.0.0.1:9090",
+        "program": "/usr/bin/prometheus",
+        "address": "10.0.0.1",
+        "port": 9090,
         "external_url": "",
         "storage_path": "/data",
         "retention_time": "90d",
@@ -101,9 +103,17 @@ def test_what_is_declared_well_is_fine() -> None:
     assert told(retention_time="", retention_size="1TB", rules={"site": [{"name": "g", "rules": []}]}) == []
 
 
-def test_flags() -> None:
-    flags = prometheus_plan(settings(retention_size="1TB", web_config=True, arguments=["--log.level=debug"]), "ctl")
-    assert flags["arguments"] == [
+def test_an_argument_of_two_lines_is_refused() -> None:
+    (problem,) = prometheus_plan(settings(arguments=["--a\n--b"]), "ctl")["problems"]
+    assert (problem["hosts"], problem["key"]) == (["ctl"], "prometheus_arguments")
+    assert "line break" in problem["problem"]
+
+
+def test_command() -> None:
+    plan = prometheus_plan(settings(retention_size="1TB", web_config=True, arguments=["--log.level=debug"]), "ctl")
+    assert plan["listen"] == "10.0.0.1:9090"
+    assert plan["command"].split(" \\\n  ") == [
+        "/usr/bin/prometheus",
         "--config.file=/etc/prometheus/prometheus.yml",
         "--storage.tsdb.path=/data",
         "--storage.tsdb.retention.time=90d",

@@ -19,8 +19,3 @@ def test_what_is_shipped_is_written_as_it_is_and_the_sites_own_as_data() -> None
 def test_a_site_replaces_what_is_shipped() -> None:
     (own,) = rule_files(SHIPPED, {"gpu": GROUPS})
     assert yaml.safe_load(own["content"]) == {"groups": GROUPS}
-
-
-def test_a_file_that_nobody_declares_goes() -> None:
-    found = ["/etc/prometheus/rules/busbar_old.yml", "/etc/prometheus/rules/busbar_gpu.yml"]
-    assert rule_files(SHIPPED, {}, found)[1:] == [{"path": found[0], "state": "absent"}]

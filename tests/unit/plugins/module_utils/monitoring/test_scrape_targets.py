@@ -9,7 +9,6 @@ import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.scrape_targets import (
     scrape_targets,
-    socket_address,
     target_problems,
     targets_text,
 )
@@ -99,14 +98,6 @@ def test_two_hosts_with_one_address_are_a_problem() -> None:
     assert problem["hosts"] == ["ctl", "gpu1"]
     assert "10.0.0.1:9100" in problem["problem"]
     assert target_problems(scrape_targets({"node": NODE}, site(), CATALOGUE)) == []
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("10.0.0.1", "10.0.0.1:80"), ("gpu1", "gpu1:80"), ("::1", "[::1]:80"), ("[::1]", "[::1]:80")],
-)
-def test_address_and_port(address: str, expected: str) -> None:
-    assert socket_address(address, 80) == expected
 
 
 class Counted(dict[str, dict[str, Any]]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -34,11 +35,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             if "src" in entry
         ]
         try:
-            listed = checked([*rendered, *given["files"]], made)
+            files = [each for entry in given["files"] for each in self._of_folder(entry, task_vars or {})]
+            listed = checked([*rendered, *files], made)
         except ValueError as error:
             raise AnsibleActionFail(self._told(error)) from None
-        files = [*made, *(self._file(entry, task_vars or {}) for entry in listed)]
-        arguments = {"files": files, "unsafe_writes": given["unsafe_writes"]}
+        texts = [*made, *(self._file(entry, task_vars or {}) for entry in listed)]
+        arguments = {"files": texts, "unsafe_writes": given["unsafe_writes"]}
         if given["pending"]:
             arguments["pending"] = given["pending"]
         return dict(
@@ -48,6 +50,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def _told(self, problem: object) -> str:
         """Return a message that names the task."""
         return f"task '{self._task.name}': {problem}"
+
+    def _of_folder(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the files of a folder, each as an entry; another entry as it is."""
+        source = str(entry.get("src") or "")
+        if not source.endswith("/"):
+            return [entry]
+        lookup = lookup_loader.get("file", loader=self._loader, templar=self._templar)
+        found = lookup.find_file_in_search_path(task_vars, "files", source, ignore_missing=True)
+        if not found:
+            message = f"{entry.get('dest')}: the role has no files/{source}: add it, or set src"
+            raise AnsibleActionFail(self._told(message))
+        names = sorted(path.name for path in Path(found).iterdir() if path.is_file())
+        return [{**entry, "dest": f"{entry.get('dest')}/{name}", "src": f"{source}{name}"} for name in names]
 
     def _file(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return an entry as the module `files` takes it."""

@@ -1,4 +1,4 @@
-"""Filters that say what a host's Grafana gets, and which dashboards."""
+"""Filter that says what a host's Grafana gets."""
 
 from __future__ import annotations
 

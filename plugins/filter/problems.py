@@ -15,6 +15,8 @@ options:
       - C(accounts) takes the items of C(users_accounts), with C(groups).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
+      - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
+        name, without faults.
       - C(firewall) takes the options of the role firewall without its prefix, with C(groups), C(host) and C(seen).
       - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
         C(hostvars), C(answer), C(controller) and C(site).
@@ -46,6 +48,7 @@ options:
       - backup
       - fail2ban
       - firewall
+      - floor_advice
       - held_secrets
       - home_quota
       - identity
@@ -172,6 +175,7 @@ from ..module_utils.access.held_secrets import held_secret_problems
 from ..module_utils.access.identity import identity_problems
 from ..module_utils.access.ldap_tree import ldap_server_problems
 from ..module_utils.backup.problems import backup_problems
+from ..module_utils.catalogue.check import floor_advice
 from ..module_utils.containers.module_files import module_file_problems
 from ..module_utils.containers.pyxis import pyxis_problems
 from ..module_utils.monitoring.journal_remote import journal_remote_problems
@@ -196,6 +200,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "backup": backup_problems,
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,
+    "floor_advice": floor_advice,
     "held_secrets": held_secret_problems,
     "home_quota": home_quota_problems,
     "identity": identity_problems,

@@ -33,6 +33,7 @@ options:
       src:
         description:
           - Template below C(templates/), when it ends with C(.j2), else file below C(files/), which is copied as it is.
+          - With a slash at its end it is a folder below C(files/), whose files go into the directory O(files[].dest).
           - By default the path of O(files[].dest).
         type: str
       content:

@@ -17,7 +17,7 @@ from .schema import form_problems
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["hardware_warnings", "profile_problems"]
+__all__ = ["floor_advice", "profile_problems"]
 
 _REMEDY = "correct the profile; profile.schema.json of the collection describes its keys"
 
@@ -164,8 +164,8 @@ def _impossible(where: str, entry: dict[str, Any], limit: float | None, floor: f
     return problems
 
 
-def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
-    """Return floors that would let a node of half speed pass: under half of the best known figure.
+def floor_advice(catalogue: dict[str, Any]) -> list[Problem]:
+    """Return floors that would let a node of half speed pass, under half of the best known figure; none stops a run.
 
     Args:
         catalogue: profiles by name in which profile_problems finds nothing.
@@ -177,8 +177,9 @@ def hardware_warnings(catalogue: dict[str, Any]) -> list[str]:
         for where, _collective, entry in _of_scope(scope, whole)
         for key, item in [("", entry), *((f".{key}", item) for key, item in floor_entries(entry))]
     ]
-    return [
-        f"{where}: {low_floor(float(entry['floor_gbs']), float(entry['best_gbs']))}"
+    found = [
+        (where, *low_floor(float(entry["floor_gbs"]), float(entry["best_gbs"])).split(": ", 1))
         for where, entry in entries
         if entry.get("best_gbs") and low_floor(float(entry["floor_gbs"]), float(entry["best_gbs"]))
     ]
+    return [make_problem([], *each) for each in found]

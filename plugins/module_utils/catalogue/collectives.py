@@ -16,7 +16,6 @@ __all__ = [
     "collective_problems",
     "floor_of",
     "floor_problems",
-    "program_path",
     "repeats_in_time",
     "sections",
 ]
@@ -25,24 +24,14 @@ __all__ = [
 MPI_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "sendrecv")
 COLLECTIVES = (*MPI_COLLECTIVES, "reduce", "gather", "scatter", "hypercube", "alltoallv")
 
-_PROGRAM = re.compile(rf"({'|'.join(sorted(COLLECTIVES, key=len, reverse=True))})(?=_perf)")
 _SECTION = re.compile(r"^# busbar test: (\w+) (\d+)\s*$", re.MULTILINE)
 _EXIT = re.compile(r"^# busbar exit: (\w+) (\d+) (\d+)\s*$", re.MULTILINE)
 _IN_TIME = re.compile(r"^# busbar repeats: (\d{1,3}), no time for more\s*$", re.MULTILINE)
 
 
-def program_path(binary: str, collective: str) -> str:
-    """Return the program of a collective, beside the one that is given.
-
-    Args:
-        binary: path of any program of nccl-tests (``/opt/nccl-tests/all_reduce_perf_mpi``), or of their folder (ends
-            with a slash), or of a wrapper that knows one collective only; empty when they are on the path.
-        collective: such as alltoall.
-    """
-    folder, slash, name = binary.rpartition("/")
-    if not name:
-        return f"{folder}{slash}{collective}_perf"
-    return f"{folder}{slash}{_PROGRAM.sub(collective, name, count=1)}"
+def _is_program(path: str) -> bool:
+    """Return whether the name of a file is that of a program of nccl-tests, from which those of others follow."""
+    return any(f"{name}_perf" in path.rpartition("/")[2] for name in COLLECTIVES)
 
 
 def collective_problems(options: Mapping[str, Any]) -> list[str]:
@@ -65,7 +54,7 @@ def collective_problems(options: Mapping[str, Any]) -> list[str]:
         problems.append(f"validation_search_collective: {search!r} is not auto or one of {', '.join(known)}")
     several = len(asked) > 1 or (search != "auto" and search not in asked)
     binary = str(options["binary"]) if options["backend"] == "nccl" else ""
-    if several and binary and not binary.endswith("/") and not _PROGRAM.search(binary.rpartition("/")[2]):
+    if several and binary and not binary.endswith("/") and not _is_program(binary):
         problems.append(
             f"validation_binary: {binary} is no program of nccl-tests, so it can run one collective only: "
             "name one such as all_reduce_perf, or their folder with a slash at the end"

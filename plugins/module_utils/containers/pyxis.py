@@ -15,7 +15,7 @@ from ..common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["pyxis_arguments", "pyxis_problems"]
+__all__ = ["pyxis_problems"]
 
 SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
 PATHS = ("importer", "runtime_path")
@@ -53,22 +53,6 @@ def pyxis_problems(options: Mapping[str, Any], host: str, key: str = "pyxis_opti
             remedy = f"give an absolute path without blanks, of at most {_LONGEST_PATH} characters"
             problems.append(make_problem([host], place, f"{value!r} is no such path", remedy))
     return problems
-
-
-def pyxis_arguments(options: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of the line in plugstack.conf: {'sbatch_support': True} gives ['sbatch_support=1'].
-
-    Raises:
-        ValueError: a truth value is none.
-    """
-    words = []
-    for name, value in options.items():
-        truth = _switch(value) if name in SWITCHES else None
-        if name in SWITCHES and truth is None:
-            message = f"{name}: {value!r} is neither true nor false"
-            raise ValueError(message)
-        words.append(f"{name}={value if truth is None else int(truth)}")
-    return words
 
 
 def _switch(value: object) -> bool | None:

@@ -88,7 +88,13 @@ def test_what_pyxis_says_is_the_reason(tmp_path: Path, name: str) -> None:
 def test_a_program_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
     lost = "/opt/gone/all_reduce_perf"
     options = dict.fromkeys(
-        ("validation_binary", "validation_hpl_program", "validation_p2p_binary", "validation_nvbandwidth_binary"), lost
+        (
+            "__validation_some_program",
+            "validation_hpl_program",
+            "validation_p2p_binary",
+            "validation_nvbandwidth_binary",
+        ),
+        lost,
     )
     job = Job(tmp_path, name, **options, validation_training_python=lost, validation_gemm_python=lost)
     job.image()

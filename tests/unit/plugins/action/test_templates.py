@@ -39,6 +39,8 @@ def role(tmp_path: Path) -> Path:
         "templates/other.j2": "{% include 'etc/part.j2' %}\n",
         "templates/etc/part.j2": "of {{ wanted }}",
         "files/etc/plain": "{{ as it is }}\n\n",
+        "files/boards/b.json": '{"b": "{{ x }}"}',
+        "files/boards/a.json": "{}",
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +110,15 @@ def test_more_files_may_be_rendered_from_one_template(role: Path) -> None:
         run(role, {"dest": "/etc/4", "content": ""}, more=more)
 
 
+def test_the_files_of_a_folder_go_into_a_directory(role: Path) -> None:
+    kept = run(role, {"dest": "/srv/boards", "src": "boards/", "mode": "0640"})["files"]
+    assert kept == {
+        "/srv/boards/a.json": {"path": "/srv/boards/a.json", "mode": "0640", "content": "{}"},
+        "/srv/boards/b.json": {"path": "/srv/boards/b.json", "mode": "0640", "content": '{"b": "{{ x }}"}'},
+    }
+    assert run(role, {"dest": "/srv/boards", "src": "boards/", "when": False})["files"] == {}
+
+
 def test_an_undefined_variable_names_template_and_line(role: Path) -> None:
     with pytest.raises(AnsibleError) as error:
         run(role, {"dest": "/etc/bad.conf"})
@@ -122,6 +133,8 @@ def test_an_undefined_variable_names_template_and_line(role: Path) -> None:
         ([{"dest": "/etc/none"}], "/etc/none: the role has no templates/etc/none.j2 or files/etc/none"),
         ([{"dest": "/etc/a.conf", "src": "none.j2"}], "the role has no templates/none.j2"),
         ([{"dest": "/etc/plain", "src": "none"}], "the role has no files/none"),
+        ([{"dest": "/srv", "src": "none/"}], "/srv: the role has no files/none/"),
+        ([{"dest": "/srv", "src": "boards/"}, {"dest": "/srv/a.json", "content": ""}], "/srv/a.json is listed twice"),
         ([{"dest": "/etc/plain"}, {"dest": "/etc/plain"}], "/etc/plain is listed twice"),
         ([{"dest": "/etc/plain", "mod": "0600"}], "/etc/plain: mod is not a known key"),
         ([{"src": "a.j2"}], "dest: None is not an absolute path"),

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_warnings, profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import floor_advice, profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 
@@ -20,7 +20,7 @@ WANTED = set(
 def test_the_catalogue_is_sound() -> None:
     assert set(CATALOGUE) >= WANTED
     assert hardware_problems(CATALOGUE) == []
-    assert hardware_warnings(CATALOGUE) == []
+    assert floor_advice(CATALOGUE) == []
 
 
 def hardware_problems(catalogue: dict[str, Any]) -> list[str]:
@@ -216,7 +216,7 @@ def test_hosts_and_place_are_those_given() -> None:
 
 
 def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
-    assert "under half" in hardware_warnings(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]
-    (said,) = hardware_warnings(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
-    where = "hardware dgx_h100: busbw.inter_node.collectives.alltoall"
-    assert said.startswith(f"{where}: floor 25 GB/s, under half of 50.38: raise it")
+    assert "under half" in floor_advice(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]["problem"]
+    (said,) = floor_advice(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
+    assert said["key"] == "hardware dgx_h100: busbw.inter_node.collectives.alltoall"
+    assert said["problem"].startswith("floor 25 GB/s, under half of 50.38")

@@ -2,25 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import program_path, sections
-
-
-@pytest.mark.parametrize(
-    ("binary", "collective", "path"),
-    [
-        ("", "alltoall", "alltoall_perf"),
-        ("/opt/nccl-tests/all_reduce_perf", "alltoall", "/opt/nccl-tests/alltoall_perf"),
-        ("/opt/all_reduce_perf/all_reduce_perf_mpi", "sendrecv", "/opt/all_reduce_perf/sendrecv_perf_mpi"),
-        ("/opt/alltoallv_perf", "all_reduce", "/opt/all_reduce_perf"),
-        ("/opt/reduce_scatter_perf", "reduce", "/opt/reduce_perf"),
-        ("/opt/nccl-tests/build/", "reduce_scatter", "/opt/nccl-tests/build/reduce_scatter_perf"),
-        ("/opt/wrapper.sh", "all_reduce", "/opt/wrapper.sh"),
-        ("all_gather_perf", "broadcast", "broadcast_perf"),
-    ],
-)
-def test_the_program_of_a_collective_lies_beside_the_one_that_is_known(binary: str, collective: str, path: str) -> None:
-    assert program_path(binary, collective) == path
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import sections
 
 
 def test_sections() -> None:

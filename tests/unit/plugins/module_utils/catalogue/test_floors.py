@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_warnings, profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import floor_advice, profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.domains import placed_floor
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.floors import NONE, floor_for_count
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, site_catalogue
@@ -185,8 +185,10 @@ def test_the_form_of_floors_by_count(floors: Any, scope: str, words: str) -> Non
 def test_a_low_floor_for_a_count_is_a_warning() -> None:
     profile = copy.deepcopy(CATALOGUE["dgx_h100"])
     profile["busbw"]["inter_node"]["floors"][0]["floor_gbs"] = 200
-    (said,) = hardware_warnings({"dgx_h100": profile})
-    assert said.startswith("hardware dgx_h100: busbw.inter_node.floors[0]: floor 200 GB/s, under half of 487.9: raise")
+    (said,) = floor_advice({"dgx_h100": profile})
+    assert said["key"] == "hardware dgx_h100: busbw.inter_node.floors[0]"
+    assert said["problem"] == "floor 200 GB/s, under half of 487.9"
+    assert said["remedy"].startswith("raise it, or nodes of half the speed pass")
 
 
 def test_a_floor_of_the_site_holds_for_any_number_of_nodes() -> None:

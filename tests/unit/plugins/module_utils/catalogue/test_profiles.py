@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue import profiles
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import hardware_warnings, profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import floor_advice, profile_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import COLLECTIVES
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import (
     PROFILES,
@@ -33,7 +33,7 @@ RULES: dict[str, Any] = json.loads(SCHEMA.read_text())
 def test_a_profile_is_sound_and_points_editors_at_the_schema(name: str) -> None:
     profile = shipped_profile(name)
     assert profile_problems(name, profile) == []
-    assert hardware_warnings({name: profile}) == []
+    assert floor_advice({name: profile}) == []
     assert profile["description"]
     assert "# yaml-language-server: $schema=../profile.schema.json" in (PROFILES / f"{name}.yml").read_text()
 

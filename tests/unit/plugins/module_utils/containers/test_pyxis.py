@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.containers.pyxis import pyxis_arguments, pyxis_problems
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.busbar.cluster.plugins.module_utils.containers.pyxis import pyxis_problems
+
+ROLE = Path(__file__).resolve().parents[5] / "roles/pyxis"
+
+
+def arguments(**options: object) -> list[str]:
+    """Return the words of the line in plugstack.conf with these arguments of a site."""
+    known = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    variables = {key: trust_as_template(value) for key, value in known.items() if isinstance(value, str)}
+    variables |= {"pyxis_runtime_path": "/run/pyxis", "pyxis_container_scope": "job", "pyxis_options": options}
+    variables |= {"pyxis_execute_entrypoint": False, "pyxis_sbatch_support": "yes"}
+    return list(Templar(loader=DataLoader(), variables=variables).template(variables["__pyxis_arguments"]))
+
+
+def test_the_line_of_pyxis() -> None:
+    own = ["runtime_path=/run/pyxis", "execute_entrypoint=0", "container_scope=job", "sbatch_support=1"]
+    assert arguments() == own
+    assert arguments(importer="/opt/on") == [*own, "importer=/opt/on"]
 
 
 @pytest.mark.parametrize(
     ("value", "written"), [(True, "1"), ("True", "1"), ("yes", "1"), (1, "1"), (False, "0"), ("off", "0"), ("n", "0")]
 )
 def test_truth_values_are_digits(value: object, written: str) -> None:
-    assert pyxis_arguments({"use_enroot_load": value}) == [f"use_enroot_load={written}"]
+    assert arguments(use_enroot_load=value)[-1] == f"use_enroot_load={written}"
     assert pyxis_problems({"use_enroot_load": value}, "gpu1") == []
-
-
-def test_other_values_are_as_they_are() -> None:
-    options = {"runtime_path": "/var/lib/pyxis", "container_scope": "job", "importer": "/opt/importer"}
-    assert pyxis_arguments(options) == ["runtime_path=/var/lib/pyxis", "container_scope=job", "importer=/opt/importer"]
 
 
 @pytest.mark.parametrize(
@@ -39,8 +55,3 @@ def test_what_pyxis_would_refuse_is_refused(options: dict[str, Any], problem: st
     assert found["key"] == f"pyxis_options.{next(iter(options))}"
     assert problem in found["problem"]
     assert remedy in found["remedy"]
-
-
-def test_a_truth_value_that_is_none_is_an_error() -> None:
-    with pytest.raises(ValueError, match="sbatch_support: 'maybe' is neither true nor false"):
-        pyxis_arguments({"sbatch_support": "maybe"})

@@ -20,6 +20,7 @@ options:
       - C(firewall) takes the options of the role firewall without its prefix, with C(groups), C(host) and C(seen).
       - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
         C(hostvars), C(answer), C(controller) and C(site).
+      - C(job_scripts) takes C(slurm_job_scripts).
       - C(journal_remote) takes the options of the role journal_remote without its prefix, with C(host).
       - C(home_quota) takes the options of the role home_quota without its prefix, with C(exports) and C(host).
       - C(identity) takes where users come from and the options of the role sssd, with C(known) and C(host).
@@ -52,6 +53,7 @@ options:
       - held_secrets
       - home_quota
       - identity
+      - job_scripts
       - journal_remote
       - jupyterhub
       - ldap_server
@@ -186,6 +188,7 @@ from ..module_utils.preflight.answers import answer_advice, answer_problems
 from ..module_utils.preflight.storage import storage_problems
 from ..module_utils.slurm.new_nodes import new_node_problems
 from ..module_utils.slurm.replacement import replacement_problems
+from ..module_utils.slurm.scripts import script_problems
 from ..module_utils.slurm.spank_plan import declaration_problems
 from ..module_utils.storage.home_quota import home_quota_problems
 from ..plugin_utils.border import Filters, border
@@ -204,6 +207,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "held_secrets": held_secret_problems,
     "home_quota": home_quota_problems,
     "identity": identity_problems,
+    "job_scripts": script_problems,
     "journal_remote": journal_remote_problems,
     "jupyterhub": portal_problems,
     "ldap_server": ldap_server_problems,

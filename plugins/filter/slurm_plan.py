@@ -24,7 +24,7 @@ options:
     description:
       - What is declared for the cluster, with the keys C(catalogue), C(controllers), C(databases), C(logins),
         C(partitions), C(groups), C(config), C(own), C(topology), C(accounting), C(health), C(job_scripts),
-        C(checks_partition), C(state_shared) and C(state_directory).
+        C(scripts_folder), C(checks_partition), C(state_shared) and C(state_directory).
       - C(own) are the role's keys of slurm.conf; those of C(config), the site's, take their place.
     type: dict
     required: true

@@ -19,6 +19,7 @@ from .conf import (
     topology_lines,
 )
 from .problems import slurm_problems
+from .scripts import script_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,11 +74,12 @@ def slurm_plan(names: Sequence[str], hostvars: Mapping[str, Any], declared: Decl
     """
     nodes = [inventory_node(name, hostvars[name]) for name in names]
     own, config = declared["own"], declared["config"]
-    given = {key: value for key, value in declared.items() if key != "own"}
+    given = {key: value for key, value in declared.items() if key not in {"own", "scripts_folder"}}
     problems = slurm_problems(nodes=nodes, **given)
     if problems:
         return {"problems": list(problems)}
-    merged = merge_config(merge_config(own, _computed(nodes, declared)), config)
+    scripts = script_keys(declared.get("job_scripts") or {}, str(declared.get("scripts_folder") or ""))
+    merged = merge_config(merge_config({**own, **scripts}, _computed(nodes, declared)), config)
     partitions = with_checks(declared["partitions"], declared.get("checks_partition") or "", config)
     return {
         "problems": [],

@@ -6,7 +6,6 @@ a second line of the key takes the place of the first. Several are therefore cal
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
@@ -16,12 +15,10 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["job_scripts", "script_problems"]
+__all__ = ["script_keys", "script_problems"]
 
-# By key of slurm.conf, the script that calls several. TaskProlog's output goes into the task's environment.
+# By key of slurm.conf, the script that calls several, a template of the role.
 CALLERS = {"Prolog": "job_prolog", "Epilog": "job_epilog", "TaskProlog": "job_task_prolog"}
-# An epilog cleans up: what follows the one that failed has its own to do.
-GO_ON = ("Epilog",)
 
 
 def _paths(value: object) -> list[str]:
@@ -45,33 +42,12 @@ def script_problems(scripts: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def job_scripts(scripts: Mapping[str, Any], folder: str, header: str) -> dict[str, Any]:
-    """Return `config`, keys and values for slurm.conf, and `files`, the callers as the module C(files) takes them.
+def script_keys(scripts: Mapping[str, Any], folder: str) -> dict[str, str]:
+    """Return keys and values for slurm.conf: the one script of a key, or the caller of several.
 
     Args:
         scripts: `slurm_job_scripts`.
-        folder: where the callers lie.
-        header: first lines of each, comments.
-
-    There is a file for each key, whether slurm.conf names it or not: on a node that already has it no job fails when
-    slurm.conf begins to.
+        folder: where the callers lie, on every compute node, whether slurm.conf names them or not.
     """
     given = {key: _paths(value) for key, value in scripts.items() if value}
-    config = {key: paths[0] if len(paths) == 1 else f"{folder}/{CALLERS[key]}" for key, paths in given.items()}
-    files = [
-        {"path": f"{folder}/{name}", "content": _caller(key, given.get(key, []), header), "mode": "0755"}
-        for key, name in CALLERS.items()
-    ]
-    return {"config": config, "files": files}
-
-
-def _caller(key: str, paths: list[str], header: str) -> str:
-    """Return a script that calls others in their order, with the first exit status that is not 0."""
-    # With Pyxis, TaskProlog runs in the task's container, which may have no other shell.
-    lines = ["#!/bin/sh" if key == "TaskProlog" else "#!/bin/bash", *header.splitlines()]
-    lines.append(f"# Called by slurmd as {key} when slurm_job_scripts has several.")
-    if key in GO_ON:
-        lines += ["failed=0", *(f"{shlex.quote(path)} || failed=$?" for path in paths), 'exit "$failed"']
-    else:
-        lines += [*(f"{shlex.quote(path)} || exit" for path in paths), "exit 0"]
-    return "\n".join(lines) + "\n"
+    return {key: paths[0] if len(paths) == 1 else f"{folder}/{CALLERS[key]}" for key, paths in given.items()}

@@ -12,7 +12,6 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.container_mounts import mount_lines
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.scripts import job_scripts
 
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 
@@ -58,13 +57,6 @@ def test_the_directory_of_another_is_not_told() -> None:
         environment = {"SLURM_JOB_ID": "41", "PATH": os.environ["PATH"]}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == ""
-
-
-def test_several_are_called_by_a_script_for_any_shell() -> None:
-    """Slurm ends a task whose TaskProlog fails, and an image may lack bash."""
-    files = job_scripts({"Prolog": ["/a"], "TaskProlog": ["/b", "/c"]}, "/x", "# ours")["files"]
-    first = {file["path"]: file["content"].splitlines()[0] for file in files}
-    assert (first["/x/job_task_prolog"], first["/x/job_prolog"]) == ("#!/bin/sh", "#!/bin/bash")
 
 
 @pytest.mark.parametrize(

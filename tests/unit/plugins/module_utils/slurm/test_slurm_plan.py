@@ -34,6 +34,20 @@ def health_lines(hardware: str, when: str, config: dict[str, Any]) -> list[str]:
     return [line for line in plan["config"] if line.lower().startswith("health")]
 
 
+def test_scripts_of_jobs_are_called_by_what_the_folder_has() -> None:
+    declared = {
+        "own": {"Prolog": "/old"},
+        "config": {},
+        "catalogue": CATALOGUE,
+        "controllers": ["ctl"],
+        "databases": [],
+    }
+    declared |= {"logins": ["ctl"], "partitions": [{"name": "batch", "default": True}], "groups": {}, "topology": {}}
+    declared |= {"job_scripts": {"Prolog": ["/a", "/b"], "Epilog": "/c"}, "scripts_folder": "/lib"}
+    plan = slurm_plan(["gpu1"], {"gpu1": {"hardware": "plain"}}, declared)
+    assert [line for line in plan["config"] if "log=" in line] == ["Prolog=/lib/job_prolog", "Epilog=/c"]
+
+
 @pytest.mark.parametrize(
     ("hardware", "when", "config", "lines"),
     [

@@ -1,0 +1,48 @@
+"""The module that looks at a node and chooses how it is repaired."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import repair_choice
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NODE = {"reason": "busbar health: GPU 2 is lost", "severity": "", "repairs": 0, "goes_on": False}
+FOUND = {"findings": [{"check": "gpu", "severity": "RESET"}]}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A node with a note and a health check that says what it finds, asked as it is meant to be."""
+    (tmp_path / "note").write_text("RESET\nbusbar health: GPU 2 is lost\n")
+    program = tmp_path / "check"
+    program.write_text(f"#!/bin/sh\n[ \"$*\" = '--look --json' ] || exit 2\necho '{json.dumps(FOUND)}'\nexit 1\n")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def chosen(capsys: pytest.CaptureFixture[str], folder: Path, **options: object) -> tuple[bool, str, str]:
+    given = {"node": NODE, "note": f"{folder}/note", "program": f"{folder}/check", "allowed": "reboot", "limit": 2}
+    with patch_module_args(given | options), pytest.raises(SystemExit):
+        repair_choice.main()
+    answer = json.loads(capsys.readouterr().out)
+    return answer["changed"], answer["do"], answer["why"]
+
+
+def test_note_and_findings_decide(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    assert chosen(capsys, folder)[:2] == (False, "reset")
+    assert chosen(capsys, folder, node={**NODE, "repairs": 2})[1] == "isolate"
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_without_a_health_check_the_note_alone_decides(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "check").unlink()
+    assert chosen(capsys, folder)[1] == "reboot"
+    (folder / "note").unlink()
+    assert chosen(capsys, folder) == (False, "skip", "the health check left no note of why it drained it")

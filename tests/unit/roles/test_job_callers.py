@@ -1,0 +1,60 @@
+"""The script that calls several where Slurm calls one."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+TEMPLATE = Path(__file__).resolve().parents[3] / "roles/slurm/templates/job_caller.j2"
+
+
+def caller(key: str, scripts: dict[str, Any]) -> str:
+    """Return the text of the caller of a key."""
+    variables = {"ansible_managed": "ours", "key": key, "slurm_job_scripts": scripts}
+    text = trust_as_template(TEMPLATE.read_text(encoding="utf-8"))
+    return str(Templar(loader=DataLoader(), variables=variables).template(text))
+
+
+def run(folder: Path, key: str, *statuses: int) -> tuple[int, str]:
+    """Exit status and output of a caller of scripts that end with the given statuses."""
+    paths = []
+    for number, status in enumerate(statuses):
+        path = folder / f"it's {number}"
+        path.write_text(f"#!/bin/bash\necho export N{number}=1\nexit {status}\n", encoding="utf-8")
+        path.chmod(0o755)
+        paths.append(str(path))
+    done = subprocess.run(["bash", "-c", caller(key, {key: paths})], check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout
+
+
+def test_a_prolog_that_fails_ends_them(tmp_path: Path) -> None:
+    assert run(tmp_path, "Prolog", 0, 0) == (0, "export N0=1\nexport N1=1\n")
+    assert run(tmp_path, "Prolog", 3, 0) == (3, "export N0=1\n")
+
+
+def test_an_epilog_that_fails_keeps_no_other_from_its_work(tmp_path: Path) -> None:
+    assert run(tmp_path, "Epilog", 3, 0) == (3, "export N0=1\nexport N1=1\n")
+
+
+@pytest.mark.parametrize("scripts", [{}, {"Prolog": ""}, {"Prolog": []}])
+def test_one_that_has_nobody_to_call_is_no_failure(scripts: dict[str, Any]) -> None:
+    text = caller("Prolog", scripts)
+    assert text.splitlines() == [
+        "#!/bin/bash",
+        "#",
+        "# ours",
+        "#",
+        "# Called by slurmd as Prolog when slurm_job_scripts has several.",
+        "exit 0",
+    ]
+
+
+def test_a_single_path_is_called_and_any_shell_takes_it() -> None:
+    """Slurm ends a task whose TaskProlog fails, and an image may lack bash."""
+    lines = caller("TaskProlog", {"TaskProlog": "/b"}).splitlines()
+    assert (lines[0], lines[-2:]) == ("#!/bin/sh", ["/b || exit", "exit 0"])

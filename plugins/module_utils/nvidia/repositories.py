@@ -52,7 +52,6 @@ class Repository(TypedDict):
     suite: str
     components: list[str]
     key_url: str
-    key_file: str
     fingerprint: str
     priority: int
     signed_packages: bool
@@ -100,7 +99,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
 
     `declared` holds what the role that asks says (`url`, `suite`, `components`, `key_url`, `key_file`, `fingerprint`,
     `priority`; empty: the vendor's) and what the site says of all repositories, by their names: `urls`, `key_urls`,
-    `key_files`, `fingerprints`. The site wins.
+    `fingerprints`. The site wins. With `key_file`, which the provisioning host has read, no key is fetched.
     """
     vendor = vendor_defaults(name, system)
 
@@ -108,7 +107,7 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
         return str((declared.get(f"{key}s") or {}).get(name) or declared.get(key) or "")
 
     url = chosen("url") or vendor.get("url", "")
-    key_file = chosen("key_file")
+    key_file = str(declared.get("key_file") or "")
     key_url = "" if key_file else chosen("key_url") or mirrored_key(vendor, url)
     fingerprint = chosen("fingerprint") or vendor.get("fingerprint", "")
     problems: list[Problem] = []
@@ -147,7 +146,6 @@ def nvidia_repository(name: str, system: System, declared: Mapping[str, Any], ho
         "suite": str(declared.get("suite") or "./"),
         "components": list(declared.get("components") or []),
         "key_url": key_url,
-        "key_file": key_file,
         "fingerprint": fingerprint,
         "priority": int(declared.get("priority") or PREFERRED),
         "signed_packages": signed_packages,

@@ -79,5 +79,5 @@ def test_the_site_goes_before_the_role_that_asks() -> None:
 
 
 def test_a_key_file_is_not_fetched_from_anywhere() -> None:
-    repository = found("cuda", DEBIAN_13, key_files={"cuda": "/srv/key.asc"})
-    assert (repository["key_url"], repository["key_file"], repository["problems"]) == ("", "/srv/key.asc", [])
+    repository = found("cuda", DEBIAN_13, key_file="/srv/key.asc")
+    assert (repository["key_url"], repository["problems"]) == ("", [])

@@ -1,0 +1,252 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a signed package repository known on a host, or leaves everything as it was."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.module_utils.urls import open_url
+
+from .openpgp_key import extract_key, fingerprints, normal_fingerprint
+from .package_commands import run_manager
+from .package_sources import (
+    Source,
+    apt_paths,
+    apt_preferences,
+    apt_source,
+    dnf_paths,
+    dnf_repository,
+    source_problems,
+    speaks_of,
+)
+
+if TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+__all__ = ["PINS", "RefusedError", "keep_repository"]
+
+PINS: dict[str, Any] = {
+    "type": "list",
+    "elements": "dict",
+    "default": [],
+    "options": {
+        "packages": {"type": "str", "required": True},
+        "version": {"type": "str", "required": True},
+        "priority": {"type": "int", "default": 1001},
+    },
+}
+ROOT = Path("/")
+KEY_TIMEOUT_S = 30
+
+
+class RefusedError(Exception):
+    """What is wrong, and the way out."""
+
+    def __init__(self, option: str, problem: str, remedy: str) -> None:
+        """Keep the option that is at fault with problem and remedy."""
+        super().__init__(problem)
+        self.option, self.problem, self.remedy = option, problem, remedy
+
+
+def read(path: str) -> str | None:
+    """Return the text of a file of the host, or None when there is none."""
+    try:
+        return (ROOT / path.lstrip("/")).read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def fetch(url: str) -> bytes:
+    """Return what lies at an address.
+
+    Raises:
+        RefusedError: when it is not available.
+    """
+    try:
+        with open_url(url, timeout=KEY_TIMEOUT_S) as answer:
+            return bytes(answer.read())
+    except Exception as exc:  # the errors of urllib, ssl and http.client have no common base
+        remedy = "give an address that this host reaches, or the key as a file"
+        raise RefusedError(
+            option="key_url", problem=f"the key at {url} cannot be fetched: {exc}", remedy=remedy
+        ) from exc
+
+
+def wanted_key(params: dict[str, Any], present: str | None) -> str:
+    """Return the key alone, armoured: the one on the host when it is the right one, else the one given or fetched.
+
+    Raises:
+        RefusedError: when it is not the key that was declared.
+    """
+    try:
+        wanted = normal_fingerprint(params["fingerprint"])
+    except ValueError as exc:
+        raise RefusedError(
+            option="fingerprint", problem=str(exc), remedy="take it from the vendor, not from the mirror"
+        ) from exc
+    if present is not None and not params["key"] and sound(present, wanted):
+        return present
+    place = "given" if params["key"] else f"at {params['key_url']}"
+    data = params["key"].encode() if params["key"] else fetch(params["key_url"])
+    try:
+        key = extract_key(data, wanted)
+        found = ", ".join(fingerprints(data))
+    except ValueError as exc:
+        remedy = "give the address (or file) of the key itself; perhaps a proxy answered in its place"
+        raise RefusedError(option="key_url", problem=f"what is {place} is no key: {exc}", remedy=remedy) from exc
+    if key is None:
+        problem = f"the key {place} is {found}, but {wanted} is declared; nothing was changed"
+        remedy = "ask the vendor which key it signs with; if it is this one, declare its fingerprint"
+        raise RefusedError(option="fingerprint", problem=problem, remedy=remedy)
+    return key
+
+
+def sound(text: str, wanted: str) -> bool:
+    """Return whether a key file holds the wanted key and no other."""
+    try:
+        return fingerprints(text.encode()) == [wanted]
+    except ValueError:
+        return False
+
+
+def others_of(source: Source, own: str) -> list[str]:
+    """Return the apt sources of others that name the same repository."""
+    folder = ROOT / "etc/apt/sources.list.d"
+    files = [ROOT / "etc/apt/sources.list", *folder.glob("*.list"), *folder.glob("*.sources")]
+    names = {f"/{path.relative_to(ROOT)}": path for path in files if path.exists()}
+    return sorted(
+        name for name, path in names.items() if name != own and speaks_of(path.read_text("utf-8"), source["url"])
+    )
+
+
+def fetch_index(module: AnsibleModule, source: Source, files: dict[str, str], paths: dict[str, str]) -> None:
+    """Fetch the index with the files that are not in place yet.
+
+    Raises:
+        RefusedError: when that fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="busbar-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # apt reads the key as a user of its own
+        (folder / "repos").mkdir(mode=0o755)
+        key = folder / Path(paths["key"]).name
+        key.write_text(files[paths["key"]], encoding="utf-8")
+        key.chmod(0o644)
+        text = files[paths["source"]].replace(paths["key"], str(key))
+        (folder / "repos" / Path(paths["source"]).name).write_text(text, encoding="utf-8")
+        (folder / "repos" / Path(paths["source"]).name).chmod(0o644)
+        partial = ROOT / "var/lib/apt/lists/partial"
+        before = set(partial.glob("*"))
+        status, said = run_update(module, folder / "repos", source["name"])
+    if status != 0:
+        for left in set(partial.glob("*")) - before:
+            left.unlink()
+        lines = [line for line in said.splitlines() if line.startswith(("E:", "W:", "Error"))]
+        lines = [line for line in lines if "Some index files failed" not in line]
+        reason = " ".join(lines or said.splitlines()[-5:])
+        remedy = "check its address and that it is signed by the declared key; nothing was changed"
+        raise RefusedError(option="url", problem=f"repository {source['url']} is refused: {reason}", remedy=remedy)
+
+
+def run_update(module: AnsibleModule, sources: Path, name: str) -> tuple[int, str]:
+    """Fetch the index of what the folder names; return the status and what was said, in English."""
+    if module.get_bin_path("apt-get"):
+        options = {
+            "Dir::Etc::SourceList": "/dev/null",
+            "Dir::Etc::SourceParts": sources,
+            "APT::Get::List-Cleanup": 0,
+            "APT::Update::Error-Mode": "any",
+        }
+        command = ["apt-get", "update", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
+    else:
+        command = ["dnf", "-y", f"--setopt=reposdir={sources}", f"--repo=busbar-{name}", "makecache"]
+    return run_manager(module, command, {"LC_ALL": "C.UTF-8"})
+
+
+def check_source(params: dict[str, Any], source: Source) -> None:
+    """See that the source can be written down.
+
+    Raises:
+        RefusedError: when it cannot.
+    """
+    for problem in source_problems(source):
+        raise RefusedError(*problem)
+    if not params["key"] and not params["key_url"]:
+        raise RefusedError(option="key_url", problem="no key is given", remedy="give its address or its file")
+
+
+def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files of the repository, each with its text ('': absent), and where key and source lie.
+
+    Raises:
+        RefusedError: when the repository cannot be known as it is declared.
+    """
+    on_apt = bool(module.get_bin_path("apt-get"))
+    paths = apt_paths(params["name"]) if on_apt else dnf_paths(params["name"])
+    files = dict.fromkeys(paths.values(), "")
+    pins = f"/etc/apt/preferences.d/busbar-{params['owner']}.pref"
+    if params["owner"] and on_apt:
+        files[pins] = ""
+    if params["state"] == "absent":
+        return files, paths
+    check_source(params, source)
+    files[paths["key"]] = wanted_key(params, read(paths["key"]))
+    if on_apt:
+        if others := others_of(source, paths["source"]):
+            remedy = (
+                "remove it there (a package such as cuda-keyring may have brought it), since apt wants one key each"
+            )
+            raise RefusedError(
+                option="url", problem=f"{source['url']} is already named in {', '.join(others)}", remedy=remedy
+            )
+        files[paths["source"]] = apt_source(source, paths["key"], params["header"])
+        files[paths["preferences"]] = apt_preferences([], params["header"], source)
+        if params["owner"]:
+            files[pins] = apt_preferences(params["pins"], params["header"])
+    else:
+        checks = {"packages": params["signed_packages"], "metadata": params["signed_metadata"]}
+        files[paths["source"]] = dnf_repository(source, paths["key"], params["header"], checks)
+    return files, paths
+
+
+def put(module: AnsibleModule, path: str, text: str) -> None:
+    """Write a file whole, or remove it when there is no text."""
+    place = ROOT / path.lstrip("/")
+    if not text:
+        place.unlink()
+        return
+    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", prefix="busbar-", delete=False, encoding="utf-8") as stream:
+        stream.write(text)
+    Path(stream.name).chmod(0o644)
+    module.add_cleanup_file(stream.name)
+    module.atomic_move(stream.name, str(place))
+
+
+def keep_repository(module: AnsibleModule, params: dict[str, Any]) -> dict[str, Any]:
+    """Write or remove the files of a repository, unless it is check mode; return what a module ends with.
+
+    Args:
+        module: the module that runs.
+        params: the options of the module package_repository.
+
+    Raises:
+        RefusedError: when the repository cannot be known as it is declared; nothing was changed.
+    """
+    source: Source = {key: params[key] for key in ("name", "url", "suite", "components", "priority")}  # type: ignore[assignment]
+    files, paths = plan(module, params, source)
+    before = {path: read(path) or "" for path in files}
+    changed = [path for path, text in files.items() if before[path] != text]
+    unknown = {paths["key"], paths["source"]} & set(changed)
+    if unknown and params["state"] == "present" and not module.check_mode:
+        fetch_index(module, source, files, paths)
+    if not module.check_mode:
+        for path in changed:
+            put(module, path, files[path])
+    diff = [
+        {"before": before[path], "after": files[path], "before_header": path, "after_header": path} for path in changed
+    ]
+    return {"changed": bool(changed), "changed_paths": changed, "diff": diff}

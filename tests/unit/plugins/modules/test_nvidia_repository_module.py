@@ -1,0 +1,67 @@
+"""The module that knows NVIDIA's repositories: what it refuses, what it plans."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.module_utils.common import host_repository
+from ansible_collections.busbar.cluster.plugins.modules import nvidia_repository, package_repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+DEBIAN = {"distribution": "Debian", "version": "12.9", "major": "12", "family": "Debian", "architecture": "x86_64"}
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A host without any repository."""
+    (tmp_path / "etc/apt").mkdir(parents=True)
+    monkeypatch.setattr(host_repository, "ROOT", tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], module: ModuleType, **options: object) -> dict[str, Any]:
+    with patch_module_args({"host": "gpu1", **options}), pytest.raises(SystemExit):
+        module.main()
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def asked(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
+    return run(capsys, nvidia_repository, **{"name": "cuda", "declared": {}, "system": DEBIAN, **options})
+
+
+def test_one_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    answer = asked(capsys, name="doca")
+    assert (answer["failed"], answer["busbar_refused"]) == (True, True)
+    assert [item["key"] for item in answer["problems"]] == [
+        "nvidia_repository_urls.doca",
+        "nvidia_repository_fingerprints.doca",
+    ]
+    assert "gpu1: nvidia_repository_urls.doca: no address" in answer["msg"]
+    assert [path.name for path in root.rglob("*")] == ["etc", "apt"]
+
+
+def test_one_that_is_to_go_needs_no_address(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    place = root / "etc/apt/sources.list.d/busbar-doca.sources"
+    place.parent.mkdir()
+    place.write_text("x\n")
+    answer = asked(capsys, name="doca", state="absent")
+    assert answer["changed_paths"] == ["/etc/apt/sources.list.d/busbar-doca.sources"]
+    assert not place.exists()
+    assert asked(capsys, name="doca", state="absent")["changed"] is False
+
+
+def test_a_wrong_key_names_the_options_of_the_one_that_asks(capsys: pytest.CaptureFixture[str], root: Path) -> None:
+    answer = asked(capsys, key="no key", declared={"key_file": "/srv/key.asc"})
+    assert answer["msg"].startswith("gpu1: nvidia_repository_key_urls.cuda: what is given is no key")
+    assert (answer.get("busbar_refused"), "remedy: " in answer["msg"]) == (None, True)
+    other = {"name": "grafana", "url": "http://127.0.0.1/", "fingerprint": "A" * 40, "key": "no key"}
+    answer = run(capsys, package_repository, **other)
+    assert answer["msg"].startswith("gpu1: grafana_repository_key_url: what is given is no key")
+    assert [path.name for path in root.rglob("*")] == ["etc", "apt"]

@@ -1,13 +1,14 @@
-"""Module that reads what a host knows of the declared users and groups."""
+"""Module that reads what a host knows of the declared users and groups, and says what must change there."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: account_info
 author: busbar contributors
-short_description: What a host knows of the declared users and groups
+short_description: What a host knows of the declared users and groups, and what must change
 description:
-  - Returns the declared users, whoever holds their numbers, and all groups.
+  - Reads the declared users, whoever holds their numbers, and all groups, and compares them with what is declared.
+    What users run who are to be removed is looked for. It changes nothing.
   - Takes one execution however many users there are.
   - Names and numbers are also asked for one by one, so that a directory service that lists nobody is seen too.
 attributes:
@@ -15,26 +16,40 @@ attributes:
     description: Changes nothing in any mode.
     support: full
 options:
-  users:
-    description: Names of the declared users.
+  accounts:
+    description: Items of C(users_accounts), without the hashes of passwords.
     type: list
-    elements: str
-    default: []
-  uids:
-    description: Their numbers.
+    elements: dict
+    required: true
+  groups:
+    description: Items of C(users_groups).
     type: list
-    elements: int
+    elements: dict
     default: []
-  gids:
-    description: Numbers of the declared groups.
-    type: list
-    elements: int
-    default: []
-  leaving:
-    description: Names of the users who are about to be removed; what they run is looked for.
-    type: list
-    elements: str
-    default: []
+  password_digests:
+    description: By name of the user the SHA-256 digest of the hash of a declared password.
+    type: dict
+    default: {}
+  host:
+    description: The host's name, for messages.
+    type: str
+    required: true
+  key:
+    description: The option that the problems are of, where it is none of the role C(users).
+    type: str
+    default: ""
+  shell:
+    description: Login shell of a user who names none.
+    type: str
+    default: ""
+  home_base:
+    description: Directory of the homes.
+    type: path
+    default: /home
+  create_home:
+    description: Whether a missing home is made.
+    type: bool
+    default: false
   wait_s:
     description: How many seconds to wait for what the leaving users run to end; in check mode nobody waits.
     type: int
@@ -48,9 +63,9 @@ options:
 EXAMPLES = r"""
 - name: Read the accounts
   busbar.cluster.account_info:
-    users: [alice]
-    uids: [2001]
-    gids: [2000]
+    accounts: [{name: alice, uid: 2001, group: research}]
+    groups: [{name: research, gid: 2000}]
+    host: "{{ inventory_hostname }}"
   register: __example_accounts
 """
 
@@ -66,13 +81,13 @@ groups:
   description: The number of each group by name.
   returned: always
   type: dict
-key_files:
-  description: Names of the users who have a file of authorized keys.
-  returned: always
-  type: list
-  elements: str
-active:
-  description: Processes of each leaving user, and on a host that runs slurmctld the user's jobs, one sentence each.
+plan:
+  description:
+    - C(problems), each with C(hosts), C(key), C(problem) and C(remedy). When there are any, nothing else is planned and
+      nothing may be changed.
+    - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
+    - C(changes) tells whether any of these is not empty.
+    - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.files#module:files).
   returned: always
   type: dict
 visudo:
@@ -88,7 +103,8 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.access.accounts import password_digest
+from ..module_utils.access.account_problems import account_conflicts, removal_conflicts
+from ..module_utils.access.accounts import account_plan, is_present, key_files, password_digest
 from ..module_utils.access.host_accounts import known_groups, known_users
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
 from ..module_utils.common.bounded import bounded
@@ -185,9 +201,9 @@ def user_jobs(module: AnsibleModule, names: list[str]) -> dict[str, list[str]]:
     }
 
 
-def activity(module: AnsibleModule, users: dict[str, pwd.struct_passwd]) -> dict[str, list[str]]:
+def activity(module: AnsibleModule, leaving: list[str], users: dict[str, pwd.struct_passwd]) -> dict[str, list[str]]:
     """Return what keeps each leaving user of this host from being removed; nothing is asked where none leaves."""
-    uids = {name: users[name].pw_uid for name in module.params["leaving"] if name in users}
+    uids = {name: users[name].pw_uid for name in leaving if name in users}
     if not uids:
         return {}
     end = time.monotonic() + (0 if module.check_mode else module.params["wait_s"])
@@ -200,36 +216,68 @@ def activity(module: AnsibleModule, users: dict[str, pwd.struct_passwd]) -> dict
         time.sleep(min(BETWEEN_LOOKS_S, left))
 
 
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """Return what the host knows of the declared users and groups, and who of the leaving users is active."""
+    accounts, declared_groups = module.params["accounts"], module.params["groups"]
+    uids = [int(item["uid"]) for item in accounts if item.get("uid") is not None]
+    gids = [int(item["gid"]) for item in declared_groups if item.get("gid") is not None]
+    groups = list(known_groups([], [*uids, *gids]).values())
+    rows = shadow_rows()
+    digests, ended = shadow_digests(rows), expired(rows, time.time() / DAY_S)
+    homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
+    users = known_users([str(item["name"]) for item in accounts], uids)
+    leaving = [str(item["name"]) for item in accounts if not is_present(item)]
+    return {
+        "users": {
+            name: describe(entry, groups, digests.get(name, ""), homes) | {"locked": name in ended}
+            for name, entry in users.items()
+        },
+        "groups": {group.gr_name: group.gr_gid for group in groups},
+        "active": activity(module, leaving, users),
+    }
+
+
+def planned(params: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
+    """Return what must change on the host, or why nothing may."""
+    accounts, groups, host = params["accounts"], params["groups"], params["host"]
+    passwd = {name: user["uid"] for name, user in found["users"].items()}
+    problems = account_conflicts(host, accounts, groups, passwd, found["groups"])
+    problems += removal_conflicts(host, accounts, found["active"])
+    if problems:
+        return {"problems": [{**problem, "key": params["key"] or problem["key"]} for problem in problems]}
+    changes = account_plan(accounts, groups, found, params, params["password_digests"])
+    keys = Path(params["key_directory"])
+    there = sorted(os.listdir(keys)) if keys.is_dir() else []  # noqa: PTH208 - plain names are wanted
+    files = key_files(accounts, there, str(keys))
+    return {"problems": [], "key_files": files, "changes": any(changes.values()), **changes}
+
+
 def main() -> None:
     """Run the module."""
+    items: dict[str, Any] = {"type": "list", "elements": "dict"}
     module = AnsibleModule(
         argument_spec={
-            "users": {"type": "list", "elements": "str", "default": []},
-            "uids": {"type": "list", "elements": "int", "default": []},
-            "gids": {"type": "list", "elements": "int", "default": []},
-            "leaving": {"type": "list", "elements": "str", "default": []},
+            "accounts": {**items, "required": True},
+            "groups": {**items, "default": []},
+            "password_digests": {"type": "dict", "default": {}, "no_log": False},
+            "host": {"type": "str", "required": True},
+            "key": {"type": "str", "default": "", "no_log": False},
+            "shell": {"type": "str", "default": ""},
+            "home_base": {"type": "path", "default": "/home"},
+            "create_home": {"type": "bool", "default": False},
             "wait_s": {"type": "int", "default": 0},
             "key_directory": {"type": "path", "default": "/etc/ssh/authorized_keys.d", "no_log": False},
         },
         supports_check_mode=True,
     )
-    keys = Path(module.params["key_directory"])
-    groups = list(known_groups([], module.params["gids"]).values())
-    rows = shadow_rows()
-    digests, ended = shadow_digests(rows), expired(rows, time.time() / DAY_S)
-    homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
-    users = known_users(module.params["users"], module.params["uids"])
-    module.exit_json(
-        changed=False,
-        users={
-            name: describe(entry, groups, digests.get(name, ""), homes) | {"locked": name in ended}
-            for name, entry in users.items()
-        },
-        groups={group.gr_name: group.gr_gid for group in groups},
-        key_files=sorted(os.listdir(keys)) if keys.is_dir() else [],  # noqa: PTH208 - plain names are wanted
-        active=activity(module, users),
-        visudo=module.get_bin_path("visudo") is not None,
-    )
+    try:
+        found = look(module)
+        plan = planned(module.params, found)
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+        said = f"{exc} is missing" if isinstance(exc, KeyError) else str(exc)
+        module.fail_json(msg=f"{module.params['host']}: users_accounts, users_groups: {said}")
+    visudo = module.get_bin_path("visudo") is not None
+    module.exit_json(changed=False, users=found["users"], groups=found["groups"], plan=plan, visudo=visudo)
 
 
 if __name__ == "__main__":

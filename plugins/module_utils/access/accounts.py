@@ -42,6 +42,7 @@ def account_plan(
     groups: Sequence[Mapping[str, Any]],
     found: Mapping[str, Any],
     defaults: Mapping[str, Any],
+    passwords: Mapping[str, str],
 ) -> dict[str, list[Item]]:
     """Return the changes that a host needs, each list empty when there is nothing to do.
 
@@ -51,6 +52,7 @@ def account_plan(
         found: `users` (name to uid, gid, comment, home, shell, home_exists, groups, password, locked) and `groups`
             (name to gid), as the module account_info returns them.
         defaults: `shell`, `home_base` and `create_home` for users that do not say.
+        passwords: by name what password_digest() gives for the hash of a declared password.
     """
     every_group = declared_groups(users, groups)
     gids = {group["name"]: int(group["gid"]) for group in every_group if is_present(group)}
@@ -73,8 +75,7 @@ def account_plan(
         "passwords": [
             {"name": user["name"]}
             for user in filter(is_present, users)
-            if user.get("password_hash")
-            and here.get(user["name"], {}).get("password") != password_digest(user["password_hash"])
+            if passwords.get(user["name"], "") not in {"", here.get(user["name"], {}).get("password")}
         ],
     }
 

@@ -33,7 +33,12 @@ SYSTEM = {
     "virtualization_tech_guest": [],
 }
 FIXED: dict[str, dict[str, Any]] = {
-    "account_info": {"users": {}, "groups": {}, "key_files": [], "active": {}, "visudo": True},
+    "account_info": {
+        "users": {},
+        "groups": {},
+        "plan": {"problems": [], "changes": False, "key_files": []},
+        "visudo": True,
+    },
     "files": {"changed_paths": []},
     "hostname": {},
     "hosts_table": {"changed_paths": []},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -18,17 +18,67 @@ if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts import Mount
 
 
-def test_names_and_numbers_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    me = pwd.getpwuid(os.getuid())
-    (tmp_path / "alice").touch()
-    args = {"users": ["nobody-of-this-name"], "uids": [me.pw_uid], "gids": [me.pw_gid], "key_directory": str(tmp_path)}
-    with patch_module_args(args), pytest.raises(SystemExit):
+GROUPS = [{"name": "busbar-research", "gid": 2000001}]
+ALICE = {"name": "busbar-alice", "uid": 2000001, "group": "busbar-research", "authorized_keys": ["ssh-ed25519 AAAA"]}
+
+
+def asked(capsys: pytest.CaptureFixture[str], *accounts: dict[str, Any], **options: object) -> dict[str, Any]:
+    with patch_module_args({"accounts": list(accounts), "host": "gpu1", **options}), pytest.raises(SystemExit):
         account_info.main()
-    found = json.loads(capsys.readouterr().out)
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+def active(capsys: pytest.CaptureFixture[str], *names: str, **options: object) -> str:
+    """What keeps users from being removed."""
+    plan = asked(capsys, *({"name": name, "state": "absent"} for name in names), **options)["plan"]
+    return "; ".join(problem["problem"] for problem in plan["problems"])
+
+
+def test_what_must_change_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "busbar-bob").touch()
+    options: dict[str, Any] = {"groups": GROUPS, "key_directory": str(tmp_path), "create_home": True}
+    plan = asked(capsys, ALICE, {"name": "busbar-bob", "state": "absent"}, **options)["plan"]
+    assert (plan["problems"], plan["changes"], plan["groups"]) == ([], True, GROUPS)
+    assert [(user["name"], user["home"], user["create_home"]) for user in plan["users"]] == [
+        ("busbar-alice", "/home/busbar-alice", True)
+    ]
+    assert plan["key_files"] == [
+        {"path": f"{tmp_path}/busbar-alice", "content": "ssh-ed25519 AAAA\n"},
+        {"path": f"{tmp_path}/busbar-bob", "state": "absent"},
+    ]
+    assert plan["passwords"] == []
+    digests = {"busbar-alice": password_digest("$6$a$b")}
+    plan = asked(capsys, ALICE, password_digests=digests, **options)["plan"]
+    assert plan["passwords"] == [{"name": "busbar-alice"}]
+    assert asked(capsys, **options | {"groups": []})["plan"]["changes"] is False
+
+
+def test_nothing_is_planned_with_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
+    me = pwd.getpwuid(os.getuid())
+    mine = {"name": "busbar-alice", "uid": me.pw_uid}
+    plan = asked(capsys, mine)["plan"]
+    assert list(plan) == ["problems"]
+    assert f"taken by {me.pw_name}" in plan["problems"][0]["problem"]
+    for problem in asked(capsys, mine, key="validation_uid")["plan"]["problems"]:
+        assert (problem["hosts"], problem["key"]) == (["gpu1"], "validation_uid")
+
+
+def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.CaptureFixture[str]) -> None:
+    for item, words in (({"name": "a"}, "'uid' is missing"), ({"uid": 7}, "'name' is missing")):
+        answer = asked(capsys, item)
+        assert answer["failed"]
+        assert answer["msg"].startswith("gpu1: users_accounts, users_groups: ")
+        assert words in answer["msg"]
+
+
+def test_names_and_numbers_are_found(capsys: pytest.CaptureFixture[str]) -> None:
+    me = pwd.getpwuid(os.getuid())
+    groups = [{"name": "nobody-of-this-name", "gid": me.pw_gid, "state": "absent"}]
+    found = asked(capsys, {"name": "nobody-of-this-name", "uid": me.pw_uid, "state": "absent"}, groups=groups)
     assert list(found["users"]) == [me.pw_name]
     assert found["users"][me.pw_name]["home"] == me.pw_dir
     assert me.pw_gid in found["groups"].values()
-    assert found["key_files"] == ["alice"]
     assert found["changed"] is False
 
 
@@ -93,22 +143,21 @@ def test_what_a_leaving_user_runs_is_found_in_one_trip(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(account_info, "runs_slurmctld", lambda: True)
-    with patch_module_args({"users": [me.pw_name], "leaving": [me.pw_name, "gone"]}), pytest.raises(SystemExit):
-        account_info.main()
-    active = json.loads(capsys.readouterr().out)["active"]
-    assert list(active) == [me.pw_name]
-    assert (says in active[me.pw_name]) == bool(says)
+    said = active(capsys, me.pw_name, "gone")
+    assert said.count("cannot be removed yet") == 1
+    assert says in said
+    assert ("job" in said) == bool(says)
     # This test runs as that user, too.
-    assert any(sentence.startswith("process ") for sentence in active[me.pw_name])
+    assert f"user {me.pw_name} cannot be removed yet" in said
+    assert "process " in said
 
 
 def test_nothing_is_asked_where_nobody_leaves(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account_info, "user_processes", lambda _: pytest.fail("looked"))
-    with patch_module_args({"users": [pwd.getpwuid(os.getuid()).pw_name]}), pytest.raises(SystemExit):
-        account_info.main()
-    assert json.loads(capsys.readouterr().out)["active"] == {}
+    me = pwd.getpwuid(os.getuid())
+    assert me.pw_name in asked(capsys, {"name": me.pw_name, "uid": me.pw_uid})["users"]
 
 
 def test_what_a_leaving_user_runs_is_waited_for(
@@ -120,14 +169,8 @@ def test_what_a_leaving_user_runs_is_waited_for(
     monkeypatch.setattr(account_info, "user_jobs", lambda *_: {})
     monkeypatch.setattr(account_info, "BETWEEN_LOOKS_S", 0.01)
 
-    def active(**arguments: object) -> dict[str, list[str]]:
-        with patch_module_args({"users": [me], "leaving": [me], **arguments}), pytest.raises(SystemExit):
-            account_info.main()
-        found: dict[str, list[str]] = json.loads(capsys.readouterr().out)["active"]
-        return found
-
-    assert active(wait_s=60) == {}
+    assert active(capsys, me, wait_s=60) == ""
     looks = iter([{me: ["process 7 (sleep)"]}] * 1000)
-    assert active(wait_s=1)[me] == ["process 7 (sleep)"]
+    assert "process 7 (sleep)" in active(capsys, me, wait_s=1)
     looks = iter([{me: ["process 7 (sleep)"]}])
-    assert active(wait_s=60, _ansible_check_mode=True)[me] == ["process 7 (sleep)"]
+    assert "process 7 (sleep)" in active(capsys, me, wait_s=60, _ansible_check_mode=True)

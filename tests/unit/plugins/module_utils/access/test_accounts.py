@@ -104,7 +104,7 @@ def test_own_group_of_a_user() -> None:
 
 
 def _plan(users: list[dict[str, Any]], here: dict[str, Any], groups: dict[str, int]) -> dict[str, list[dict[str, Any]]]:
-    return account_plan(users, GROUPS, {"users": here, "groups": groups}, DEFAULTS)
+    return account_plan(users, GROUPS, {"users": here, "groups": groups}, DEFAULTS, {})
 
 
 def test_fresh_host_needs_everything() -> None:
@@ -159,7 +159,7 @@ def test_undeclared_groups_stay_and_declared_ones_are_exact() -> None:
     groups = [*GROUPS, {"name": "old", "gid": 2100}]
     here = {"alice": {**ALICE_THERE, "groups": ["old", "video"]}}
     found = {"users": here, "groups": {"research": 2000, "old": 2100, "video": 44}}
-    plan = account_plan([ALICE], groups, found, DEFAULTS)
+    plan = account_plan([ALICE], groups, found, DEFAULTS, {})
     assert plan["users"][0]["groups"] == ["video"]
 
 
@@ -171,9 +171,10 @@ def test_removal() -> None:
 
 
 @pytest.mark.parametrize(("here", "planned"), [("", ["alice"]), ("$6$x$y", []), ("$6$x$other", ["alice"])])
-def test_password_is_planned_without_its_hash(here: str, planned: list[str]) -> None:
-    there = {**ALICE_THERE, "password": password_digest(here) if here else ""}
-    plan = _plan([{**ALICE, "password_hash": "$6$x$y"}], {"alice": there}, {"research": 2000})
+def test_password_is_planned_by_its_digest(here: str, planned: list[str]) -> None:
+    there, wanted = {**ALICE_THERE, "password": password_digest(here) if here else ""}, password_digest("$6$x$y")
+    found = {"users": {"alice": there}, "groups": {"research": 2000}}
+    plan = account_plan([ALICE, _absent(BOB)], GROUPS, found, DEFAULTS, dict.fromkeys(("alice", "bob"), wanted))
     assert [item["name"] for item in plan["passwords"]] == planned
     assert "$6$" not in str(plan)
 
@@ -214,5 +215,5 @@ def test_an_account_is_locked_and_opened_only_where_that_is_declared(
     declared: dict[str, bool], *, locked: bool, expires: int | None
 ) -> None:
     found = {"users": {"alice": {**ALICE_THERE, "locked": locked}}, "groups": {"research": 2000}}
-    users = account_plan([{**ALICE, **declared}], GROUPS, found, DEFAULTS)["users"]
+    users = account_plan([{**ALICE, **declared}], GROUPS, found, DEFAULTS, {})["users"]
     assert [user.get("expires") for user in users] == ([] if expires is None else [expires])

@@ -181,7 +181,7 @@ from ..module_utils.catalogue.check import floor_advice
 from ..module_utils.containers.module_files import module_file_problems
 from ..module_utils.containers.pyxis import pyxis_problems
 from ..module_utils.monitoring.journal_remote import journal_remote_problems
-from ..module_utils.nvidia.driver_choice import driver_problems
+from ..module_utils.nvidia.driver_problems import driver_problems
 from ..module_utils.nvidia.rdma_problems import shared_address_problems
 from ..module_utils.portal.options import portal_problems
 from ..module_utils.preflight.answers import answer_advice, answer_problems

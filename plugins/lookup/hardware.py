@@ -47,8 +47,8 @@ from typing import Any
 
 from ansible.plugins.lookup import LookupBase
 
+from ..module_utils.catalogue.profiles import host_profile
 from ..plugin_utils.border import lookup_border
-from ..plugin_utils.site_hardware import host_profile
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
@@ -63,4 +63,4 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
-        return [host_profile(self._templar, known, term, self.get_option("catalogue")) for term in terms]
+        return [host_profile(self._templar.template, known, term, self.get_option("catalogue")) for term in terms]

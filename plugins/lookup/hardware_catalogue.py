@@ -44,8 +44,8 @@ from typing import Any
 
 from ansible.plugins.lookup import LookupBase
 
+from ..module_utils.catalogue.profiles import known_profiles
 from ..plugin_utils.border import lookup_border
-from ..plugin_utils.site_hardware import known_profiles
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
@@ -61,4 +61,4 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         del terms
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
-        return [known_profiles(self._templar, known, check=self.get_option("check"))]
+        return [known_profiles(self._templar.template, known, check=self.get_option("check"))]

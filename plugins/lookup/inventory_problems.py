@@ -123,7 +123,7 @@ from ..module_utils.access.account_problems import account_problems
 from ..module_utils.access.held_secrets import rotation_problems
 from ..module_utils.common.problems import Problem, make_problem
 from ..module_utils.monitoring.alert_routes import site_routing_problems
-from ..module_utils.nvidia.driver_choice import site_driver_problems
+from ..module_utils.nvidia.driver_problems import site_driver_problems
 from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
 from ..module_utils.preflight.inventory import (
     GroupValue,

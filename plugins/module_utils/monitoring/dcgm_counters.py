@@ -15,7 +15,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.problems import make_problem
-from ..hardware.gpu_generations import generation_of_model
+from ..nvidia.driver_choice import generation_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.problems import Problem, make_problem
-from ..hardware.gpu_generations import GENERATIONS, generation_of_model
 from .cuda_support import driver_fits, generation_fits, least_driver, release_of, version_key
+from .driver_choice import GENERATIONS, generation_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -34,7 +34,7 @@ _OWN_DRIVER = {
     "13.3": "610.43.02",
 }
 _LEAST_DRIVER = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
-# Generation (as in gpu_generations) to the first release that makes code for it, and to the last where there is one.
+# Generation (as in driver_choice) to the first release that makes code for it, and to the last where there is one.
 _FIRST_RELEASE = {
     "turing": "10.0",
     "ampere": "11.0",

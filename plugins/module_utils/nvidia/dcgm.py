@@ -13,8 +13,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import make_problem
-from ..hardware.gpu_generations import generation_of_model
 from .cuda_support import version_key
+from .driver_choice import generation_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

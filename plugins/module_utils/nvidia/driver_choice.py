@@ -1,45 +1,114 @@
-"""What is wrong with the NVIDIA driver that is declared for a host, and which driver is meant."""
+"""Which driver a host gets by its GPUs: branch, kernel modules, and the parts of the fabric.
+
+Sources of the figures of each generation:
+
+- NVIDIA Driver Installation Guide, "Kernel Modules" (docs.nvidia.com/datacenter/tesla/driver-installation-guide):
+  Maxwell, Pascal and Volta work with the proprietary modules only, the open ones need Turing or newer. Open is the
+  default from branch 560 on. In the guide of release 620 the proprietary modules are gone; that of 615 has them.
+- NVIDIA's announcement "NVIDIA Transitions Fully Towards Open-Source GPU Kernel Modules" (July 2024): Grace Hopper and
+  Blackwell work with the open modules only. The open modules begin with branch 515.
+- NVIDIA's announcements for Unix drivers: 580 is the last branch that drives Maxwell, Pascal and Volta.
+- "Supported Drivers and CUDA Toolkit Versions": 580 is the long-term branch, maintained until June 2028.
+- Least branches: B200 from the support matrix of NVIDIA's GPU Operator (570.133.20). B300 and GB300: 580, the oldest in
+  any recording of them. For older generations the first data center branch, where in doubt the later one; all of these
+  are out of maintenance, so that nobody is kept from a driver that is still to be had.
+"""
 
 from __future__ import annotations
 
-import ipaddress
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from ..common.problems import Problem, make_problem
-from ..hardware.gpu_generations import (
-    DEFAULT_BRANCH,
-    FIRST_OPEN_BRANCH,
-    GENERATIONS,
-    LAST_PROPRIETARY_BRANCH,
-    Generation,
-    generation_of_model,
-    kernel_modules,
-)
-from .driver_packages import Choice, distribution_branch, first_branch, no_packages
-from .imex import nvlink_racks
+from .driver_packages import Choice, distribution_branch, first_branch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
-__all__ = ["driver_branch", "driver_choice", "driver_problems", "site_driver_problems"]
-
-_PREFIX = "nvidia_driver_"
-_OPTIONS = (
-    "source",
-    "branch",
-    "version",
+__all__ = [
+    "DEFAULT_BRANCH",
+    "FIRST_OPEN_BRANCH",
+    "GENERATIONS",
+    "LAST_PROPRIETARY_BRANCH",
+    "Generation",
+    "driver_branch",
+    "driver_choice",
+    "generation_of_model",
     "kernel_modules",
-    "build",
-    "fabric_manager",
-    "nvlsm",
-    "imex",
-    "imex_nodes",
-    "module_parameters",
+    "known_generation",
+    "wanted_parts",
+]
+
+Modules = Literal["open", "proprietary", "either"]
+
+# The long-term branch. It is the only one that drives every generation in the table.
+DEFAULT_BRANCH = 580
+FIRST_OPEN_BRANCH = 515
+OPEN_IS_DEFAULT_FROM = 560
+LAST_PROPRIETARY_BRANCH = 615
+
+
+class Generation(NamedTuple):
+    """A generation of GPUs, as far as drivers tell generations apart."""
+
+    name: str
+    least_branch: int
+    # None: no branch has dropped it yet.
+    last_branch: int | None
+    modules: Modules
+    # Whether NVSwitches of a box with these GPUs (NVLink 5 and newer) have their subnet manager, NVLSM, on the host.
+    subnet_manager: bool = False
+    # Whether nvidia-smi tells how a GPU has joined the fabric of its NVSwitches.
+    fabric_state: bool = False
+
+
+GENERATIONS: dict[str, Generation] = {
+    "maxwell": Generation("Maxwell", 352, 580, "proprietary"),
+    "pascal": Generation("Pascal", 375, 580, "proprietary"),
+    "volta": Generation("Volta", 384, 580, "proprietary"),
+    "turing": Generation("Turing", 410, None, "either"),
+    "ampere": Generation("Ampere", 450, None, "either"),
+    "ada": Generation("Ada Lovelace", 525, None, "either"),
+    "hopper": Generation("Hopper", 515, None, "either", fabric_state=True),
+    "grace_hopper": Generation("Grace Hopper", 535, None, "open", fabric_state=True),
+    "blackwell": Generation("Blackwell", 570, None, "open", subnet_manager=True, fabric_state=True),
+    "blackwell_ultra": Generation("Blackwell Ultra", 580, None, "open", subnet_manager=True, fabric_state=True),
+}
+
+# Searched in this order in the model without its brand, lower case: an RTX 6000 alone is Turing's or, with more words,
+# that of a later generation.
+_MODELS: tuple[tuple[str, str], ...] = (
+    (r"^gb300\b|^b300\b", "blackwell_ultra"),
+    (r"^gb200\b|^gb10\b|^b[12]00\b|\bblackwell\b|^rtx 50[5-9]0\b|^rtx pro \d+", "blackwell"),
+    (r"^gh200\b", "grace_hopper"),
+    (r"^h100\b|^h200\b|^h800\b|^h20\b", "hopper"),
+    (r"\bada\b|^rtx 40[5-9]0\b|^l4\b|^l20\b|^l40s?\b|^l2\b", "ada"),
+    (r"^a(2|10|10g|10m|16|30|30x|40|100|100x|800)\b|^rtx a\d{3,4}\b|^rtx 30[5-9]0\b|^drive-pg199", "ampere"),
+    (r"^t4g?\b|^t\d{3,4}\b|^rtx 20[5-9]0\b|^gtx 16[0-9]0\b|^rtx [3-8]000\b|^titan rtx\b|^t10\b", "turing"),
+    (r"^v100s?\b|^gv100\b|^titan v\b|^pg5\d\d", "volta"),
+    (r"^p(4|6|40|100)\b|^gp100\b|^gtx 10\d0\b|^gt 10\d0\b|^p[1-6]\d{2,3}\b|^titan x[p]?\b", "pascal"),
+    (r"^m(4|6|10|40|60)\b|^gtx (9\d0|750|745)\b|^m[1-6]\d00m?\b|^gtx titan x\b|^k[126]20[0]?\b", "maxwell"),
 )
-_VERSION = re.compile(r"\d{3,4}\.\d{1,4}(\.\d{1,4})?")
+
 _BRANCH = re.compile(r"\d{3,4}")
-_PARTS = {"fabric_manager": "the fabric manager", "nvlsm": "NVLSM", "imex": "IMEX"}
+_BRANDS = ("nvidia ", "tesla ", "geforce ", "quadro ", "graphics device")
+
+
+def generation_of_model(model: str) -> str | None:
+    """Return the key in GENERATIONS of a model such as 'NVIDIA H100 80GB HBM3'; None for one that is not known."""
+    name = " ".join(model.lower().replace("(tm)", "").split())
+    for brand in _BRANDS:
+        name = name.removeprefix(brand)
+    return next((key for pattern, key in _MODELS if re.search(pattern, name.replace("-", " "))), None)
+
+
+def kernel_modules(generation: Generation, branch: int) -> Literal["open", "proprietary"]:
+    """Return which kernel modules a generation gets when nobody chooses.
+
+    Where both would do, the open ones are taken from the branch on that recommends them.
+    """
+    if generation.modules != "either":
+        return generation.modules
+    return "open" if branch >= OPEN_IS_DEFAULT_FROM else "proprietary"
 
 
 def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None = None) -> int | None:
@@ -56,11 +125,12 @@ def driver_branch(settings: Mapping[str, Any], system: Mapping[str, str] | None 
 
 
 def known_generation(gpu: Mapping[str, Any]) -> Generation | None:
+    """Return the generation of the GPUs of a hardware profile; None for one that is not known."""
     key = str(gpu.get("generation") or "") or generation_of_model(str(gpu.get("model") or ""))
     return GENERATIONS.get(key or "")
 
 
-def _wanted_parts(
+def wanted_parts(
     hardware: Mapping[str, Any], generation: Generation | None, settings: Mapping[str, Any]
 ) -> dict[str, bool]:
     """Return which parts of the fabric a host needs.
@@ -78,169 +148,6 @@ def _wanted_parts(
     return {part: need if asked[part] == "auto" else asked[part] == "present" for part, need in needed.items()}
 
 
-def driver_problems(
-    hardware: Mapping[str, Any],
-    host: str,
-    settings: Mapping[str, Any],
-    system: Mapping[str, str] | None = None,
-) -> list[Problem]:
-    """Return what is wrong with the driver that is declared for a host.
-
-    Args:
-        hardware: its entry of the catalogue; without `gpu` nothing is wrong.
-        host: its name.
-        settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
-            proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),
-            `imex_nodes` (addresses), `module_parameters` (module to parameter to value).
-        system: `distribution` and `major` (version) as Ansible names them; None before any host was asked, which leaves
-            out what depends on it.
-    """
-    gpu = hardware.get("gpu")
-    if not gpu or settings["source"] == "none":
-        return []
-    generation = known_generation(gpu)
-    found = [*_version_faults(settings)]
-    if generation is None:
-        found.append(
-            (
-                "hardware",
-                f"the generation of {gpu.get('model')} is not known, so neither are branch and kernel modules",
-                f"correct gpu.model of the hardware, or say gpu.generation there: one of {', '.join(GENERATIONS)}",
-            )
-        )
-    branch = None if found else driver_branch(settings, system)
-    if generation and branch:
-        found += [*_branch_faults(gpu, generation, branch, settings, first_branch(system))]
-    found += [*_fabric_faults(hardware, generation, settings), *_parameter_faults(settings)]
-    if system and generation and branch and not found:
-        why = no_packages(driver_choice(hardware, settings, system, branch))
-        found += [("nvidia_driver_build" if "precompiled" in why[0] else "nvidia_driver_source", *why)] if why else []
-    return [make_problem([host], *fault) for fault in found]
-
-
-def site_driver_problems(
-    hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], catalogue: Mapping[str, Any]
-) -> list[Problem]:
-    """Return what is wrong with the drivers of a site, before any host is contacted.
-
-    Args:
-        hosts: those that are to have a driver.
-        variables: variables of every host; options of the role nvidia_driver that are not there have their defaults.
-        catalogue: the known hardware by name.
-    """
-    problems = []
-    racks = nvlink_racks(hosts, variables)
-    for host in hosts:
-        own = variables[host]
-        rack = racks.get(str(own.get("nvlink_domain") or "")) or {}
-        settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
-        settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
-        hardware = catalogue.get(str(own.get("hardware") or "")) or {}
-        problems += driver_problems(hardware, host, settings)
-    return problems
-
-
-def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    branch, version = str(settings.get("branch") or ""), str(settings.get("version") or "")
-    if branch and not _BRANCH.fullmatch(branch):
-        yield "nvidia_driver_branch", f"{branch!r} is no branch", f"say a number such as {DEFAULT_BRANCH}"
-    elif version and not _VERSION.fullmatch(version):
-        remedy = "set one such as 580.95.05, without a revision"
-        yield "nvidia_driver_version", f"{version!r} is not a valid version", remedy
-    elif branch and version and version.partition(".")[0] != branch:
-        remedy = "leave one of the two empty, or make them agree"
-        yield "nvidia_driver_version", f"{version} is not of branch {branch}", remedy
-
-
-def _branch_faults(
-    gpu: Mapping[str, Any], generation: Generation, branch: int, settings: Mapping[str, Any], first: int
-) -> Iterator[tuple[str, str, str]]:
-    key = "nvidia_driver_version" if settings.get("version") and not settings.get("branch") else "nvidia_driver_branch"
-    what = f"{gpu['model']} ({generation.name})"
-    if branch < generation.least_branch:
-        remedy = f"say {DEFAULT_BRANCH}" + (
-            ", or nvidia_driver_source: nvidia" if settings["source"] == "distribution" else ""
-        )
-        yield key, f"branch {branch} is too old for {what}, which needs {generation.least_branch} or newer", remedy
-    if generation.last_branch and branch > generation.last_branch:
-        remedy = f"say {generation.last_branch}, the last one that does"
-        if settings["source"] == "nvidia" and generation.last_branch < first:
-            remedy += (
-                f", with a mirror that has it: NVIDIA's own repository for this system begins with {first}; or say "
-            )
-            remedy += "nvidia_driver_source: distribution"
-        yield key, f"branch {branch} no longer drives {what}", remedy
-    asked = str(settings.get("kernel_modules") or "auto")
-    key, auto = "nvidia_driver_kernel_modules", "say auto, which knows what the GPUs need"
-    if asked != "auto" and generation.modules not in {"either", asked}:
-        yield key, f"{what} works with the {generation.modules} modules only, not with the {asked} ones", auto
-    elif asked == "open" and branch < FIRST_OPEN_BRANCH:
-        yield key, f"branch {branch} has no open modules; {FIRST_OPEN_BRANCH} was the first with them", auto
-    elif asked == "proprietary" and branch > LAST_PROPRIETARY_BRANCH:
-        yield key, f"branch {branch} has no proprietary modules; {LAST_PROPRIETARY_BRANCH} was the last with them", auto
-
-
-def _fabric_faults(
-    hardware: Mapping[str, Any], generation: Generation | None, settings: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str]]:
-    switched = bool(hardware["gpu"].get("nvswitch"))
-    domain = int(hardware.get("nvlink_domain_nodes") or 1)
-    asked = [part for part in _PARTS if settings.get(part) == "present"]
-    auto = "say auto, or correct the hardware"
-    if "fabric_manager" in asked and not switched:
-        problem = "the fabric manager is asked for, and the hardware has no NVSwitch (gpu.nvswitch)"
-        yield "nvidia_driver_fabric_manager", problem, auto
-    if "nvlsm" in asked and not (switched and generation and generation.subnet_manager):
-        problem = (
-            "NVLSM is asked for, and the hardware has no NVSwitch of the fourth generation (gpu.nvswitch, Blackwell)"
-        )
-        yield "nvidia_driver_nvlsm", problem, auto
-    if "imex" in asked and domain == 1:
-        problem = "IMEX is asked for, and the hardware is no part of an NVLink rack (nvlink_domain_nodes)"
-        yield "nvidia_driver_imex", problem, auto
-    elif _wanted_parts(hardware, generation, settings)["imex"]:
-        yield from _imex_faults(settings.get("imex_nodes") or [], domain)
-
-
-def _imex_faults(nodes: Sequence[object], domain: int) -> Iterator[tuple[str, str, str]]:
-    key = "nvidia_driver_imex_nodes"
-    remedy = (
-        "set nvlink_domain of each tray, which names its rack, and ansible_host or hosts_address to its IP address; or "
-        "list the addresses of all trays of the rack here, in one order on all of them"
-    )
-    if not nodes:
-        yield key, f"is empty, and IMEX must know the members of the NVLink rack (up to {domain})", remedy
-    wrong = [str(node) for node in nodes if not _is_address(node)]
-    if wrong:
-        yield key, f"{', '.join(wrong)}: not an address", remedy
-    elif len(nodes) > domain:
-        yield key, f"has {len(nodes)} members, an NVLink rack of this hardware {domain}", remedy
-    elif len(set(nodes)) < len(nodes):
-        yield key, "names a member twice", remedy
-
-
-def _is_address(text: object) -> bool:
-    try:
-        ipaddress.ip_address(str(text))
-    except ValueError:
-        return False
-    return True
-
-
-def _parameter_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    remedy = "say for instance {nvidia: {NVreg_NvLinkDisable: 1}}: module, parameter, value"
-    for module, parameters in (settings.get("module_parameters") or {}).items():
-        place = f"nvidia_driver_module_parameters[{module}]"
-        if not str(module).startswith("nvidia"):
-            yield place, "is no module of the driver", remedy
-        elif not isinstance(parameters, dict):
-            yield place, "is not a dictionary of parameters", remedy
-        else:
-            wrong = [name for name, value in parameters.items() if re.search(r"\s", f"{name}{value}")]
-            if wrong:
-                yield place, f"{', '.join(wrong)}: a space would end the parameter", remedy
-
-
 def driver_choice(
     hardware: Mapping[str, Any], settings: Mapping[str, Any], system: Mapping[str, str], branch: int, release: str = ""
 ) -> Choice:
@@ -248,7 +155,7 @@ def driver_choice(
     generation = known_generation(hardware["gpu"])
     asked = str(settings.get("kernel_modules") or "auto")
     modules = kernel_modules(generation, branch) if asked == "auto" and generation else asked
-    parts = _wanted_parts(hardware, generation, settings)
+    parts = wanted_parts(hardware, generation, settings)
     return Choice(
         source=settings["source"],
         distribution=system["distribution"],

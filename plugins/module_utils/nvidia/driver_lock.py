@@ -7,14 +7,14 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.problems import Problem, make_problem
-from .driver_versions import version_order
+from .driver_plan import version_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from .driver_versions import Offer
+    from .driver_plan import Offer
 
-__all__ = ["DriverLock", "choose_lock", "lock_key", "lock_text", "parse_lock"]
+__all__ = ["DriverLock", "choose_lock", "lock_text", "parse_lock"]
 
 _VERSION = re.compile(r"\d{3,4}(\.\d{1,4}){1,2}")
 _HEAD = """\
@@ -30,11 +30,6 @@ class DriverLock(TypedDict):
     text: str
     renewed: bool
     problems: list[Problem]
-
-
-def lock_key(source: str, distribution: str, major: str, branch: int) -> str:
-    """Return the name of a branch in the lock; a distribution's own packages have versions of their own."""
-    return str(branch) if source == "nvidia" else f"{distribution.lower()}{major}-{branch}"
 
 
 def parse_lock(values: object, path: str) -> dict[str, str]:

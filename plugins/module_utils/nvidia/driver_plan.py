@@ -1,34 +1,58 @@
-"""What has to be done on a host so that it has the declared NVIDIA driver."""
+"""Which packages a host gets, in which version, and what else is to be done so that it has its NVIDIA driver."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.problems import Problem, make_problem
-from ..hardware.gpu_generations import DEFAULT_BRANCH
-from .driver_choice import driver_branch, driver_choice
-from .driver_lock import lock_key
+from .driver_choice import DEFAULT_BRANCH, driver_branch, driver_choice
+from .driver_kernel import (
+    REBOOT_BY_HAND,
+    drop_ins,
+    imex_nodes,
+    kernel_files,
+    modules_to_load,
+    notes_of,
+    parameter_reasons,
+    parameters_of,
+    services_of,
+)
 from .driver_packages import FAMILY, Choice, PackageSet, driver_packages, is_el, replaced_packages
 from .driver_state import blocking_reasons, build_problems, is_build_due
-from .driver_versions import choose_version, driver_version, make_offer, version_order
-from .imex import NODES_FILE, imex_changes
+from .imex import imex_changes
 from .kernel_headers import lacking_headers, wanted_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["driver_plan"]
+__all__ = ["Offer", "choose_version", "driver_plan", "driver_version", "lock_key", "make_offer", "version_order"]
 
 _PINS_FILE = "/etc/apt/preferences.d/busbar-nvidia_driver.pref"
 # Settings that are not in there count only for modules that are loaded later.
 _INITRAMFS = {"update-initramfs": "update-initramfs -u -k all", "dracut": "dracut --regenerate-all --force"}
-_PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf"
-_MODULES_FILE = "/etc/modprobe.d/busbar-nvidia.conf"
-# Parameters that /proc/driver/nvidia/params shows by another name (kernel-open/nvidia/nv-reg.h of NVIDIA's modules).
-_SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
-_REBOOT_BY_HAND = (
-    "set -e nvidia_driver_reboot=true, which drains, reboots and checks the nodes in batches, or reboot by hand"
+_NOT_ASKED = (
+    "its repositories could not be asked, so that nobody knows the newest version",
+    "set nvidia_driver_version, such as 580.95.05, or see that the package manager reaches the repositories",
 )
+_REMEDY = "set a nvidia_driver_version that all its packages have, or bring them into the mirror"
+_REMEDY_LOCKED = (
+    "bring the version that the cluster has (nvidia_driver_lock_file) into the mirror, or choose the newest one for "
+    "the whole cluster with -e nvidia_driver_upgrade=true"
+)
+
+
+class Offer(TypedDict):
+    """What a host can have of a branch.
+
+    `key`: of the branch in the cluster's lock. `known`: whether its repositories were asked. `versions`: those that all
+    of its parts have, in the repositories or installed. `installed`: the version of the main package, '' without one.
+    """
+
+    key: str
+    known: bool
+    versions: list[str]
+    installed: str
 
 
 def driver_plan(
@@ -81,13 +105,13 @@ def driver_plan(
         return plan
     version, problems = choose_version(host, names, branch, settings, found)
     kernel = not skipped
-    parameters = _parameters(settings, choice)
+    parameters = parameters_of(settings, choice)
     loaded = str(found.get("loaded") or "")
     there = "declared" if settings.get("reboot") else "installed"
     blocked = blocking_reasons(version, found, there) if kernel else []
     matches = bool(version) and loaded == version
     absent = replaced_packages(names, found["installed"])
-    reboot = [*blocked, *(_parameter_reasons(found, parameters) if kernel and matches else [])]
+    reboot = [*blocked, *(parameter_reasons(found, parameters) if kernel and matches else [])]
     dkms = kernel and choice.build == "dkms"
     el = is_el(choice.distribution)
     return plan | {
@@ -99,18 +123,18 @@ def driver_plan(
         "moves": _moves(names, absent, version, found["installed"]),
         "stream": names.stream,
         "headers": wanted_headers(found, is_el=el) if dkms else [],
-        "imex_moves": kernel and choice.imex and imex_changes(_imex_nodes(settings), found),
+        "imex_moves": kernel and choice.imex and imex_changes(imex_nodes(settings), found),
         "kernel": kernel,
-        "files": [*_pins(choice, version), *_files(choice, settings, parameters, kernel=kernel)],
-        "drop_ins": _drop_ins(str(found.get("persistence_command") or "")) if kernel else [],
-        "services": _services(choice, found.get("units") or {}, started=matches) if kernel else [],
+        "files": [*_pins(choice, version), *kernel_files(choice, settings, parameters, kernel=kernel)],
+        "drop_ins": drop_ins(str(found.get("persistence_command") or "")) if kernel else [],
+        "services": services_of(choice, found.get("units") or {}, started=matches) if kernel else [],
         "build": dkms and is_build_due(version, found),
         "build_problems": build_problems(host, version, found, dkms=choice.build == "dkms") if kernel else [],
-        "load": _modules_to_load(choice, version, found) if kernel else [],
+        "load": modules_to_load(choice, version, found) if kernel else [],
         "initramfs": _INITRAMFS.get(str(found.get("initramfs") or ""), "") if kernel else "",
         "reboot": reboot,
         "blocked": [_reboot_problem(host, blocked)] if blocked else [],
-        "notes": [f"{host}: {note}" for note in _notes(settings, skipped, reboot, found)],
+        "notes": [f"{host}: {note}" for note in notes_of(settings, skipped, reboot, found)],
     }
 
 
@@ -121,7 +145,7 @@ def _moves(names: PackageSet, absent: Sequence[str], version: str, installed: Ma
 
 
 def _reboot_problem(host: str, reasons: Sequence[str]) -> Problem:
-    return make_problem([host], "NVIDIA driver", f"reboot needed: {'; '.join(reasons)}", _REBOOT_BY_HAND)
+    return make_problem([host], "NVIDIA driver", f"reboot needed: {'; '.join(reasons)}", REBOOT_BY_HAND)
 
 
 def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> list[Problem]:
@@ -131,17 +155,6 @@ def _header_problems(host: str, found: Mapping[str, Any], *, is_el: bool) -> lis
     problem = f"the repositories do not have it: they have left the running kernel {found['kernel_release']} behind"
     remedy = "install the current kernel and reboot the host, or add a repository with these headers; run again"
     return [make_problem([host], lacking, problem, remedy)]
-
-
-def _modules_to_load(choice: Choice, version: str, found: Mapping[str, Any]) -> list[str]:
-    """Return the modules that are to be loaded now: none where the GPUs are held by another driver, or missing.
-
-    CUDA opens /dev/nvidia-uvm as the user, who may not load its module; NVLSM talks through ib_umad.
-    """
-    if found["nouveau"] or not found["gpus"] or found["loaded"] not in {"", version}:
-        return []
-    wanted = ["nvidia", "nvidia-uvm", *(["ib_umad"] if choice.nvlsm else [])]
-    return [name for name in wanted if not found["modules"][name]]
 
 
 def _kernel_skipped(settings: Mapping[str, Any], system: Mapping[str, Any], found: Mapping[str, Any]) -> str:
@@ -175,105 +188,82 @@ def _pins(choice: Choice, version: str) -> list[dict[str, str]]:
     return [{"path": _PINS_FILE, "content": header + "\n".join(lines) + "\n", "state": "present"}]
 
 
-def _parameters(settings: Mapping[str, Any], choice: Choice) -> dict[str, dict[str, str]]:
-    """Return the modules' parameters; NCCL in an NVLink rack needs the device of an IMEX channel."""
-    declared = settings.get("module_parameters") or {}
-    merged = {
-        str(module): {str(key): _value(value) for key, value in each.items()} for module, each in declared.items()
-    }
-    if choice.imex:
-        merged["nvidia"] = {"NVreg_CreateImexChannel0": "1"} | merged.get("nvidia", {})
-    return merged
+def lock_key(source: str, distribution: str, major: str, branch: int) -> str:
+    """Return the name of a branch in the lock; a distribution's own packages have versions of their own."""
+    return str(branch) if source == "nvidia" else f"{distribution.lower()}{major}-{branch}"
 
 
-def _value(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+def driver_version(package: str) -> str:
+    """Return the driver's version in that of a package: '3:570.133.20-1ubuntu1' gives '570.133.20'."""
+    return package.rpartition(":")[2].partition("-")[0]
 
 
-def _files(
-    choice: Choice, settings: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]], *, kernel: bool
-) -> list[dict[str, str]]:
-    """Return the files of the host, as the module `files` takes them."""
-    lines = ["# Written by busbar: nvidia_driver_module_parameters.", "blacklist nouveau", "options nouveau modeset=0"]
-    lines += [
-        f"options {module} {' '.join(f'{key}={value}' for key, value in each.items())}"
-        for module, each in parameters.items()
-        if each
-    ]
-    state = "present" if kernel else "absent"
-    return [
-        {"path": _MODULES_FILE, "content": "\n".join(lines) + "\n", "state": state},
-        {
-            "path": "/etc/modules-load.d/busbar-nvidia.conf",
-            "content": "# Written by busbar: users open its device and may not load it.\nnvidia-uvm\n",
-            "state": state,
-        },
-        {
-            "path": "/etc/modules-load.d/busbar-nvlsm.conf",
-            "content": "# Written by busbar: the subnet manager of the NVLinks talks through it.\nib_umad\n",
-            "state": "present" if kernel and choice.nvlsm else "absent",
-        },
-        *(
-            [{"path": NODES_FILE, "content": "\n".join(_imex_nodes(settings)) + "\n", "state": "present"}]
-            if choice.imex
-            else []
-        ),
-    ]
+def version_order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def _imex_nodes(settings: Mapping[str, Any]) -> list[str]:
-    return [str(node) for node in settings.get("imex_nodes") or []]
+def _is_of_branch(version: str, branch: int) -> bool:
+    return version.partition(".")[0] == str(branch)
 
 
-def _drop_ins(command: str) -> list[dict[str, str]]:
-    """Return what lets the persistence daemon do what it is there for.
+def _installed(names: PackageSet, found: Mapping[str, Any]) -> dict[str, str]:
+    return {name: driver_version(found["installed"].get(name, "")) for name in names.exact}
 
-    Ubuntu's unit starts it with --no-persistence-mode, and stops it when no device wants it: without a display, the
-    driver then lets the GPUs go between two programs, and each of them waits for seconds.
+
+def _offers(names: PackageSet, found: Mapping[str, Any]) -> dict[str, set[str]]:
+    return {name: {driver_version(each) for each in found["available"].get(name, [])} for name in names.exact}
+
+
+def make_offer(key: str, names: PackageSet, branch: int, found: Mapping[str, Any]) -> Offer:
+    """Return what a host can have, with versions in rising order.
+
+    Args:
+        key: of the branch in the cluster's lock.
+        names: the packages of the host.
+        branch: that of the driver.
+        found: what `driver_host.read_driver` returns.
     """
-    if not command:
-        return []
-    off = "--no-persistence-mode"
-    text = f"# Written by busbar.\n[Unit]\nStopWhenUnneeded=no\n[Service]\nExecStart=\nExecStart={command}\n"
-    state = "present" if off in command.split() else "absent"
-    return [{"path": _PERSISTENCE_FILE, "content": text.replace(off, "--persistence-mode"), "state": state}]
+    installed, offers = _installed(names, found), _offers(names, found)
+    common = set.intersection(*({*offers[name], installed[name]} for name in names.exact))
+    main = installed[names.exact[0]]
+    return {
+        "key": key,
+        "known": bool(found["index"]),
+        "versions": sorted((each for each in common if _is_of_branch(each, branch)), key=version_order),
+        "installed": main if _is_of_branch(main, branch) else "",
+    }
 
 
-def _services(choice: Choice, units: Mapping[str, Mapping[str, str]], *, started: bool) -> list[dict[str, Any]]:
-    """Return the services; one that meets a driver of another version refuses to start, so it waits for the reboot."""
-    names = ["nvidia-persistenced"]
-    names += ["nvidia-fabricmanager"] if choice.fabric_manager else []
-    names += ["nvidia-imex"] if choice.imex else []
-    return [{"name": name, "started": started, "right": _is_right(units.get(name, {}), started)} for name in names]
+def choose_version(
+    host: str, names: PackageSet, branch: int, settings: Mapping[str, Any], found: Mapping[str, Any]
+) -> tuple[str, list[Problem]]:
+    """Return the driver's version, '' when it cannot be known yet, and why it is not available.
+
+    What is declared counts first, then what the cluster's lock says, then what is installed, then the newest version
+    that all parts of the driver have.
+    """
+    declared = str(settings.get("version") or settings.get("locked") or "")
+    installed, offers = _installed(names, found), _offers(names, found)
+    offer = make_offer("", names, branch, found)
+    version = declared or offer["installed"] or (offer["versions"] or [""])[-1]
+    # Without the repository's index, as in check mode on a fresh host, nobody knows what it has.
+    if not found["index"]:
+        unknown = not version and not settings.get("check_mode")
+        return version, [make_problem([host], "nvidia_driver_version", *_NOT_ASKED)] if unknown else []
+    if not version:
+        # No version has all parts: those that lack in the newest one are told.
+        of_branch = [each for each in offers[names.exact[0]] if _is_of_branch(each, branch)]
+        version = max(of_branch, key=version_order, default="")
+    lacking = [name for name in names.exact if installed[name] != version and version not in offers[name]]
+    locked = not settings.get("version") and bool(settings.get("locked"))
+    remedy = _REMEDY_LOCKED if locked else _REMEDY
+    return version, [_not_offered(host, name, version or f"branch {branch}", offers[name], remedy) for name in lacking]
 
 
-def _is_right(unit: Mapping[str, str], started: bool) -> bool:  # noqa: FBT001 - of two values, by its name
-    """Return whether a unit is as it should be; Debian's persistence daemon is static, started by the device."""
-    enabled = unit.get("enabled") in {"enabled", "static", "alias", "generated"}
-    return enabled and (not started or unit.get("active") == "active")
-
-
-def _parameter_reasons(found: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    running = found.get("parameters") or {}
-    for key, value in parameters.get("nvidia", {}).items():
-        name = key.removeprefix("NVreg_")
-        now = running.get(name, running.get(_SHOWN_AS.get(name, "")))
-        if now is not None and now.strip('"') != value.strip('"'):
-            yield f"the driver runs with {key}={now}, {value} is declared"
-
-
-def _notes(settings: Mapping[str, Any], skipped: str, reboot: Sequence[str], found: Mapping[str, Any]) -> Iterator[str]:
-    if skipped:
-        yield f"kernel modules, their settings and the driver's services are left alone: {skipped}"
-        return
-    if reboot:
-        allowed = settings.get("reboot")
-        how = (
-            "it is drained, rebooted and checked" if allowed else f"{_REBOOT_BY_HAND}; until then GPU programs may fail"
-        )
-        yield f"reboot needed: {'; '.join(reboot)}: {how}"
-    if found.get("secure_boot") and settings.get("build") != "precompiled" and not found.get("key_enrolled"):
-        key = str(found.get("signing_key") or "")
-        way = f"enrol it once: mokutil --import {key}, reboot, and confirm at the console with the password given"
-        way = way if key else "it is made with the first module: run again to see its path"
-        yield f"Secure Boot is on and loads signed modules only; the key that DKMS signs with is not enrolled: {way}"
+def _not_offered(host: str, name: str, wanted: str, offers: Collection[str], remedy: str) -> Problem:
+    shown = ", ".join(sorted(offers, key=version_order)[-6:])
+    problem = f"{wanted} is not available; the repositories have {shown or 'no such package'}"
+    if any(part in name for part in ("fabric", "imex", "nscq", "nvsdm")):
+        problem += "; it must be of the driver's very version"
+    return make_problem([host], name, problem, remedy)

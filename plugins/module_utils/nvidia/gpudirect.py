@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_generations import FIRST_OPEN_BRANCH
+from .driver_choice import FIRST_OPEN_BRANCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles 
     site_profile,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.schema import SCHEMA
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_generations import GENERATIONS
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings import KEYS
 from jsonschema import Draft202012Validator
 

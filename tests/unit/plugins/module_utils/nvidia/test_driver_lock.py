@@ -8,16 +8,14 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_lock import (
     choose_lock,
-    lock_key,
     lock_text,
     parse_lock,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import PackageSet
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import make_offer
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, lock_key, make_offer
 
 if TYPE_CHECKING:
-    from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import Offer
+    from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import Offer
 
 A, B, C = "580.65.06", "580.95.05", "580.105.08"
 PATH = "/site/nvidia_driver.lock.yml"

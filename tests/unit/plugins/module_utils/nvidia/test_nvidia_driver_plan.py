@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_versions import driver_version
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, driver_version
 
 CATALOGUE = site_catalogue({})
 DEBIAN = {"distribution": "Debian", "major": "12", "container": False}

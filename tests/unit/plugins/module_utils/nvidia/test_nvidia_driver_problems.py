@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import (
-    driver_branch,
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import driver_branch
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_problems import (
     driver_problems,
     site_driver_problems,
 )

@@ -35,7 +35,7 @@ def health_lines(hardware: str, when: str, config: dict[str, Any]) -> list[str]:
 
 
 def test_scripts_of_jobs_are_called_by_what_the_folder_has() -> None:
-    declared = {
+    declared: dict[str, Any] = {
         "own": {"Prolog": "/old"},
         "config": {},
         "catalogue": CATALOGUE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_generations import (
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import (
     DEFAULT_BRANCH,
     GENERATIONS,
     generation_of_model,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from .new_reason import is_new
 from .releases import release
@@ -11,7 +11,7 @@ from .releases import release
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Change", "changed_keys", "parse_config", "slurm_change", "unready_nodes"]
+__all__ = ["changed_keys", "old_files", "parse_config", "slurm_action", "unready_nodes"]
 
 # Since this release `scontrol reconfigure` starts a new slurmctld beside the old one; before, it re-read some keys.
 FORKING = (23, 11)
@@ -57,37 +57,32 @@ def changed_keys(before: str, after: str) -> list[str]:
     return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
 
-class Change(TypedDict):
-    """How changed files come into force: 'none', 'reconfigure' or 'restart'; and the files as they were before."""
-
-    action: str
-    old_files: list[dict[str, str]]
-
-
-def slurm_change(changes: Sequence[Mapping[str, str]], version: str = "") -> Change:
-    """Return how changed files come into force, and the files that take them back, in the form of the module `files`.
+def old_files(changes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return the files that take changes back, in the form of the module `files`.
 
     Args:
         changes: one entry per changed file: its path in `before_header`, its text `before` and `after`.
+    """
+    return [
+        {
+            "path": change["before_header"],
+            "content": change["before"],
+            "state": "present" if change["before"] else "absent",
+        }
+        for change in changes
+    ]
+
+
+def slurm_action(changes: Iterable[Mapping[str, str]], version: str) -> str:
+    """Return how changed files come into force: 'none', 'reconfigure' or 'restart'.
+
+    Args:
+        changes: as for old_files.
         version: what `slurmctld -V` says; empty when it is not known.
 
     Raises:
         ValueError: it is not a valid version.
     """
-    return {
-        "action": _action(changes, version),
-        "old_files": [
-            {
-                "path": change["before_header"],
-                "content": change["before"],
-                "state": "present" if change["before"] else "absent",
-            }
-            for change in changes
-        ],
-    }
-
-
-def _action(changes: Iterable[Mapping[str, str]], version: str) -> str:
     action = "none"
     for change in changes:
         if change.get("before", "") == change.get("after", ""):

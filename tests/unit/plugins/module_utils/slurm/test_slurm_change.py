@@ -45,7 +45,7 @@ def test_changed_keys(before: str, after: str, keys: list[str]) -> None:
 )
 def test_action(name: str, before: str, after: str, version: str, action: str) -> None:
     change = {"before_header": f"/etc/slurm/{name}", "before": before, "after": after}
-    assert slurm_change.slurm_change([change], version)["action"] == action
+    assert slurm_change.slurm_action([change], version) == action
 
 
 def test_one_restart_outweighs_a_reconfigure() -> None:
@@ -53,8 +53,8 @@ def test_one_restart_outweighs_a_reconfigure() -> None:
         {"before_header": "/etc/slurm/cgroup.conf", "before": "", "after": "x"},
         {"before_header": "/etc/slurm/slurm.conf", "before": BASE, "after": BASE.replace("6817", "1")},
     ]
-    assert slurm_change.slurm_change(changes, NEW)["action"] == "restart"
-    assert slurm_change.slurm_change([], NEW)["action"] == "none"
+    assert slurm_change.slurm_action(changes, NEW) == "restart"
+    assert slurm_change.slurm_action([], NEW) == "none"
 
 
 def test_old_files() -> None:
@@ -62,7 +62,7 @@ def test_old_files() -> None:
         {"before_header": "/etc/slurm/slurm.conf", "before": "old", "after": "new"},
         {"before_header": "/etc/slurm/gres.conf", "before": "", "after": "new"},
     ]
-    assert slurm_change.slurm_change(changes)["old_files"] == [
+    assert slurm_change.old_files(changes) == [
         {"path": "/etc/slurm/slurm.conf", "content": "old", "state": "present"},
         {"path": "/etc/slurm/gres.conf", "content": "", "state": "absent"},
     ]

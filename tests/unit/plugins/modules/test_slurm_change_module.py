@@ -1,0 +1,53 @@
+"""The module that says how a change of Slurm's configuration comes into force."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import slurm_change
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHANGE = {"before_header": "/etc/slurm/slurm.conf", "before": "ClusterName=c\n", "after": "ClusterName=c\nNodeName=a\n"}
+OLD_FILES = [{"path": "/etc/slurm/slurm.conf", "content": "ClusterName=c\n", "state": "present"}]
+
+
+def asked(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, command: str
+) -> dict[str, Any]:
+    """What the module says on a host whose slurmctld does this."""
+    if command:
+        program = folder / "slurmctld"
+        program.write_text(f'#!/bin/sh\n[ "$*" = -V ] || exit 2\n{command}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    with patch_module_args({"changes": [CHANGE]}), pytest.raises(SystemExit):
+        slurm_change.main()
+    answer: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("release", "action"), [("slurm-wlm 24.11.5", "reconfigure"), ("slurm-wlm 22.05.8", "restart")]
+)
+def test_the_installed_release_decides(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, release: str, action: str
+) -> None:
+    answer = asked(capsys, monkeypatch, tmp_path, f"echo {release}")
+    assert (answer["changed"], answer["action"], answer["old_files"]) == (False, action, OLD_FILES)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"), [("echo lost >&2; exit 1", "ends with 1"), ("echo nothing", "slurmctld -V: ")]
+)
+def test_without_a_release_the_old_files_are_known_all_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, said: str
+) -> None:
+    answer = asked(capsys, monkeypatch, tmp_path, command)
+    assert answer["failed"]
+    assert said in answer["msg"]
+    assert (answer["old_files"], len(answer["since"])) == (OLD_FILES, len("2026-01-01 00:00:00"))

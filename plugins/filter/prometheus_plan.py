@@ -35,6 +35,7 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
+from ..module_utils.common.untagged import untagged
 from ..module_utils.monitoring.prometheus_plan import prometheus_plan
 from ..module_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
 from ..plugin_utils.border import Filters, border
@@ -46,22 +47,10 @@ if TYPE_CHECKING:
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the plan."""
     planned = prometheus_plan(settings, host)
-    folder, site, alerts = settings["rules_folder"], _plain(settings["rules"]), _plain(settings["alerts"])
+    folder, site, alerts = settings["rules_folder"], untagged(settings["rules"]), untagged(settings["alerts"])
     problems = planned["problems"] + shipped_alert_problems(folder, site, alerts, host)
     rules = [] if problems else rule_files(shipped_rules(folder), site, alerts)
     return {**planned, "problems": problems, "rules": rules}
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
-    """Return data in Python's own types: Ansible's carry tags that YAML's safe writer does not know."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return value if kind is bool else kind(value)
-    return value
 
 
 class FilterModule:

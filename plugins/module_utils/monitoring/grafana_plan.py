@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from ..common.problems import make_problem
+from ..common.untagged import untagged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -215,7 +216,7 @@ def _datasources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     if access:
         ours |= {"basicAuth": True, "basicAuthUser": str(access["username"])}
         secret["basicAuthPassword"] = f"$__file{{{PROMETHEUS_PASSWORD}}}"
-    return [ours | ({"secureJsonData": secret} if secret else {}), *_plain(settings["datasources"])]
+    return [ours | ({"secureJsonData": secret} if secret else {}), *untagged(settings["datasources"])]
 
 
 def _provider(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,18 +233,6 @@ def _provider(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - data is what it is
-    """Return data in Python's own types: Ansible's carry tags that YAML's safe writer does not know."""
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return value if kind is bool else kind(value)
-    return value
-
-
 def _yaml(data: dict[str, Any]) -> str:
-    text = yaml.safe_dump(_plain(data), sort_keys=False, allow_unicode=True, width=120)
+    text = yaml.safe_dump(untagged(data), sort_keys=False, allow_unicode=True, width=120)
     return f"---\n# Managed by Ansible.\n{text}"

@@ -17,6 +17,8 @@ import testinfra
 from busbar.errors import UsageError
 from busbar.sandbox.state import load
 from ldap_directory import directory, directory_key  # noqa: F401 - fixtures of all tests
+from portal_browser import chromium  # noqa: F401
+from portal_host import again, portal  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

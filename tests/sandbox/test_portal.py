@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import TOP, Cluster, plain_environment, recap
+from portal_browser import picture
+from portal_host import PASSWORDS
 from portal_session import Session
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import subprocess
+    from collections.abc import Callable
+
+    from conftest import Cluster
 
 pytestmark = pytest.mark.proves("jupyterhub")
 
-PASSWORDS = {"alice": "wonderland of alice", "bob": "what bob builds"}
-CHROMIUM, DRIVER = "/usr/bin/chromium", "/usr/bin/chromedriver"
 OK, CREATED, BAD_REQUEST, FORBIDDEN, NOT_FOUND = 200, 201, 400, 403, 404
 GRANTED, REFUSED = 6, 1  # ENXIO: no driver behind a simulated GPU; EPERM: the job may not use it
-LISTS = [TOP / f"roles/jupyterhub/files/requirements-{name}.txt" for name in ("hub", "notebook")]
 SEEN = """
 import glob, os
 for path in sorted(glob.glob('/dev/nvidia[0-9]')):
@@ -79,88 +72,6 @@ for step in range(10):
 writer.close()
 print('trained', round(weight, 3))
 """
-
-
-def wheels(folder: Path, python: str) -> Path:
-    """Fetch the pinned packages for a release of Python, as docs/portal.md says; the archive of them."""
-    platforms = [f"--platform=manylinux_2_{number}_x86_64" for number in (5, 12, 17, 24, 26, 27, 28, 31, 34, 35)]
-    fetch = ["download", "--quiet", "--only-binary=:all:", "--require-hashes", f"--python-version={python}"]
-    for path in LISTS:
-        command = [
-            sys.executable,
-            "-m",
-            "pip",
-            *fetch,
-            *platforms,
-            f"--dest={folder / 'wheels'}",
-            f"--requirement={path}",
-        ]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    subprocess.run(
-        ["tar", "--create", f"--file={folder / 'wheels.tar'}", f"--directory={folder / 'wheels'}", "."], check=True
-    )
-    return folder / "wheels.tar"
-
-
-def run(
-    sandbox: Cluster, group: Path, archive: Path, *arguments: str, name: str = "portal"
-) -> subprocess.CompletedProcess[str]:
-    """Run the playbook with the login node in the group portal."""
-    command = ["ansible-playbook", "-i", str(sandbox.inventory), "-i", str(group), str(TOP / f"playbooks/{name}.yml")]
-    more = ["-e", json.dumps({"jupyterhub_wheels": str(archive)}), *arguments]
-    return subprocess.run(
-        [*command, *more], check=False, capture_output=True, text=True, timeout=900, cwd=TOP, env=plain_environment()
-    )
-
-
-@pytest.fixture(scope="module")
-def again(
-    sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """What runs a playbook with the login node in the group portal."""
-    folder = tmp_path_factory.mktemp("portal")
-    group = folder / "portal.yml"
-    group.write_text("all: {children: {portal: {hosts: {login: }}}}\n")
-    python = sandbox.exec("login", "python3 -c 'import sys; print(*sys.version_info[:2], sep=\".\")'").stdout.strip()
-    return partial(run, sandbox, group, wheels(folder, python))
-
-
-@pytest.fixture(scope="module")
-def portal(sandbox: Cluster, again: Callable[..., subprocess.CompletedProcess[str]]) -> Iterator[Cluster]:
-    """A portal on the login node, and passwords of alice and bob there."""
-    before = "ls -d /etc/jupyterhub /opt/busbar-portal /var/lib/jupyterhub /usr/share/nginx; getent passwd jupyterhub"
-    found = sandbox.exec("login", before, check=False).stdout
-    dry = again("--check", "--diff")
-    assert dry.returncode == 0, dry.stdout + dry.stderr
-    assert sandbox.exec("login", before, check=False).stdout == found
-    sandbox.exec("login", "mv /etc/busbar/tls /etc/busbar/tls.before; true")
-    bare = again("--limit", "login")
-    assert (bare.returncode, "busbar provision base --tags tls" in bare.stdout) == (2, True), bare.stdout
-    assert sandbox.exec("login", before, check=False).stdout == found
-    tls = again("--tags", "tls", "--limit", "login", name="base")
-    assert tls.returncode == 0, tls.stdout + tls.stderr
-    done = again("--diff", "-v")
-    assert done.returncode == 0, done.stdout + done.stderr
-    second = again()
-    assert {host: counts["changed"] for host, counts in recap(second.stdout).items()} == {"ctl": 0, "login": 0}, (
-        second.stdout
-    )
-    former = {user: sandbox.exec("login", f"getent shadow {user} | cut -d: -f2").stdout.strip() for user in PASSWORDS}
-    for user, password in PASSWORDS.items():
-        sandbox.exec("login", f"echo '{user}:{password}' | chpasswd")
-    try:
-        yield sandbox
-    finally:
-        sandbox.exec("ctl", "scancel --name=busbar-notebook; rm -rf /shared/software/jupyter /shared/home/*/runs")
-        units = "busbar-portal-nginx busbar-portal-hub busbar-portal-proxy"
-        sandbox.exec("login", f"systemctl disable --now {units}; rm -f /etc/systemd/system/busbar-portal-*")
-        sandbox.exec("login", "systemctl daemon-reload; rm -rf /etc/sudoers.d/busbar-portal /opt/busbar-portal")
-        sandbox.exec("login", "rm -f /var/lib/prometheus/node-exporter/busbar_tls*.prom")
-        sandbox.exec("login", "rm -rf /var/lib/jupyterhub /etc/jupyterhub /etc/busbar/tls")
-        for user, password in former.items():
-            sandbox.exec("login", f"usermod --password {shlex.quote(password)} {user}")
-        sandbox.exec("login", "mv /etc/busbar/tls.before /etc/busbar/tls; true")
 
 
 @pytest.fixture(scope="module")
@@ -381,37 +292,6 @@ def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(p
     )
 
 
-@pytest.fixture
-def chromium(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    """A browser; that it is told the truth by TLS is for the other tests."""
-    if shutil.which(CHROMIUM) is None or shutil.which(DRIVER) is None:
-        pytest.skip("no Chromium here: install chromium and chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for option in (
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--ignore-certificate-errors",
-        "--window-size=1200,900",
-    ):
-        options.add_argument(option)
-    options.add_argument(f"--user-data-dir={tmp_path / 'chromium'}")
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
-    driver.implicitly_wait(60)
-    try:
-        yield driver
-    finally:
-        driver.quit()
-
-
-def picture(browser: webdriver.Chrome, name: str) -> None:
-    """Keep a picture where BUSBAR_PICTURES names a folder."""
-    if folder := os.environ.get("BUSBAR_PICTURES"):
-        shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "webp", "quality": 70})
-        Path(folder, f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
-
-
 def answered(browser: webdriver.Chrome) -> bool:
     """Run a cell; the page draws it anew while its kernel starts, and what was typed may be lost."""
     browser.find_element(By.CSS_SELECTOR, ".jp-Notebook .jp-CodeCell .cm-content").click()
@@ -486,3 +366,36 @@ def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
         )
     portal.wait_until(lambda: not queue(portal), "the GPU stays taken", 60)
     portal.wait_until(lambda: "nobody used it for too long" in bob.ask("/hub/spawn/bob").text, "no reason", 60)
+
+
+@pytest.mark.core
+def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(portal: Cluster) -> None:
+    name = "<script>document.title='owned'</script>\n77|bob|RUNNING"
+    asked = f"cd /tmp && sbatch --parsable --job-name={shlex.quote(name)} --wrap 'sleep 300'"
+    alice, bob = Session(portal), Session(portal)
+    assert alice.login("alice", PASSWORDS["alice"]).status == OK
+    assert bob.login("bob", PASSWORDS["bob"]).status == OK
+    assert alice.spawn("alice", gpus=1).status == OK
+    assert alice.ready("alice")
+    job = portal.exec("login", asked, user="alice").stdout.strip()
+    try:
+        portal.wait_until(lambda: f">{job}<" in tight(alice.ask("/hub/jobs").text), "the job is not shown", 60)
+        page, node = tight(alice.ask("/hub/jobs").text), node_of(portal, "alice")
+        assert re.search(
+            rf">busbar-notebook</td><td>batch</td><td>runs</td><td>1</td><td>[0-9:]+</td><td[^>]*>{node}<", page
+        )
+        assert "&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt; 77|bob|RUNNING<" in page
+        assert "<script>document.title='owned'" not in page
+        others = bob.ask("/hub/jobs").text
+        assert ("You have no jobs in the queue" in others, job in others, "owned" in others) == (True, False, False)
+        assert 'href="/hub/jobs"' in bob.ask("/hub/home").text
+    finally:
+        portal.exec("ctl", "scancel --user=alice")
+    stranger = Session(portal).ask("/hub/jobs")
+    assert ("/hub/login?" in stranger.url, "owned" in stranger.text) == (True, False)
+    portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
+
+
+def tight(page: str) -> str:
+    """A page without the space between its elements."""
+    return re.sub(r">\s+|\s+<", lambda found: found[0].strip(), page)

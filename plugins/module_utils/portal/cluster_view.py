@@ -41,6 +41,17 @@ _ENDS = {
     "COMPLETED": "it was shut down, or nobody used it for too long",
     "FAILED": "it ended with an error, which is in its log",
 }
+# What sinfo calls a node in short; every other word, and one that ends with * for no answer, is out of service.
+_NODES = {
+    "idle": "idle",
+    "plnd": "idle",
+    "mix": "mixed",
+    "alloc": "allocated",
+    "comp": "allocated",
+    "resv": "reserved",
+    "maint": "reserved",
+}
+_OPEN = {"idle", "mixed", "allocated"}
 _GPUS = re.compile(r"gpu(?::(?P<type>[A-Za-z0-9_.-]+))?:(?P<count>[0-9]+)")
 
 
@@ -63,7 +74,7 @@ class Job(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A partition: limits, who may use it, and what is there and free by type of GPU."""
+    """A partition: limits, who may use it, nodes by state, and what is there and free by type of GPU."""
 
     name: str
     default: bool
@@ -75,6 +86,7 @@ class Partition(NamedTuple):
     gpus: dict[str, int]
     free_gpus: dict[str, int]
     most_gpus: int
+    nodes: dict[str, int]
 
 
 def parse_jobs(text: str) -> dict[str, Job]:
@@ -124,14 +136,17 @@ class _Sum:
 
     def __init__(self) -> None:
         self.cpus = self.free_cpus = self.most = 0
+        self.nodes = dict.fromkeys((*_NODES.values(), "out"), 0)
         self.gpus: dict[str, int] = {}
         self.free: dict[str, int] = {}
 
     def add(self, nodes: int, cpus: str, state: str, gres: str, used: str) -> None:
         _, idle, _, total = (int(word) for word in cpus.split("/"))
         self.cpus += total
-        # Whom no job reaches has nothing free: drained, down, reserved, with a mark such as idle*.
-        open_to_jobs = re.sub(r"[^a-z].*", "", state) in ("idle", "mix", "alloc", "comp") and not state.endswith("*")
+        word = "" if state.endswith("*") else re.sub(r"[^a-z].*", "", state)
+        kind = _NODES.get(word, "out")
+        self.nodes[kind] += nodes
+        open_to_jobs = kind in _OPEN
         self.free_cpus += idle if open_to_jobs else 0
         taken = _gpu_counts(used)
         for kind, count in _gpu_counts(gres).items():
@@ -175,6 +190,7 @@ def parse_partitions(partitions: str, nodes: str) -> list[Partition]:
                 gpus=has.gpus,
                 free_gpus=has.free,
                 most_gpus=has.most,
+                nodes=has.nodes,
             )
         )
     return sorted(found, key=lambda partition: (not partition.default, partition.name))

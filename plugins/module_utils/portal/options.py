@@ -17,6 +17,8 @@ __all__ = ["portal_problems"]
 _LOWEST, _HIGHEST = 1024, 65535
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+/-]{0,127}")
+_URL = re.compile(r"https?://[A-Za-z0-9.\[\]:_-]+(?:/[!-~]*)?")
+_MOST_DAYS = 31
 _ADDRESS = re.compile(r"[0-9.]+|\[?[0-9a-fA-F:]+\]?")
 
 
@@ -24,13 +26,19 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
     """Return what keeps the portal from working, or would open it wider than it may be.
 
     Args:
-        options: `environments`, `first_number`, `hours`, `idle_minutes`, `listen_address`, `max_hours`,
-            `notebook_path`, `notebook_ports`, `queue_minutes`: the options without their prefix; `ports`, those of the
-            host by option; `tls`, whether hosts have certificates; `portals`, the hosts of the group portal;
-            `submitting`, hosts with the commands of Slurm.
+        options: `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`,
+            `listen_address`, `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options
+            without their prefix; `ports`, those of the host by option; `tls`, whether hosts have certificates;
+            `portals`, the hosts of the group portal; `submitting`, hosts with the commands of Slurm.
         host: whose options these are.
     """
-    wrong = [*_place(options), *_times(options), *_ports(options), *_environments(options["environments"])]
+    wrong = [
+        *_place(options),
+        *_times(options),
+        *_ports(options),
+        *_environments(options["environments"]),
+        *_links(options),
+    ]
     return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
 
 
@@ -65,6 +73,16 @@ def _times(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "jupyterhub_queue_minutes", "is below 1", "write how long a notebook may wait, such as 10"
     if int(options["idle_minutes"]) < 0:
         yield "jupyterhub_idle_minutes", "is below 0", "write 0 to stop no notebook that is idle"
+
+
+def _links(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name in ("grafana_url", "report_url"):
+        url = str(options[name])
+        if url and not _URL.fullmatch(url):
+            yield f"jupyterhub_{name}", f"{url!r} is no address of a page", "write one such as https://host/path"
+    if not 1 <= int(options["history_days"]) <= _MOST_DAYS:
+        problem = f"{options['history_days']} is not between 1 and {_MOST_DAYS}"
+        yield "jupyterhub_history_days", problem, "write for how many days jobs that ended are listed"
 
 
 def _ports(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

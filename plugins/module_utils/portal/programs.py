@@ -1,8 +1,8 @@
-"""What the hub, which has no rights of its own, may have done by sudo: four programs without arguments.
+"""What the hub, which has no rights of its own, may have done by sudo: five programs without arguments.
 
 Each reads one request of JSON from its standard input and belongs to root: `submit` and `cancel` run as the user whose
-notebook it is, `query` as Slurm's user, so that it sees the jobs of all where a site hides them, and `login` as root,
-for PAM tells nobody else whether a password is right.
+notebook it is, `history` as the user whose jobs it lists, `query` as Slurm's user, so that it sees the jobs of all
+where a site hides them, and `login` as root, for PAM tells nobody else whether a password is right.
 """
 
 from __future__ import annotations
@@ -17,13 +17,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..access.login_user import groups_of
+from ..slurm.node_history import TIMES
+from ..slurm.queue import fresh_marks
 from .cluster_view import JOBS, NODES, PARTITIONS
+from .my_jobs import ended_command, parse_ended, parse_queue, queue_command
 from .notebook_job import JOB_NAME, Environment, RequestError, parse_choice, sbatch_command, script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["REFUSED", "WRONG", "Settings", "cancel", "login", "may_enter", "query", "read_settings", "run", "submit"]
+__all__ = [
+    "REFUSED",
+    "WRONG",
+    "Settings",
+    "cancel",
+    "history",
+    "login",
+    "may_enter",
+    "query",
+    "read_settings",
+    "run",
+    "submit",
+]
 
 WRONG, REFUSED = 1, 2
 LARGEST_REQUEST = 1024 * 1024
@@ -41,6 +56,7 @@ class Settings(NamedTuple):
     first_number: int
     groups: list[str]
     accounting: bool
+    history_days: int
 
 
 def read_settings(path: Path) -> Settings:
@@ -60,6 +76,7 @@ def read_settings(path: Path) -> Settings:
         first_number=declared["first_number"],
         groups=declared["groups"],
         accounting=declared["accounting"],
+        history_days=declared["history_days"],
     )
 
 
@@ -82,15 +99,35 @@ def _clean(entry: pwd.struct_passwd) -> dict[str, str]:
     return {"PATH": PATHS, "LANG": "C.UTF-8", **person}
 
 
-def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "") -> str:
-    """Run a command of Slurm.
+def _person(settings: Settings) -> pwd.struct_passwd:
+    """Return who runs this.
+
+    Raises:
+        RequestError: the portal is not for this user.
+    """
+    entry = pwd.getpwuid(os.getuid())
+    if not may_enter(entry.pw_name, settings):
+        message = f"{entry.pw_name}: the portal is not for this user"
+        raise RequestError(message)
+    return entry
+
+
+def _ran(command: list[str], entry: pwd.struct_passwd, text: str = "", more: Mapping[str, str] | None = None) -> str:
+    """Run a command of Slurm, with `more` in its environment; what is no UTF-8 is replaced.
 
     Raises:
         RequestError: it refused, or did not end; the message is what it said.
     """
     try:
         done = subprocess.run(  # noqa: S603 - the words of sbatch and its like, each checked
-            command, input=text, capture_output=True, text=True, check=False, timeout=SECONDS, env=_clean(entry)
+            command,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=SECONDS,
+            env=_clean(entry) | dict(more or {}),
         )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise RequestError(str(exc)) from exc
@@ -106,10 +143,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     Raises:
         RequestError: the request or Slurm refuses it.
     """
-    entry = pwd.getpwuid(os.getuid())
-    if not may_enter(entry.pw_name, settings):
-        message = f"{entry.pw_name}: the portal is not for this user"
-        raise RequestError(message)
+    entry = _person(settings)
     choice = parse_choice(request.get("choice", {}), settings.environments)
     text = script(
         settings.environments[choice.environment],
@@ -146,15 +180,34 @@ def cancel(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  #
     return {}
 
 
+def history(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:  # noqa: ARG001 - as the others
+    """Tell which jobs of who runs this have ended in the last days, with what they used.
+
+    Raises:
+        RequestError: the portal is not for this user, or Slurm does not answer.
+        ValueError: its answer cannot be read.
+    """
+    entry = _person(settings)
+    if not settings.accounting:
+        return {"jobs": []}
+    marks = fresh_marks()
+    text = _ran(ended_command(marks, entry.pw_name, settings.history_days), entry, more=TIMES)
+    return {"jobs": parse_ended(text, marks)}
+
+
 def query(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Tell what Slurm says of notebooks, of the partitions, or of a user's accounts.
+    """Tell what Slurm says of notebooks, of the queue, of the partitions, or of a user's accounts.
 
     Raises:
         RequestError: the request is none of these, or Slurm does not answer.
+        ValueError: its answer cannot be read.
     """
     entry, what = pwd.getpwuid(os.getuid()), request.get("what")
     if what == "jobs":
         return {"jobs": _ran(JOBS, entry)}
+    if what == "queue":
+        marks = fresh_marks()
+        return {"users": parse_queue(_ran(queue_command(marks), entry, more=TIMES), marks)}
     if what == "cluster":
         return {"partitions": _ran(PARTITIONS, entry), "nodes": _ran(NODES, entry)}
     if what == "accounts" and _USER.fullmatch(str(request.get("user"))):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import secrets
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .hostlist import expand_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "Job",
@@ -15,6 +18,7 @@ __all__ = [
     "controllers_up",
     "fresh_marks",
     "queue_format",
+    "queue_records",
     "read_jobs",
     "read_scheduler",
 ]
@@ -74,31 +78,40 @@ def fresh_marks() -> Marks:
     return Marks(f"\x1f{token}", f"\x1e{token}")
 
 
-def queue_format(marks: Marks) -> str:
-    """Return the argument of ``squeue --noheader --array --Format`` whose answer `read_jobs` reads.
+def queue_format(marks: Marks, fields: Sequence[str] = _FIELDS) -> str:
+    """Return the argument of ``squeue --noheader --Format`` whose answer `queue_records` reads.
 
     A mark without a width: the field is as long as its value.
     """
-    return ",".join(f"{name}:{marks.record if name == _FIELDS[-1] else marks.field}" for name in _FIELDS)
+    return ",".join([*(f"{name}:{marks.field}" for name in fields[:-1]), f"{fields[-1]}:{marks.record}"])
 
 
-def read_jobs(text: str, marks: Marks) -> list[Job]:
-    """Return the jobs in an answer of ``squeue``, asked with `queue_format` of these marks and times as numbers.
+def queue_records(text: str, marks: Marks, fields: Sequence[str] = _FIELDS) -> list[list[str]]:
+    """Return the fields of each job in an answer of ``squeue``, asked with `queue_format` of these marks and fields.
 
     Raises:
         ValueError: something in it is no job, or the answer ends in the middle of one.
     """
     *records, rest = text.split(marks.record)
-    if rest.strip():
-        message = f"squeue said something that is no job: {rest.strip()[:200]!r}"
+    found = [record.lstrip("\r\n").split(marks.field) for record in records]
+    wrong = [one for one in found if len(one) != len(fields) or not _NUMBER.match(one[0])]
+    if wrong or rest.strip():
+        said = " ".join(wrong[0]) if wrong else rest.strip()
+        message = f"squeue said something that is no job: {said[:200]!r}"
         raise ValueError(message)
-    return [_job(record.lstrip("\r\n").split(marks.field)) for record in records]
+    return found
+
+
+def read_jobs(text: str, marks: Marks) -> list[Job]:
+    """Return the jobs in an answer of ``squeue --array``, asked with `queue_format` and times as numbers.
+
+    Raises:
+        ValueError: something in it is no job, or the answer ends in the middle of one.
+    """
+    return [_job(fields) for fields in queue_records(text, marks)]
 
 
 def _job(fields: list[str]) -> Job:
-    if len(fields) != len(_FIELDS) or not _NUMBER.fullmatch(fields[0]):
-        message = f"squeue said something that is no job: {' '.join(fields)[:200]!r}"
-        raise ValueError(message)
     number, state, partition, user, account, reason, eligible, start, tres, nodes, name = fields
     gpus = _GPUS.search(tres)
     word = _REASON.match(reason)

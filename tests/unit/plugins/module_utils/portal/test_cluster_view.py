@@ -61,6 +61,7 @@ def test_partitions_with_what_is_free() -> None:
     assert (batch.name, batch.default, batch.max_minutes) == ("batch", True, 2160)
     assert (batch.gpus, batch.free_gpus, batch.most_gpus) == ({"h100": 40}, {"h100": 21}, 8)
     assert (batch.cpus, batch.free_cpus) == (320, 176)
+    assert batch.nodes == {"idle": 2, "mixed": 1, "allocated": 0, "reserved": 0, "out": 2}
     assert (big.max_minutes, big.gpus, big.free_gpus) == (0, {"a100": 4, "v100": 2}, {"a100": 4, "v100": 1})
     with pytest.raises(ValueError, match="unpack"):
         parse_partitions(PARTITIONS, row("batch", "idle", 1, "64", "gpu:8", "gpu:0"))

@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Partition
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.form import choices_from_form, page
 
-PARTITION = Partition("batch", True, 0, frozenset(), frozenset(), 8, 6, {"h100": 8}, {"h100": 5}, 8)  # noqa: FBT003
+PARTITION = Partition("batch", True, 0, frozenset(), frozenset(), 8, 6, {"h100": 8}, {"h100": 5}, 8, {})  # noqa: FBT003
 PROPOSED = {"minutes": 120, "cpus": 2, "memory_gib": 0}
 
 

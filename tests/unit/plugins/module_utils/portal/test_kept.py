@@ -1,4 +1,4 @@
-"""An answer that is kept for some seconds."""
+"""Answers that are kept for some seconds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept, KeptEach
 
 
 class Asked:
@@ -79,3 +79,30 @@ def test_a_question_without_answer_is_asked_again() -> None:
         return await kept.get()
 
     assert asyncio.run(play()) == {"number": 2}
+
+
+def test_each_user_is_asked_for_once_and_a_few_at_a_time() -> None:
+    async def play() -> tuple[list[str], int]:
+        asked: list[str] = []
+        now = most = 0
+
+        async def ask(user: str) -> dict[str, Any]:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+            asked.append(user)
+            now -= 1
+            return {"user": user}
+
+        kept = KeptEach(ask, 60, at_once=2, most=3)
+        users = ["a", "b", "c", "a", "b", "c"] * 20
+        answers = await asyncio.gather(*(kept.get(user) for user in users))
+        assert [one["user"] for one in answers] == users
+        await kept.get("d")  # the one who asked longest ago makes room
+        await kept.get("c")
+        await kept.get("a")
+        return asked, most
+
+    asked, most = asyncio.run(play())
+    assert (sorted(asked), most) == (["a", "a", "b", "c", "d"], 2)

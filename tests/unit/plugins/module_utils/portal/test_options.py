@@ -10,11 +10,14 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.options impo
 GOOD: dict[str, Any] = {
     "environments": [{"name": "default", "title": "Python", "modules": ["cuda/12.8"], "paths": ["/shared/env/bin"]}],
     "first_number": 1000,
+    "grafana_url": "https://grafana.example.org:3000/base",
+    "history_days": 3,
     "hours": 2.0,
     "idle_minutes": 60,
     "listen_address": "0.0.0.0",  # noqa: S104 - an option of the site
     "max_hours": 12.0,
     "queue_minutes": 10,
+    "report_url": "",
     "notebook_path": "/shared/software/jupyter",
     "notebook_ports": "61000-61999",
     "ports": {"port": 8000, "hub_port": 8081, "proxy_port": 8011, "proxy_api_port": 8012},
@@ -41,6 +44,9 @@ def test_the_defaults_are_good() -> None:
         ({"hours": 0.0}, "jupyterhub_hours", "0 is not between"),
         ({"max_hours": 1000.0}, "jupyterhub_max_hours", "1000 is more than 720"),
         ({"queue_minutes": 0}, "jupyterhub_queue_minutes", "is below 1"),
+        ({"grafana_url": "javascript:alert(1)"}, "jupyterhub_grafana_url", "'javascript:alert(1)' is no address"),
+        ({"report_url": "https://x/ onclick"}, "jupyterhub_report_url", "is no address of a page"),
+        ({"history_days": 0}, "jupyterhub_history_days", "0 is not between 1 and 31"),
         ({"idle_minutes": -1}, "jupyterhub_idle_minutes", "is below 0"),
         (
             {"ports": GOOD["ports"] | {"hub_port": 8000}},

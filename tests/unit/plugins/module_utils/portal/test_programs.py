@@ -18,6 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.portal.programs imp
     WRONG,
     Settings,
     cancel,
+    history,
     login,
     may_enter,
     query,
@@ -35,6 +36,7 @@ DECLARED = {
     "first_number": 0,
     "groups": [],
     "accounting": True,
+    "history_days": 3,
 }
 ME = pwd.getpwuid(os.getuid()).pw_name
 PEM = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -116,8 +118,35 @@ def test_a_query_is_one_of_three(slurm: Path, settings: Path) -> None:
             query(bad, known)
 
 
+def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: Path) -> None:
+    known = read_settings(settings)
+    # A name of a job that is no UTF-8 keeps nobody's jobs from the page.
+    (slurm / "bin" / "squeue").write_text(
+        "#!/bin/sh\nfield=${2%%,*} field=${field#*:} record=${2##*:}\n"
+        'printf "7"; for value in 7 RUNNING batch alice None 1:00 N/A cpu=1 gpu1 "\\377<b>"; do\n'
+        'printf "%s%b" "$field" "$value"; done; printf "%s\\n" "$record"\n'
+    )
+    (job,) = query({"what": "queue"}, known)["users"]["alice"]
+    assert (job["number"], job["name"]) == ("7", "\ufffd<b>")
+    (slurm / "bin" / "sacct").write_text(f'#!/bin/sh\necho "$*" >{slurm}/words\n')
+    (slurm / "bin" / "sacct").chmod(0o755)
+    assert history({"user": "root", "days": "9999"}, known) == {"jobs": []}
+    words = (slurm / "words").read_text()
+    assert (f"--user={ME} --starttime=now-3days" in words, "root --" in words, "9999" in words) == (
+        True,
+        ME == "root",
+        False,
+    )
+    with pytest.raises(RequestError, match="the portal is not for this user"):
+        history({}, known._replace(first_number=10**9))
+    (slurm / "bin" / "sacct").write_text("#!/bin/sh\necho 'sacct: error: no slurmdbd' >&2\nexit 1\n")
+    with pytest.raises(RequestError, match="no slurmdbd"):
+        history({}, known)
+    assert history({}, known._replace(accounting=False)) == {"jobs": []}
+
+
 def test_who_may_enter() -> None:
-    open_to_all = Settings({}, [], 0, [], accounting=False)
+    open_to_all = Settings({}, [], 0, [], accounting=False, history_days=3)
     assert may_enter(ME, open_to_all)
     group = __import__("grp").getgrgid(os.getgid()).gr_name
     assert may_enter(ME, open_to_all._replace(groups=["nobodys-group", group]))

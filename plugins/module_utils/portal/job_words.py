@@ -1,0 +1,71 @@
+"""States and reasons of Slurm in words, for a person who waits."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["ended_words", "queued_words"]
+
+# https://slurm.schedmd.com/job_state_codes.html
+_STATES = {
+    "RUNNING": "runs",
+    "PENDING": "waits",
+    "CONFIGURING": "its nodes start",
+    "COMPLETING": "is ending",
+    "SUSPENDED": "is suspended",
+    "STOPPED": "is stopped",
+    "REQUEUED": "was put back into the queue",
+    "REQUEUE_HOLD": "was put back into the queue, and is held",
+    "SPECIAL_EXIT": "was put back into the queue, and is held",
+    "RESV_DEL_HOLD": "is held: its reservation was deleted",
+}
+_ENDS = {
+    "COMPLETED": "completed",
+    "FAILED": "ended with an error",
+    "TIMEOUT": "reached its time limit",
+    "DEADLINE": "reached its deadline",
+    "OUT_OF_MEMORY": "needed more memory than it had",
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node did not boot",
+    "PREEMPTED": "a job of higher priority took its place",
+    "CANCELLED": "was cancelled",
+}
+# https://slurm.schedmd.com/job_reason_codes.html; the first pattern that fits counts.
+_REASONS = (
+    (r"None|", "Slurm has not looked at it yet"),
+    (r"Resources", "for nodes that are free"),
+    (r"Priority", "jobs of higher priority are before it"),
+    (r"Dependency", "for a job that it depends on"),
+    (r"DependencyNeverSatisfied", "for a job that can no longer end as it depends on: cancel it"),
+    (r"BeginTime", "for the time at which it may begin"),
+    (r"JobHeldUser", "you hold it: scontrol release lets it go"),
+    (r"JobHeldAdmin", "an administrator holds it"),
+    (r"ReqNodeNotAvail", "for nodes that are out of service or reserved"),
+    (r"Nodes_required_for_job_are_DOWN,_DRAINED.*", "for nodes that are out of service or reserved"),
+    (r"PartitionDown|PartitionInactive", "its partition takes no jobs now"),
+    (r"PartitionNodeLimit|PartitionTimeLimit", "it asks for more nodes or time than its partition allows"),
+    (r"Reservation", "for its reservation to begin"),
+    (r"Licenses", "for licences"),
+    (r"JobArrayTaskLimit", "for other tasks of its array"),
+    (r"QOS.*", "for a limit of its QOS: {reason}"),
+    (r"(?:Assoc|InvalidAccount|MaxJobsPerAccount).*", "for a limit of its account: {reason}"),
+    (r"BadConstraints|AccountNotAllowed|InvalidQOS", "it can never start as it was submitted: {reason}"),
+    (r"launch_failed_requeued_held", "its start failed, and it is held: tell an administrator"),
+)
+
+
+def queued_words(state: str, reason: str) -> str:
+    """Say what a job in the queue does, and why it waits."""
+    words = _STATES.get(state, state.lower().replace("_", " "))
+    if state != "PENDING":
+        return words
+    word = reason.partition(",")[0].split(" ")[0] if reason.startswith("ReqNodeNotAvail") else reason.strip("()")
+    for pattern, why in _REASONS:
+        if re.fullmatch(pattern, word):
+            return f"{words}{' ' if why.startswith('for ') else ': '}{why.format(reason=word)}"
+    return f"{words}: {word}"
+
+
+def ended_words(state: str) -> str:
+    """Say how a job ended."""
+    return _ENDS.get(state, state.lower().replace("_", " "))

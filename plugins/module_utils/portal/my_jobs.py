@@ -1,0 +1,186 @@
+"""What a user sees of their own jobs: those in the queue, and those that ended, with what they used of what they had.
+
+A job's name is its user's, with any character in it: fields are told apart by marks that nobody can know before.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..slurm.queue import queue_format, queue_records
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..slurm.queue import Marks
+
+__all__ = ["MOST_ENDED", "ended_command", "parse_ended", "parse_queue", "queue_command"]
+
+MOST_ENDED = 100
+_LONGEST_NAME = 120
+_QUEUE = (
+    *("JobID", "JobArrayID", "State", "Partition", "UserName", "Reason"),
+    *("TimeLeft", "StartTime", "tres-alloc", "NodeList", "Name"),
+)
+# Without a mark at the end of a record: what a user has written is never in the last field.
+_ENDED = (
+    *("JobID", "JobIDRaw", "State", "JobName", "Partition", "ElapsedRaw", "AllocCPUS", "TotalCPU"),
+    *("NTasks", "AllocTRES", "TRESUsageInMax", "End"),
+)
+_TRES = re.compile(r"(?:^|,)([a-z]+(?:/[a-z]+)?)=([0-9.]+)([KMGTP]?)(?=,|$)")
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40, "P": 2**50}
+_CLOCK = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+
+
+class Queued(NamedTuple):
+    """A job in the queue; `start` in seconds since 1970, 0 where Slurm does not know it."""
+
+    number: str
+    raw: str
+    name: str
+    state: str
+    partition: str
+    reason: str
+    left: str
+    start: int
+    gpus: int
+    nodes: str
+
+
+class Ended(NamedTuple):
+    """A job that ended; parts of what it had (1: all) in `cpu`, `memory` and `gpu`, None where nothing was measured."""
+
+    number: str
+    raw: str
+    name: str
+    state: str
+    partition: str
+    end: int
+    seconds: int
+    cpus: int
+    gpus: int
+    cpu: float | None
+    memory: float | None
+    gpu: float | None
+
+
+def queue_command(marks: Marks) -> list[str]:
+    """Return the words of one `squeue` for the jobs of all users, with times in seconds since 1970."""
+    return ["squeue", "--noheader", f"--Format={queue_format(marks, _QUEUE)}"]
+
+
+def ended_command(marks: Marks, user: str, days: int) -> list[str]:
+    """Return the words of the `sacct` that asks for the jobs of a user in the last days, with times in numbers."""
+    return [
+        *("sacct", "--noheader", "--parsable2", "--noconvert", f"--delimiter={marks.field}"),
+        *(f"--user={user}", f"--starttime=now-{days}days", f"--format={','.join(_ENDED)}"),
+    ]
+
+
+def parse_queue(text: str, marks: Marks) -> dict[str, list[dict[str, Any]]]:
+    """Return the jobs of each user as fields of `Queued`, from the output of `queue_command`.
+
+    Raises:
+        ValueError: something in it is no job.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    for raw, number, state, partition, user, reason, *more in queue_records(text, marks, _QUEUE):
+        left, start, tres, nodes, name = more
+        job = Queued(
+            number=number,
+            raw=raw,
+            name=_clean(name),
+            state=state,
+            partition=partition,
+            reason=reason,
+            left=left,
+            start=int(start) if start.isdigit() else 0,
+            gpus=int(_tres(tres).get("gres/gpu", 0)),
+            nodes=nodes,
+        )
+        found.setdefault(user, []).append(job._asdict())
+    return found
+
+
+def parse_ended(text: str, marks: Marks) -> list[dict[str, Any]]:
+    """Return the last jobs that ended as fields of `Ended`, the latest first, from the output of `ended_command`.
+
+    Raises:
+        ValueError: something in it is no job.
+    """
+    jobs: dict[str, dict[str, str]] = {}
+    steps: dict[str, list[dict[str, str]]] = {}
+    for row in _rows(text, marks):
+        number, dot, _ = row["JobIDRaw"].partition(".")
+        if dot:
+            steps.setdefault(number, []).append(row)
+        else:
+            # A job that was put back into the queue is there once for each run: the last one counts.
+            jobs[number] = row
+            steps.pop(number, None)
+    ended = [_ended(row, steps.get(number, [])) for number, row in jobs.items() if row["End"].isdigit()]
+    return [job._asdict() for job in sorted(ended, key=lambda job: -job.end)[:MOST_ENDED]]
+
+
+def _rows(text: str, marks: Marks) -> list[dict[str, str]]:
+    if not text:
+        return []
+    width = len(_ENDED) - 1
+    values = text.removesuffix("\n").split(marks.field)
+    if len(values) == 1 or (len(values) - 1) % width:
+        message = f"sacct said something that is no job: {text.strip()[:200]!r}"
+        raise ValueError(message)
+    # The last field of a record, the end of its line and the first of the next are one value.
+    rows, first = [], values[0]
+    for place in range(1, len(values), width):
+        *middle, last = values[place : place + width]
+        last, _, following = last.partition("\n")
+        rows.append(dict(zip(_ENDED, [first, *middle, last], strict=True)))
+        first = following
+    return rows
+
+
+def _ended(row: dict[str, str], steps: Sequence[dict[str, str]]) -> Ended:
+    had = _tres(row["AllocTRES"])
+    seconds, cpus = int(row["ElapsedRaw"] or 0), int(row["AllocCPUS"] or 0)
+    used = _seconds(row["TotalCPU"])
+    peaks = [(_tres(step["TRESUsageInMax"]), int(step["NTasks"] or 1)) for step in steps]
+    # Slurm keeps what the largest task took; all tasks of a step took at most so much.
+    memory = max((peak.get("mem", 0) * tasks for peak, tasks in peaks), default=0)
+    busy = [peak["gres/gpuutil"] for peak, _ in peaks if "gres/gpuutil" in peak]
+    state = row["State"].split(" ")[0]
+    if state == "FAILED" and any(step["State"] == "OUT_OF_MEMORY" for step in steps):
+        state = "OUT_OF_MEMORY"
+    return Ended(
+        number=row["JobID"],
+        raw=row["JobIDRaw"],
+        name=_clean(row["JobName"]),
+        state=state,
+        partition=row["Partition"],
+        end=int(row["End"]),
+        seconds=seconds,
+        cpus=cpus,
+        gpus=int(had.get("gres/gpu", 0)),
+        cpu=min(1.0, used / (seconds * cpus)) if used and seconds * cpus else None,
+        memory=min(1.0, memory / had["mem"]) if memory and had.get("mem") else None,
+        gpu=min(1.0, max(busy) / 100) if busy and had.get("gres/gpu") else None,
+    )
+
+
+def _tres(text: str) -> dict[str, float]:
+    """Read ``cpu=2,mem=1024M,gres/gpu=1``; what has a type, such as ``gres/gpu:h100``, is in the sum besides."""
+    return {found[1]: float(found[2]) * _UNITS[found[3]] for found in _TRES.finditer(text)}
+
+
+def _seconds(text: str) -> float:
+    clock = _CLOCK.fullmatch(text)
+    if not clock:
+        return 0.0
+    days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _clean(text: str) -> str:
+    """A name as one line that is not too long; the page escapes it."""
+    return "".join(char if char.isprintable() else " " for char in text)[:_LONGEST_NAME]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,12 +30,18 @@ class RequestError(ValueError):
 
 
 class Environment(NamedTuple):
-    """What a notebook starts with: modules that are loaded, and folders that come first in PATH."""
+    """What a notebook starts with: modules that are loaded, and folders that come first in PATH; or an image.
+
+    Attributes:
+        image: it runs in a container of this image, with the image's `python`, which has JupyterHub and JupyterLab.
+    """
 
     name: str
     title: str
     modules: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
+    image: str = ""
+    python: str = "python3"
 
 
 class Choice(NamedTuple):
@@ -149,7 +156,30 @@ def _files(given: Mapping[str, Any]) -> dict[str, str]:
     return {name: given[name].rstrip("\n") for name in _FILES}
 
 
-def script(environment: Environment, given: Mapping[str, Any], files: Mapping[str, Any], start: list[str]) -> str:
+def _in_image(environment: Environment, names: list[str], start: list[str], runtime: str) -> list[str]:
+    """The lines that start the notebook in a container; what it needs of the node is there at the same path."""
+    folder = PurePosixPath(start[2]).parent
+    words = shlex.join([environment.python, *start[1:]])
+    image = shlex.quote(environment.image)
+    lines = [f"export JUPYTER_CONFIG_PATH={shlex.quote(str(folder / 'image'))}"]
+    if runtime == "charliecloud":
+        # ch-run sets HOME to a folder of the image.
+        return [*lines, f'ch-job {image} --set-env=HOME="$HOME" --cd="$HOME" -- {words} "$folder" &']
+    mounts = f'{shlex.quote(str(folder))},"$HOME","$folder"'
+    # Of a variable that both have, Pyxis takes the image's unless it is named.
+    kept = ",".join(["HOME", "JUPYTER_CONFIG_PATH", *names])
+    step = 'srun --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --mpi=none'
+    container = f'--container-image={image} --container-mounts={mounts} --container-workdir="$HOME"'
+    return [*lines, f'{step} {container} --container-env={kept} {words} "$folder" &']
+
+
+def script(  # noqa: PLR0913 - each is a part of the script
+    environment: Environment,
+    given: Mapping[str, Any],
+    files: Mapping[str, Any],
+    start: list[str],
+    runtime: str = "",
+) -> str:
     """Return the script of the job.
 
     Keys and tokens are in the script, which slurmctld and slurmd keep for the user and root alone; the environment of a
@@ -159,7 +189,9 @@ def script(environment: Environment, given: Mapping[str, Any], files: Mapping[st
         environment: what the notebook starts with.
         given: variables of the hub, of which those of JupyterHub are taken.
         files: `authority`, `certificate` and `key` in PEM, with which hub and notebook know each other.
-        start: the words that start the notebook; the folder of the files is added.
+        start: the words that start the notebook, its Python first, then an option and the program; the folder of the
+            files is added.
+        runtime: what runs images: `pyxis` or `charliecloud`.
 
     Raises:
         RequestError: a variable or a file is not what it should be.
@@ -167,13 +199,16 @@ def script(environment: Environment, given: Mapping[str, Any], files: Mapping[st
     written = [
         f"cat >\"$folder/{name}.pem\" <<'END_OF_FILE'\n{text}\nEND_OF_FILE" for name, text in _files(files).items()
     ]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables(given).items()]
+    kept = variables(given)
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in kept.items()]
     loads = [f"module load {shlex.quote(name)}" for name in environment.modules]
     paths = [f'export PATH={shlex.quote(path)}:"$PATH"' for path in environment.paths]
     return "\n".join(
         [
             "#!/bin/bash -l",
             "umask 077",
+            # Both runtimes show a container this folder, or what is in it, whatever the node has for temporary files.
+            *(["export TMPDIR=/tmp"] if environment.image else []),
             # What a notebook left that was killed; rm follows no link that somebody else has put there.
             'for old in "${TMPDIR:-/tmp}"/notebook.*; do',
             '    [ -O "$old" ] && ! kill -0 "$(cat "$old/pid" 2>/dev/null)" 2>/dev/null && rm -rf -- "$old"',
@@ -185,7 +220,11 @@ def script(environment: Environment, given: Mapping[str, Any], files: Mapping[st
             *exports,
             *loads,
             *paths,
-            f'{shlex.join(start)} "$folder" &',
+            *(
+                _in_image(environment, list(kept), start, runtime)
+                if environment.image
+                else [f'{shlex.join(start)} "$folder" &']
+            ),
             # The shell hears of the job's end at once only while it waits.
             "notebook=$!",
             "trap 'kill \"$notebook\" 2>/dev/null' TERM INT",

@@ -18,7 +18,9 @@ _LOWEST, _HIGHEST = 1024, 65535
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+/-]{0,127}")
 _URL = re.compile(r"https?://[A-Za-z0-9.\[\]:_-]+(?:/[!-~]*)?")
-_MOST_DAYS = 31
+_MOST_DAYS, _MOST_NAMES = 31, 4
+_IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/#@+-]{0,255}")
+_PYTHON = re.compile(r"python3(\.[0-9]+)?|/[A-Za-z0-9_./+-]{1,255}")
 _ADDRESS = re.compile(r"[0-9.]+|\[?[0-9a-fA-F:]+\]?")
 
 
@@ -26,10 +28,11 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
     """Return what keeps the portal from working, or would open it wider than it may be.
 
     Args:
-        options: `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`,
-            `listen_address`, `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options
-            without their prefix; `ports`, those of the host by option; `tls`, whether hosts have certificates;
-            `portals`, the hosts of the group portal; `submitting`, hosts with the commands of Slurm.
+        options: `container_binds`, `container_lacking` (nodes without what runs images), `container_runtime`,
+            `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`, `listen_address`,
+            `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options without their
+            prefix; `ports`, those of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts
+            of the group portal; `submitting`, hosts with the commands of Slurm.
         host: whose options these are.
     """
     wrong = [
@@ -37,6 +40,7 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
         *_times(options),
         *_ports(options),
         *_environments(options["environments"]),
+        *_images(options),
         *_links(options),
     ]
     return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
@@ -116,3 +120,31 @@ def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str
         for path in entry.get("paths", []):
             if not str(path).startswith("/") or ":" in str(path):
                 yield key, f"{entry['name']}: {path!r} is no folder", "write an absolute path without a colon"
+
+
+def _images(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    key, runtime = "jupyterhub_environments", str(options["container_runtime"])
+    entries = [entry for entry in options["environments"] if entry.get("image")]
+    for entry in entries:
+        if not _IMAGE.fullmatch(str(entry["image"])):
+            yield key, f"{entry['name']}: {entry['image']!r} is no image", "write it as the container runtime takes it"
+        if not _PYTHON.fullmatch(str(entry.get("python", "python3"))):
+            problem = f"{entry['name']}: {entry['python']!r} is no Python of an image"
+            yield key, problem, "write its path in the image, such as /opt/conda/bin/python3"
+        if entry.get("modules") or entry.get("paths"):
+            problem = f"{entry['name']}: modules and paths are the node's, and image has its own"
+            yield key, problem, "declare two environments, or put into the image what it needs"
+    if not entries:
+        return
+    if runtime not in ("pyxis", "charliecloud"):
+        problem = f"{entries[0]['name']} has an image, and nothing runs images on the nodes"
+        yield key, problem, "set pyxis_enabled or charliecloud_enabled: true, or remove image"
+    elif lacking := options["container_lacking"]:
+        names = ", ".join(lacking[:_MOST_NAMES]) + (" and others" if len(lacking) > _MOST_NAMES else "")
+        problem = f"{names} would not run images: {runtime}_enabled is not true there"
+        yield "jupyterhub_container_runtime", problem, f"set {runtime}_enabled: true for all compute nodes"
+    if runtime == "charliecloud" and not any(
+        str(options["notebook_path"]).startswith(f"{str(bind).rstrip('/')}/") for bind in options["container_binds"]
+    ):
+        problem = f"{options['notebook_path']} is not in containers, and notebooks start from there"
+        yield "charliecloud_binds", problem, "add the shared tree, on which it lies, to charliecloud_binds"

@@ -57,6 +57,7 @@ class Settings(NamedTuple):
     groups: list[str]
     accounting: bool
     history_days: int
+    container_runtime: str
 
 
 def read_settings(path: Path) -> Settings:
@@ -67,7 +68,7 @@ def read_settings(path: Path) -> Settings:
     """
     declared = json.loads(path.read_text(encoding="utf-8"))
     environments = [
-        Environment(entry["name"], entry["title"], tuple(entry["modules"]), tuple(entry["paths"]))
+        Environment(**entry | {key: tuple(entry[key]) for key in ("modules", "paths")})
         for entry in declared["environments"]
     ]
     return Settings(
@@ -77,6 +78,7 @@ def read_settings(path: Path) -> Settings:
         groups=declared["groups"],
         accounting=declared["accounting"],
         history_days=declared["history_days"],
+        container_runtime=declared["container_runtime"],
     )
 
 
@@ -150,6 +152,7 @@ def submit(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
         request.get("variables", {}),
         request.get("files", {}),
         settings.start,
+        settings.container_runtime,
     )
     folder = Path(entry.pw_dir, ".local", "state")
     try:

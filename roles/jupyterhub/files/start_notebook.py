@@ -1,6 +1,7 @@
 """Starts a notebook in its job: takes a free port, tells it to the hub, and gets the certificate of its node."""
 
 import http.client
+import importlib.util
 import json
 import os
 import random
@@ -61,6 +62,9 @@ def told(port: int, folder: Path) -> dict[str, str]:
 
 def main(first: str, last: str, folder: Path) -> int:
     """Start the notebook; its exit status."""
+    missing = [name for name in ("jupyterhub", "jupyterlab") if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(f"{sys.executable} has no {' and no '.join(missing)}: a notebook does not start without")
     port = free_port(int(first), int(last))
     for name, text in told(port, folder).items():
         (folder / f"{name}.pem").write_text(text)

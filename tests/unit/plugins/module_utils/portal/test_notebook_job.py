@@ -118,3 +118,44 @@ def test_the_script_gives_the_notebook_files_and_variables_and_leaves_nothing(tm
     assert lines[-1] == "o'neil $(id)"
     assert [path.name for path in tmp_path.glob("notebook.*")] == ["notebook.runs"]
     assert (tmp_path / "home").is_dir()
+
+
+CHARLIECLOUD = "torch.tar.zst|--set-env=HOME={home}|--cd={home}|--|/opt/conda/bin/python3|-I|/shared/start.py|1|2|{key}"
+PYXIS = (
+    "--ntasks=1|--cpus-per-task=4|--mpi=none|--container-image=torch.tar.zst|--container-mounts=/shared,{home},{key}|"
+    "--container-workdir={home}|--container-env=HOME,JUPYTER_CONFIG_PATH,JUPYTERHUB_USER|"
+    "/opt/conda/bin/python3|-I|/shared/start.py|1|2|{key}"
+)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "program", "words"), [("charliecloud", "ch-job", CHARLIECLOUD), ("pyxis", "srun", PYXIS)]
+)
+def test_an_image_gets_home_keys_and_what_starts_the_notebook(
+    tmp_path: Path, runtime: str, program: str, words: str
+) -> None:
+    home = tmp_path / "a home"
+    home.mkdir()
+    stand_in = tmp_path / program
+    stand_in.write_text(
+        f'#!/bin/bash\n(IFS="|"; echo "$*"; echo "$JUPYTER_CONFIG_PATH $TMPDIR") >{tmp_path}/seen\n'
+        'test -s "${@: -1}/key.pem"\n'
+    )
+    stand_in.chmod(0o755)
+    environment = Environment("torch", "PyTorch", image="torch.tar.zst", python="/opt/conda/bin/python3")
+    start = ["/shared/notebook/bin/python", "-I", "/shared/start.py", "1", "2"]
+    text = script(environment, {"JUPYTERHUB_USER": "alice"}, FILES, start, runtime)
+    assert "export TMPDIR=/tmp\n" in text
+    done = subprocess.run(
+        ["bash", "-s"],
+        input=text.replace("export TMPDIR=/tmp\n", f"export TMPDIR={tmp_path}\n"),
+        text=True,
+        check=False,
+        capture_output=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "HOME": str(home), "SLURM_CPUS_PER_TASK": "4"},
+    )
+    assert done.returncode == 0, done.stderr
+    said, around = (tmp_path / "seen").read_text().splitlines()
+    key = said.rpartition("|")[2]
+    assert said == words.format(home=home, key=key)
+    assert around == f"/shared/image {tmp_path}"

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.options import portal_problems
 
+IMAGE = {"name": "torch", "title": "PyTorch", "image": "nvcr.io#nvidia/pytorch:25.10-py3"}
 GOOD: dict[str, Any] = {
+    "container_binds": ["/shared"],
+    "container_lacking": [],
+    "container_runtime": "",
     "environments": [{"name": "default", "title": "Python", "modules": ["cuda/12.8"], "paths": ["/shared/env/bin"]}],
     "first_number": 1000,
     "grafana_url": "https://grafana.example.org:3000/base",
@@ -27,6 +31,12 @@ GOOD: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("runtime", ["pyxis", "charliecloud"])
+def test_an_image_where_something_runs_it_is_good(runtime: str) -> None:
+    environments = [*GOOD["environments"], IMAGE | {"python": "/opt/conda/bin/python3", "modules": [], "paths": []}]
+    assert portal_problems(GOOD | {"environments": environments, "container_runtime": runtime}, "login") == []
+
+
 def test_the_defaults_are_good() -> None:
     assert portal_problems(GOOD, "login") == []
 
@@ -44,6 +54,32 @@ def test_the_defaults_are_good() -> None:
         ({"hours": 0.0}, "jupyterhub_hours", "0 is not between"),
         ({"max_hours": 1000.0}, "jupyterhub_max_hours", "1000 is more than 720"),
         ({"queue_minutes": 0}, "jupyterhub_queue_minutes", "is below 1"),
+        ({"environments": [IMAGE]}, "jupyterhub_environments", "torch has an image, and nothing runs images"),
+        (
+            {"environments": [IMAGE], "container_runtime": "pyxis", "container_lacking": list("abcdef")},
+            "jupyterhub_container_runtime",
+            "a, b, c, d and others would not run images: pyxis_enabled is not true there",
+        ),
+        (
+            {"environments": [IMAGE], "container_runtime": "charliecloud", "container_binds": ["/share"]},
+            "charliecloud_binds",
+            "/shared/software/jupyter is not in containers",
+        ),
+        (
+            {"environments": [IMAGE | {"image": "x $(id)"}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: 'x $(id)' is no image",
+        ),
+        (
+            {"environments": [IMAGE | {"modules": ["cuda"]}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: modules and paths are the node's",
+        ),
+        (
+            {"environments": [IMAGE | {"python": "python2"}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: 'python2' is no Python of an image",
+        ),
         ({"grafana_url": "javascript:alert(1)"}, "jupyterhub_grafana_url", "'javascript:alert(1)' is no address"),
         ({"report_url": "https://x/ onclick"}, "jupyterhub_report_url", "is no address of a page"),
         ({"history_days": 0}, "jupyterhub_history_days", "0 is not between 1 and 31"),

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DECLARED = {
-    "environments": [{"name": "default", "title": "Python", "modules": [], "paths": []}],
+    "container_runtime": "",
+    "environments": [
+        {"name": "default", "title": "Python", "modules": [], "paths": [], "image": "", "python": "python3"}
+    ],
     "start": ["/shared/python", "/shared/start.py"],
     "first_number": 0,
     "groups": [],
@@ -146,7 +149,7 @@ def test_the_queue_of_all_and_the_history_of_who_runs_it(slurm: Path, settings: 
 
 
 def test_who_may_enter() -> None:
-    open_to_all = Settings({}, [], 0, [], accounting=False, history_days=3)
+    open_to_all = Settings({}, [], 0, [], accounting=False, history_days=3, container_runtime="")
     assert may_enter(ME, open_to_all)
     group = __import__("grp").getgrgid(os.getgid()).gr_name
     assert may_enter(ME, open_to_all._replace(groups=["nobodys-group", group]))

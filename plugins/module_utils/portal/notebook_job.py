@@ -173,7 +173,7 @@ def _in_image(environment: Environment, names: list[str], start: list[str], runt
     return [*lines, f'{step} {container} --container-env={kept} {words} "$folder" &']
 
 
-def script(  # noqa: PLR0913 - each is a part of the script
+def script(
     environment: Environment,
     given: Mapping[str, Any],
     files: Mapping[str, Any],

@@ -31,8 +31,9 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
         options: `container_binds`, `container_lacking` (nodes without what runs images), `container_runtime`,
             `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`, `listen_address`,
             `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options without their
-            prefix; `ports`, those of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts
-            of the group portal; `submitting`, hosts with the commands of Slurm.
+            prefix; `oidc`, those of the identity provider, with the length of the secret instead of it; `ports`, those
+            of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts of the group portal;
+            `submitting`, hosts with the commands of Slurm.
         host: whose options these are.
     """
     wrong = [
@@ -41,6 +42,7 @@ def portal_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
         *_ports(options),
         *_environments(options["environments"]),
         *_images(options),
+        *_oidc(options["oidc"]),
         *_links(options),
     ]
     return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
@@ -148,3 +150,22 @@ def _images(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     ):
         problem = f"{options['notebook_path']} is not in containers, and notebooks start from there"
         yield "charliecloud_binds", problem, "add the shared tree, on which it lies, to charliecloud_binds"
+
+
+def _oidc(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if not options["client_id"]:
+        for name in ("authorize_url", "token_url", "userdata_url"):
+            if options[name]:
+                problem = "there is no login with it: jupyterhub_oidc_client_id is empty"
+                yield f"jupyterhub_oidc_{name}", problem, "set what the provider calls the portal, or remove it"
+        return
+    for name in ("authorize_url", "token_url", "userdata_url", "callback_url"):
+        url = str(options[name])
+        if not (_URL.fullmatch(url) and url.startswith("https://")):
+            problem = f"{url!r} is no address with https, and who listens in between could log in as anybody"
+            yield f"jupyterhub_oidc_{name}", problem, "write the whole address, which begins with https://"
+    if not options["client_secret"]:
+        problem = "is empty, and the provider would give codes of users to anybody who says to be the portal"
+        yield "jupyterhub_oidc_client_secret", problem, "take the secret from a vault or a lookup"
+    if not str(options["username_claim"]):
+        yield "jupyterhub_oidc_username_claim", "is empty", "name the claim that is the user's name in the cluster"

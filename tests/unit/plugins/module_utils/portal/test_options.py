@@ -7,6 +7,13 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.options import portal_problems
 
+OIDC = {
+    "client_id": "portal",
+    "client_secret": 32,
+    "callback_url": "https://login:8000/hub/oauth_callback",
+    **{f"{name}_url": f"https://id.example.org/{name}" for name in ("authorize", "token", "userdata")},
+    "username_claim": "preferred_username",
+}
 IMAGE = {"name": "torch", "title": "PyTorch", "image": "nvcr.io#nvidia/pytorch:25.10-py3"}
 GOOD: dict[str, Any] = {
     "container_binds": ["/shared"],
@@ -22,6 +29,15 @@ GOOD: dict[str, Any] = {
     "max_hours": 12.0,
     "queue_minutes": 10,
     "report_url": "",
+    "oidc": {
+        "client_id": "",
+        "client_secret": 0,
+        "authorize_url": "",
+        "token_url": "",
+        "userdata_url": "",
+        "callback_url": "https://login:8000/hub/oauth_callback",
+        "username_claim": "preferred_username",
+    },
     "notebook_path": "/shared/software/jupyter",
     "notebook_ports": "61000-61999",
     "ports": {"port": 8000, "hub_port": 8081, "proxy_port": 8011, "proxy_api_port": 8012},
@@ -38,6 +54,7 @@ def test_an_image_where_something_runs_it_is_good(runtime: str) -> None:
 
 
 def test_the_defaults_are_good() -> None:
+    assert portal_problems(GOOD | {"oidc": OIDC}, "login") == []
     assert portal_problems(GOOD, "login") == []
 
 
@@ -79,6 +96,19 @@ def test_the_defaults_are_good() -> None:
             {"environments": [IMAGE | {"python": "python2"}], "container_runtime": "pyxis"},
             "jupyterhub_environments",
             "torch: 'python2' is no Python of an image",
+        ),
+        (
+            {"oidc": OIDC | {"token_url": "http://id.example.org/token"}},
+            "jupyterhub_oidc_token_url",
+            "'http://id.example.org/token' is no address with https",
+        ),
+        ({"oidc": OIDC | {"userdata_url": ""}}, "jupyterhub_oidc_userdata_url", "'' is no address with https"),
+        ({"oidc": OIDC | {"client_secret": 0}}, "jupyterhub_oidc_client_secret", "is empty"),
+        ({"oidc": OIDC | {"username_claim": ""}}, "jupyterhub_oidc_username_claim", "is empty"),
+        (
+            {"oidc": GOOD["oidc"] | {"token_url": "https://id.example.org/token"}},
+            "jupyterhub_oidc_token_url",
+            "there is no login with it: jupyterhub_oidc_client_id is empty",
         ),
         ({"grafana_url": "javascript:alert(1)"}, "jupyterhub_grafana_url", "'javascript:alert(1)' is no address"),
         ({"report_url": "https://x/ onclick"}, "jupyterhub_report_url", "is no address of a page"),

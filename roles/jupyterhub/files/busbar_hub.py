@@ -10,6 +10,7 @@ import asyncio
 import html
 import json
 import pwd
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from batchspawner.batchspawner import JobStatus
 from busbar_portal.access.login_user import groups_of
 from busbar_portal.portal.cluster_view import ended_because, parse_accounts, parse_jobs, parse_partitions, usable
 from busbar_portal.portal.form import choices_from_form, page
-from busbar_portal.portal.kept import Kept
+from busbar_portal.portal.kept import Kept, KeptEach
 from jupyterhub.apihandlers import APIHandler, default_handlers
 from jupyterhub.auth import Authenticator
 from tornado import web
@@ -27,8 +28,13 @@ from traitlets import Dict, Integer, List, Unicode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from busbar_portal.portal.cluster_view import Job
+
 PROGRAMS = Path("/usr/local/libexec/busbar-portal")
-JOBS_AGE, CLUSTER_AGE = 5.0, 10.0
+JOBS_AGE, CLUSTER_AGE, ACCOUNTS_AGE = 5.0, 10.0, 60.0
+# How many of each program run at a time, however many users ask: one that hangs holds up no other.
+AT_ONCE = 8
+RUNNING: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(AT_ONCE))
 
 # batchspawner's own handler sets any attribute of a spawner for whoever has the token of its notebook, commands that
 # the hub runs among them. Nothing of it is left; NotebookHandler takes a port.
@@ -46,18 +52,19 @@ async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, A
         PermissionError: a login is refused.
         RefusedError: it refused, and says why.
     """
-    process = await asyncio.create_subprocess_exec(
-        "sudo",
-        "-n",
-        "-u",
-        user,
-        "--",
-        str(PROGRAMS / program),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate(json.dumps(request).encode())
+    async with RUNNING[program]:
+        process = await asyncio.create_subprocess_exec(
+            "sudo",
+            "-n",
+            "-u",
+            user,
+            "--",
+            str(PROGRAMS / program),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await process.communicate(json.dumps(request).encode())
     if process.returncode == 1 and program == "login":
         raise PermissionError
     if process.returncode:
@@ -65,8 +72,14 @@ async def asked(program: str, request: dict[str, Any], user: str) -> dict[str, A
     return json.loads(out)
 
 
+async def notebooks() -> dict[str, Job]:
+    """The jobs of the notebooks of all users, read once for all who ask."""
+    return parse_jobs((await asked("query", {"what": "jobs"}, "slurm"))["jobs"])
+
+
 # One question for the notebooks of all users.
-JOBS = Kept(lambda: asked("query", {"what": "jobs"}, "slurm"), JOBS_AGE)
+JOBS = Kept(notebooks, JOBS_AGE)
+ACCOUNTS = KeptEach(lambda user: asked("query", {"what": "accounts", "user": user}, "slurm"), ACCOUNTS_AGE)
 CLUSTER = Kept(lambda: asked("query", {"what": "cluster"}, "slurm"), CLUSTER_AGE)
 
 
@@ -144,8 +157,7 @@ class NotebookSpawner(SlurmSpawner):
         """The form, with what is free now."""
         try:
             view = await CLUSTER.get()
-            said = await asked("query", {"what": "accounts", "user": self.user.name}, "slurm")
-            accounts = parse_accounts(said["accounts"])
+            accounts = parse_accounts((await ACCOUNTS.get(self.user.name))["accounts"])
             found = usable(
                 parse_partitions(view["partitions"], view["nodes"]), groups_of(pwd.getpwnam(self.user.name)), accounts
             )
@@ -209,7 +221,7 @@ class NotebookSpawner(SlurmSpawner):
         if not self.job_id:
             return JobStatus.NOTFOUND
         try:
-            job = parse_jobs((await JOBS.get())["jobs"]).get(self.job_id)
+            job = (await JOBS.get()).get(self.job_id)
         except (RefusedError, ValueError) as exc:
             self.log.warning("squeue does not answer, notebooks are taken to run: %s", exc)
             return JobStatus.UNKNOWN
@@ -252,7 +264,7 @@ class NotebookSpawner(SlurmSpawner):
         shown = ""
         while True:
             try:
-                job = parse_jobs((await JOBS.get())["jobs"]).get(self.job_id or "")
+                job = (await JOBS.get()).get(self.job_id or "")
             except (RefusedError, ValueError):
                 job = None
             if job and job.is_pending:

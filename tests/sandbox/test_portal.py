@@ -292,6 +292,43 @@ def test_a_notebook_that_is_stopped_frees_the_node_and_one_that_ended_says_why(p
     )
 
 
+@pytest.mark.core
+def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(portal: Cluster) -> None:
+    name = "<script>document.title='owned'</script>\n77|bob|RUNNING"
+    asked = f"cd /tmp && sbatch --parsable --job-name={shlex.quote(name)} --wrap 'sleep 300'"
+    alice, bob = Session(portal), Session(portal)
+    assert alice.login("alice", PASSWORDS["alice"]).status == OK
+    assert bob.login("bob", PASSWORDS["bob"]).status == OK
+    assert alice.spawn("alice", gpus=1).status == OK
+    assert alice.ready("alice")
+    job = portal.exec("login", asked, user="alice").stdout.strip()
+    try:
+        portal.wait_until(lambda: f">{job}<" in tight(alice.ask("/hub/jobs").text), "the job is not shown", 60)
+        page, node = tight(alice.ask("/hub/jobs").text), node_of(portal, "alice")
+        assert re.search(
+            rf">busbar-notebook</td><td>batch</td><td>runs</td><td>1</td><td[^>]*>[0-9:]+</td><td[^>]*>{node}<", page
+        )
+        assert "&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt; 77|bob|RUNNING<" in page
+        assert "<script>document.title='owned'" not in page
+        others = tight(bob.ask("/hub/jobs").text)
+        assert ("You have no jobs in the queue" in others, f">{job}<" in others, "owned" in others) == (
+            True,
+            False,
+            False,
+        )
+        assert 'href="/hub/jobs"' in bob.ask("/hub/home").text
+    finally:
+        portal.exec("ctl", "scancel --user=alice")
+    stranger = Session(portal).ask("/hub/jobs")
+    assert ("/hub/login?" in stranger.url, "owned" in stranger.text) == (True, False)
+    portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
+
+
+def tight(page: str) -> str:
+    """A page without the space between its elements."""
+    return re.sub(r">\s+|\s+<", lambda found: found[0].strip(), page)
+
+
 def answered(browser: webdriver.Chrome) -> bool:
     """Run a cell; the page draws it anew while its kernel starts, and what was typed may be lost."""
     browser.find_element(By.CSS_SELECTOR, ".jp-Notebook .jp-CodeCell .cm-content").click()
@@ -366,36 +403,3 @@ def test_a_notebook_that_nobody_uses_ends_and_a_silent_cell_is_use(
         )
     portal.wait_until(lambda: not queue(portal), "the GPU stays taken", 60)
     portal.wait_until(lambda: "nobody used it for too long" in bob.ask("/hub/spawn/bob").text, "no reason", 60)
-
-
-@pytest.mark.core
-def test_the_page_of_my_jobs_shows_mine_alone_and_runs_no_script_of_a_name(portal: Cluster) -> None:
-    name = "<script>document.title='owned'</script>\n77|bob|RUNNING"
-    asked = f"cd /tmp && sbatch --parsable --job-name={shlex.quote(name)} --wrap 'sleep 300'"
-    alice, bob = Session(portal), Session(portal)
-    assert alice.login("alice", PASSWORDS["alice"]).status == OK
-    assert bob.login("bob", PASSWORDS["bob"]).status == OK
-    assert alice.spawn("alice", gpus=1).status == OK
-    assert alice.ready("alice")
-    job = portal.exec("login", asked, user="alice").stdout.strip()
-    try:
-        portal.wait_until(lambda: f">{job}<" in tight(alice.ask("/hub/jobs").text), "the job is not shown", 60)
-        page, node = tight(alice.ask("/hub/jobs").text), node_of(portal, "alice")
-        assert re.search(
-            rf">busbar-notebook</td><td>batch</td><td>runs</td><td>1</td><td>[0-9:]+</td><td[^>]*>{node}<", page
-        )
-        assert "&lt;script&gt;document.title=&#39;owned&#39;&lt;/script&gt; 77|bob|RUNNING<" in page
-        assert "<script>document.title='owned'" not in page
-        others = bob.ask("/hub/jobs").text
-        assert ("You have no jobs in the queue" in others, job in others, "owned" in others) == (True, False, False)
-        assert 'href="/hub/jobs"' in bob.ask("/hub/home").text
-    finally:
-        portal.exec("ctl", "scancel --user=alice")
-    stranger = Session(portal).ask("/hub/jobs")
-    assert ("/hub/login?" in stranger.url, "owned" in stranger.text) == (True, False)
-    portal.wait_until(lambda: queue(portal) == [], "the job stays", 60)
-
-
-def tight(page: str) -> str:
-    """A page without the space between its elements."""
-    return re.sub(r">\s+|\s+<", lambda found: found[0].strip(), page)

@@ -51,9 +51,10 @@ def row(page: str, table: str, job: str) -> list[str]:
 
 
 def drawn(browser: webdriver.Chrome, word: str) -> bool:
-    """Whether the page, loaded anew, shows a word."""
+    """Whether the page, loaded anew, shows a word in the queue."""
     browser.refresh()
-    return word in browser.page_source
+    found = re.search(r'id="queue">(.*?)</table>', browser.page_source, re.DOTALL)
+    return found is not None and word in found[1]
 
 
 def test_a_job_that_ended_shows_what_it_used(portal: Cluster, alice: Session) -> None:

@@ -188,7 +188,7 @@ def test_the_token_of_a_notebook_sets_nothing_in_the_hub(portal: Cluster, alice:
 
 
 @pytest.mark.core
-def test_the_hub_may_do_four_things_and_each_as_asked(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
+def test_the_hub_may_do_five_things_and_each_as_asked(portal: Cluster, alice: Session) -> None:  # noqa: ARG001
     def as_hub(command: str, request: str = "{}") -> subprocess.CompletedProcess[str]:
         return portal.exec("login", f"runuser -u jupyterhub -- sudo -n {command} <<<'{request}'", check=False)
 

@@ -34,6 +34,8 @@ CLAIMS: dict[str, dict[str, Any]] = {
     "b.builder": {"preferred_username": "bob", "groups": ["lab"]},
     "visitor": {"preferred_username": "carol", "groups": ["portal"]},
     "mallory": {"preferred_username": "root", "groups": ["portal"]},
+    "service": {"preferred_username": "slurm", "groups": ["portal"]},
+    "service2": {"preferred_username": "nobody", "groups": ["portal"]},
     "crafty": {"preferred_username": "../alice", "groups": ["portal"]},
     "capital": {"preferred_username": "Alice", "groups": ["portal"]},
     "listed": {"preferred_username": ["alice"], "groups": ["portal"]},

@@ -13,7 +13,7 @@ import pwd
 import re
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..access.login_user import groups_of
@@ -44,6 +44,7 @@ WRONG, REFUSED = 1, 2
 LARGEST_REQUEST = 1024 * 1024
 SECONDS = 60
 PAM_SERVICE = "busbar-portal"
+NO_SHELLS = ("nologin", "false", "sync")
 PATHS = "/usr/local/bin:/usr/bin:/bin"
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
 
@@ -83,14 +84,18 @@ def read_settings(path: Path) -> Settings:
 
 
 def may_enter(name: str, settings: Settings) -> bool:
-    """Say whether the portal is for this user: a person by number, and in one of the groups where some are declared."""
+    """Say whether the portal is for this user: a person, and in one of the groups where some are declared.
+
+    A person has a number that is high enough, and a shell: services such as `slurm`, whose user administers Slurm, may
+    have the one, and an identity provider may know somebody of that name.
+    """
     if not _USER.fullmatch(name):
         return False
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         return False
-    if entry.pw_uid < settings.first_number:
+    if entry.pw_uid < settings.first_number or PurePath(entry.pw_shell).name in NO_SHELLS:
         return False
     return not settings.groups or bool(set(groups_of(entry)) & set(settings.groups))
 

@@ -1,6 +1,6 @@
 """JupyterHub's parts of the portal: who logs in, what is offered, how a notebook becomes a job and tells its port.
 
-The hub has no rights of its own. What needs them is done by four programs without arguments, by sudo; see
+The hub has no rights of its own. What needs them is done by five programs without arguments, by sudo; see
 busbar_portal/portal/programs.py.
 """
 

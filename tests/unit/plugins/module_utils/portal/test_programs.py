@@ -155,6 +155,8 @@ def test_who_may_enter() -> None:
     assert may_enter(ME, open_to_all._replace(groups=["nobodys-group", group]))
     assert not may_enter(ME, open_to_all._replace(groups=["nobodys-group"]))
     assert not may_enter(ME, open_to_all._replace(first_number=os.getuid() + 1))
+    # Of Debian's own accounts, with the highest number and without a shell; Slurm's user is such a one.
+    assert not may_enter("nobody", open_to_all)
     for name in ("nobody-has-this-name", "", "a b", "../x", "-u"):
         assert not may_enter(name, open_to_all)
 

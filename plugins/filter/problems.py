@@ -37,6 +37,7 @@ options:
       - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
       - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).
       - C(spank_plugins) takes the items of C(slurm_spank_plugins).
+      - C(uninstall) takes the hosts to uninstall, as a list or folded, with C(groups), C(answers) and C(leaves_data).
       - C(storage) takes the items of the variable C(key), with C(host), C(servers), C(variables) and C(networks).
     type: raw
     required: true
@@ -67,6 +68,7 @@ options:
       - replacement
       - spank_plugins
       - storage
+      - uninstall
   host:
     description: Name of the host whose options they are.
     type: str
@@ -105,7 +107,7 @@ options:
   groups:
     description:
       - For C(accounts), the items of C(users_groups); for C(firewall), the names of the inventory's groups;
-        for C(replacement), the variable C(groups).
+        for C(replacement) and C(uninstall), the variable C(groups).
     type: raw
   seen:
     description:
@@ -137,6 +139,13 @@ options:
     description: For C(replacement), fingerprints of host keys that the user vouches for.
     type: list
     elements: str
+  answers:
+    description:
+      - For C(uninstall), by host C(recorded), whether busbar keeps a record there, and C(serves), jobs and data.
+    type: dict
+  leaves_data:
+    description: For C(uninstall), whether jobs and data may stay behind.
+    type: bool
   key:
     description:
       - For C(storage), V(nfs_server_exports), V(nfs_client_mounts) or V(storage_mounts_entries).
@@ -191,6 +200,7 @@ from ..module_utils.slurm.replacement import replacement_problems
 from ..module_utils.slurm.scripts import script_problems
 from ..module_utils.slurm.spank_plan import declaration_problems
 from ..module_utils.storage.home_quota import home_quota_problems
+from ..module_utils.uninstall.choice import uninstall_problems
 from ..plugin_utils.border import Filters, border
 
 if TYPE_CHECKING:
@@ -221,6 +231,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "replacement": replacement_problems,
     "spank_plugins": declaration_problems,
     "storage": storage_problems,
+    "uninstall": uninstall_problems,
 }
 
 

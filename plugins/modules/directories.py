@@ -72,7 +72,7 @@ def keep(module: AnsibleModule, item: dict[str, Any]) -> bool:
     if made:
         if module.check_mode:
             return True
-        make_directory(path)
+        make_directory(module, path)
     changed = module.set_owner_if_different(str(path), item["owner"], made)
     changed = module.set_group_if_different(str(path), item["group"], changed)
     return bool(module.set_mode_if_different(str(path), item["mode"], changed))

@@ -59,6 +59,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.host_record import note_directories
+
 ON, OFF = 0o755, 0o644
 EXECUTABLE = 0o111
 
@@ -66,9 +68,10 @@ EXECUTABLE = 0o111
 class Hooks:
     """The hooks of a host."""
 
-    def __init__(self, directory: Path, offered: Path, *, check: bool):
+    def __init__(self, module: AnsibleModule, directory: Path, offered: Path):
         """Say where they are."""
-        self.directory, self.offered, self.check = directory, offered, check
+        self.module, self.check = module, module.check_mode
+        self.directory, self.offered = directory, offered
         self.changed: dict[str, bool] = {}
 
     def switch(self, name: str, *, on: bool) -> None:
@@ -86,6 +89,7 @@ class Hooks:
             return
         self.changed[name] = True
         if not self.check:
+            note_directories(self.module, [path])
             path.unlink(missing_ok=True)
             path.symlink_to(target)
 
@@ -119,7 +123,7 @@ def main() -> None:
             msg=f"enroot_hooks: this version of Enroot has no {', '.join(absent)}. Remedy: choose among those in "
             f"{directory} and {offered}"
         )
-    hooks = Hooks(directory, offered, check=module.check_mode)
+    hooks = Hooks(module, directory, offered)
     for name in shipped:
         hooks.switch(name, on=name in chosen)
     for name in extra:

@@ -63,6 +63,12 @@ options:
       - While it is there, the files that it names count as changed, with the text of before the first change.
         Whoever applies the files removes it.
     type: path
+  recorded:
+    description:
+      - Whether C(busbar provision uninstall) takes the change back. Files of the provisioning host, which is no node,
+        are not recorded.
+    type: bool
+    default: true
   unsafe_writes:
     description: Write in place where a file cannot be replaced, such as a bind mount of a container.
     type: bool
@@ -102,6 +108,7 @@ def main() -> None:
         argument_spec={
             "files": {"type": "list", "elements": "dict", "required": True, "options": FILE_OPTIONS},
             "pending": {"type": "path"},
+            "recorded": {"type": "bool", "default": True},
             "unsafe_writes": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -112,6 +119,7 @@ def main() -> None:
             module.params["files"],
             module.params["pending"],
             unsafe_writes=module.params["unsafe_writes"],
+            recorded=module.params["recorded"],
         )
     except (OSError, ValueError) as exc:
         module.fail_json(msg=f"files: {exc}")

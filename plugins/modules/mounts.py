@@ -249,7 +249,7 @@ def main() -> None:
         if module.check_mode or not missing:
             if not module.check_mode:
                 for item in free:
-                    make_directory(Path(item["path"]))
+                    make_directory(module, Path(item["path"]))
             rewritten, diff = write_fstab(module, plan)
             if (rewritten or free) and not module.check_mode:
                 # Also where only units are started: a run may have ended between this line and those below.

@@ -55,6 +55,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.host_files import make_directory
+from ..module_utils.common.host_record import note_accounts, note_files
+
 KEY_MODE = "0640"
 
 
@@ -72,6 +75,7 @@ def keep_group(module: AnsibleModule) -> bool:
         grp.getgrnam(module.params["group"])
     except KeyError:
         if not module.check_mode:
+            note_accounts(module, [], [module.params["group"]])
             run(module, ["groupadd", "--system", module.params["group"]])
         return True
     return False
@@ -82,9 +86,7 @@ def keep_directory(module: AnsibleModule, path: Path) -> bool:
     if path.is_dir():
         return False
     if not module.check_mode:
-        for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
-            missing.mkdir()
-            missing.chmod(0o755)
+        make_directory(module, path)
     return True
 
 
@@ -94,6 +96,7 @@ def make_key(module: AnsibleModule, path: Path) -> None:
         fresh = Path(place) / path.name
         run(module, ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(fresh)])
         set_access(module, fresh)
+        note_files(module, {str(path): fresh.read_bytes()})
         fresh.rename(path)
 
 

@@ -53,6 +53,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
+from ..module_utils.common.host_record import note_tree
+
 
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack the archive; return the directory that holds what is in it."""
@@ -91,6 +93,7 @@ def install(module: AnsibleModule, url: str, sha256: str, dest: Path) -> None:
         place.mkdir()
         found = unpack(archive, place)
         found.chmod(0o755)
+        note_tree(module, found, dest)
         shutil.move(str(found), str(dest))
 
 

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .host_record import note_directories, note_files
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -141,6 +143,7 @@ def keep_files(
     pending: str | None = None,
     *,
     unsafe_writes: bool = False,
+    recorded: bool = True,
 ) -> tuple[list[str], list[dict[str, str]]]:
     """Bring all files to their states; return the paths that changed or never came into force, and their texts.
 
@@ -149,6 +152,7 @@ def keep_files(
         files: with the keys of `FILE_OPTIONS`, of which only `path` must be there.
         pending: path of a note that lists the files which have not come into force.
         unsafe_writes: whether to write in place where a file cannot be replaced.
+        recorded: whether an uninstallation of this host takes the change back.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -162,6 +166,9 @@ def keep_files(
         for item, before, temporary in steps
         if temporary or (item["state"] == "absent" and before is not None)
     }
+    texts = {item["path"]: None if item["state"] == "absent" else item["content"] for item, _, _ in steps}
+    if recorded:
+        note_files(module, {path: texts[path] for path in changes})
     note_pending(module, pending, changes | left)
     for item, before, temporary in steps:
         if keep(module, item, before, temporary, unsafe_writes=unsafe_writes) or item["path"] in left:
@@ -175,8 +182,9 @@ def keep_files(
     return changed_paths, diff
 
 
-def make_directory(path: Path) -> None:
+def make_directory(module: AnsibleModule, path: Path) -> None:
     """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
+    note_directories(module, [path])
     for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
         missing.mkdir()
         missing.chmod(0o755)

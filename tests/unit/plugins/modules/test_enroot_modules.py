@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,7 +62,7 @@ def test_hooks(tmp_path: Path, *, check: bool) -> None:
     (directory / "50-sharp.sh").symlink_to(offered / "50-sharp.sh")
 
     def choose(*names: str) -> dict[str, bool]:
-        hooks = enroot_hooks.Hooks(directory, offered, check=check)
+        hooks = enroot_hooks.Hooks(SimpleNamespace(check_mode=check), directory, offered)
         hooks.switch("98-nvidia.sh", on="98-nvidia.sh" in names)
         hooks.link("50-slurm-pmi.sh")
         hooks.unlink(["50-slurm-pmi.sh"])

@@ -17,6 +17,8 @@ CONTENT = b"a package"
 class Module:
     """Records commands; knows the programs of one system."""
 
+    check_mode = False
+
     def __init__(self, source: Path, *programs: str) -> None:
         """Keep where the files are and which programs there are."""
         self.params, self.programs = {"source": str(source)}, programs

@@ -116,6 +116,9 @@ class Ended(Exception):  # noqa: N818 - what fail_json does to a module
 class Module:
     """Answers each command alike."""
 
+    # Or the record of this machine would be kept.
+    check_mode = True
+
     def __init__(self, status: int, said: str) -> None:
         """Keep the answer."""
         self.status, self.said, self.commands = status, said, []  # type: ignore[var-annotated]

@@ -1,0 +1,41 @@
+"""Filter that says which hosts an uninstallation takes, and in which order."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: uninstall_choice
+author: busbar contributors
+short_description: Which hosts an uninstallation takes
+description:
+  - Sorts hosts by what is done with them. Compute nodes are drained first; what others need goes last.
+options:
+  _input:
+    description: Names of hosts, as a list or folded as in C(gpu[3-4]).
+    type: raw
+    required: true
+  groups:
+    description: The variable C(groups).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+chosen: "{{ 'gpu[3-4],ctl' | busbar.cluster.uninstall_choice(groups) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Lists C(names) (all), C(compute), C(clients) and C(servers).
+  type: dict
+"""
+
+from ..module_utils.uninstall.choice import uninstall_choice
+from ..plugin_utils.border import Filters, border
+
+
+class FilterModule:
+    """The filter `busbar.cluster.uninstall_choice`."""
+
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"uninstall_choice": border(uninstall_choice)}

@@ -75,6 +75,10 @@ options:
         description: The whole text of a file; one with another text stays.
         type: str
         default: ""
+      any_text:
+        description: Whether a file is busbar's whatever its text.
+        type: bool
+        default: false
   replaced:
     description: Files and links that builtin modules replaced.
     type: list
@@ -161,7 +165,7 @@ def main() -> None:
     paths = {"type": "list", "elements": "path", "default": []}
     path, text = {"type": "path", "required": True}, {"type": "str", "required": True}
     block = {"path": path, "begin": text, "end": text}
-    made = {"path": path, "content": {"type": "str", "default": ""}}
+    made = {"path": path, "content": {"type": "str", "default": ""}, "any_text": {"type": "bool", "default": False}}
     module = AnsibleModule(
         argument_spec={
             "host": text,

@@ -12,7 +12,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["role_contents", "write_readme"]
+__all__ = ["Role", "module_of", "role_contents", "write_readme"]
 
 BEGIN = (
     "<!-- BEGIN_CONTENTS -->\n<!-- Written by scripts/role_readmes from tasks, handlers and vars: change it there. -->"
@@ -50,9 +50,9 @@ class Role:
         self.tasks = [(path, task) for path in paths for task in _tasks(_load(path))]
         self.declared = _load(folder / "meta/ports.yml") or []
         self.handlers = [task for path in sorted(folder.glob("handlers/*.yml")) for task in _tasks(_load(path))]
-        self.chooser = {task["register"]: _module(task)[0] for _, task in self.tasks if "register" in task}
+        self.chooser = {task["register"]: module_of(task)[0] for _, task in self.tasks if "register" in task}
         # What a task has found or decided follows from what it was given.
-        given = {task["register"]: _module(task)[1] for _, task in self.tasks if "register" in task}
+        given = {task["register"]: module_of(task)[1] for _, task in self.tasks if "register" in task}
         for values in self.families.values():
             values.update({name: value for name, value in given.items() if name not in values})
 
@@ -79,7 +79,7 @@ def _tasks(listed: object) -> Iterator[dict[str, Any]]:
             yield from _tasks(task.get(part))
 
 
-def _module(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def module_of(task: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the module of a task and its arguments; its own vars and its loop count as arguments."""
     name = next((key for key in task if "." in key), "")
     arguments = task.get(name)
@@ -142,7 +142,7 @@ def _by_family(found: dict[str, str] | dict[str, list[str]]) -> str:
 def _rows(role: Role) -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, name, owner with mode, and file of each thing."""
     for path, task in role.tasks:
-        module, given = _module(task)
+        module, given = module_of(task)
         origin = f"`tasks/{path.name}`"
         if module in {f"{OWN}packages", f"{OWN}package_files", "ansible.builtin.package"}:
             yield "packages", _chosen(role, [given[key] for key in ("name", "packages") if key in given]), "", origin
@@ -269,7 +269,7 @@ def _filled_in(place: str, role: Role, given: dict[str, Any]) -> str:
 
 def _registered(role: Role) -> dict[str, str]:
     """Return what busbar's own modules told, by the name that it is kept under: the name of the module."""
-    kept = {task["register"]: _module(task)[0] for _, task in role.tasks if "register" in task}
+    kept = {task["register"]: module_of(task)[0] for _, task in role.tasks if "register" in task}
     return {name: f"{{{{ {module} }}}}" for name, module in kept.items() if module.startswith(OWN)}
 
 
@@ -304,7 +304,7 @@ def _ports(role: Role) -> list[tuple[str, str, str, str]]:
     waited = {
         _port(given.get("port"))
         for task in [*(task for _, task in role.tasks), *role.handlers]
-        for module, given in [_module(task)]
+        for module, given in [module_of(task)]
         if module == "ansible.builtin.wait_for"
     }
     fixed = {port for name, value in role.common.items() if name.startswith("__") for port in _fixed(value)}

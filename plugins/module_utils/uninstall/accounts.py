@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["Row", "choose_groups", "choose_users", "read_rows", "running_uids"]
+__all__ = ["HOME", "UID", "Row", "choose_groups", "choose_users", "read_rows", "running_uids"]
 
 Row = list[str]
-_UID, _GID, _HOME = 2, 3, 5
+UID, _GID, HOME = 2, 3, 5
 _MEMBERS = 3
 
 
 def read_rows(path: Path) -> dict[str, Row]:
     """Return the rows of /etc/passwd or /etc/group by name."""
     rows = (line.split(":") for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
-    return {row[0]: row for row in rows if len(row) > _MEMBERS and row[_UID].isdigit()}
+    return {row[0]: row for row in rows if len(row) > _MEMBERS and row[UID].isdigit()}
 
 
 def running_uids(proc: Path = Path("/proc")) -> set[int]:
@@ -51,7 +51,7 @@ def choose_users(
     """
     going, kept = [], {}
     for name in sorted(set(made) & rows.keys() - set(before)):
-        uid = int(rows[name][_UID])
+        uid = int(rows[name][UID])
         if uid in running:
             kept[name] = "still runs something; end that and run this again"
         elif uid in owners:
@@ -69,7 +69,7 @@ def choose_groups(
     going, kept = [], {}
     for name in sorted(set(made) & groups.keys() - set(before)):
         members = [each for each in groups[name][_MEMBERS].split(",") if each in users]
-        if holder := primary.get(groups[name][_UID]) or next(iter(members), ""):
+        if holder := primary.get(groups[name][UID]) or next(iter(members), ""):
             kept[name] = f"{holder} is in it"
         else:
             going.append(name)

@@ -157,7 +157,7 @@ def of_playbooks() -> set[str]:
     listed = {
         name
         for path in declared
-        for name in re.findall(r"\b(?:update_nodes|repair_nodes|upgrade_slurm)_\w+", path.read_text())
+        for name in re.findall(r"\b(?:update_nodes|repair_nodes|upgrade_slurm|uninstall)_\w+", path.read_text())
     }
     chosen = {"new_nodes", "remove_nodes", "remove_nodes_wait", "replace_node", "update_nodes", "repair_nodes"}
     return listed | chosen | {"rotate_secrets"}

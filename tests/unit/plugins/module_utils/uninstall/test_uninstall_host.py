@@ -1,0 +1,145 @@
+"""Files and data of one host while it is brought back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common import host_record
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import base, host, host_packages, host_paths
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host import Host
+
+
+class Module(SimpleNamespace):
+    """A module on a host whose programs say nothing."""
+
+    check_mode = False
+
+    def get_bin_path(self, _name: str) -> None:
+        """Know no program."""
+
+    def run_command(self, *_words: object, **_: object) -> tuple[int, str, str]:
+        """Succeed."""
+        return 0, "", ""
+
+    def atomic_move(self, source: str, target: str, **_: object) -> None:
+        """Move."""
+        os.replace(source, target)  # noqa: PTH105
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(host_record, "EDITED", ())
+    monkeypatch.setattr(base, "KEPT", tmp_path / "busbar/kept")
+    monkeypatch.setattr(host_packages, "AWAY", tmp_path / "busbar/data")
+    monkeypatch.setattr(host_packages, "PACKAGED", str(tmp_path / "lib"))
+    monkeypatch.setattr(base, "installed_packages", lambda _module: {})
+    monkeypatch.setattr(host_paths, "deeper", lambda _path: False)
+    (tmp_path / "busbar/record").mkdir(parents=True)
+    return tmp_path
+
+
+def look(place: Path, *, before: list[str], data: list[str] | None = None, check: bool = False) -> Host:
+    """Return the host as it is now."""
+    record = host_record.Record(place / "busbar/record")
+    record.baseline = {"paths": before}
+    given: dict[str, Any] = {"host": "gpu1", "data": data or [], "users": [], "units": [], "blocks": [], "made": []}
+    return host.Host(Module(params={**given, "replaced": []}, check_mode=check), record)
+
+
+def write(place: Path, name: str, text: str) -> str:
+    """Have busbar write a file, with its record; returns the path."""
+    path = place / name
+    record = host_record.Record(place / "busbar/record")
+    record.note(path, hashlib.sha256(text.encode()).hexdigest())
+    record.save()
+    path.write_text(text)
+    return str(path)
+
+
+def undo(host: Host) -> None:
+    """Put all files right."""
+    entries = host.record.changes["paths"]
+    steps = {name: host.step(name, entry) for name, entry in entries.items()}
+    host.keep_changed(steps)
+    host.files(steps)
+
+
+def test_files_go_come_back_and_are_kept(place: Path) -> None:
+    (place / "replaced").write_text("theirs")
+    (place / "replaced").chmod(0o640)
+    made, replaced, changed = (write(place, name, "ours") for name in ("made", "replaced", "changed"))
+    (place / "changed").write_text("by hand")
+    seen = look(place, before=[replaced], check=True)
+    undo(seen)
+    assert (place / "made").read_text() == "ours"
+    found = look(place, before=[replaced])
+    undo(found)
+    assert seen.removed == found.removed == [made, changed]
+    assert seen.restored == found.restored == [replaced]
+    assert (place / "replaced").read_text() == "theirs"
+    assert (place / "replaced").stat().st_mode & 0o777 == 0o640
+    assert (place / f"busbar/kept{changed}").read_text() == "by hand"
+    again = look(place, before=[replaced])
+    undo(again)
+    assert (again.removed, again.restored, again.kept) == ([], [], [])
+
+
+def test_a_file_that_came_with_a_package_does_not_come_back(place: Path) -> None:
+    (place / "conf").write_text("the package's")
+    name = write(place, "conf", "ours")
+    found = look(place, before=[])
+    undo(found)
+    assert found.removed == [name]
+    assert not (place / "conf").exists()
+
+
+def test_data_is_out_of_the_way_while_packages_go(place: Path) -> None:
+    data = place / "lib/db/files"
+    data.mkdir(parents=True)
+    (data / "table").write_text("rows")
+    found = look(place, before=[], data=[str(data)])
+    found.put_away(str(data))
+    assert not data.exists()
+    (place / "lib/db").rmdir()  # as a script of a package does
+    # A run that was killed here: the next one begins with this.
+    look(place, before=[], data=[str(data)]).bring_back(str(data))
+    assert (data / "table").read_text() == "rows"
+
+
+def test_data_elsewhere_stays_where_others_use_it(place: Path) -> None:
+    shared = place / "shared"
+    shared.mkdir()
+    look(place, before=[], data=[str(shared)]).put_away(str(shared))
+    assert shared.is_dir()
+
+
+def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
+    data = place / "lib/db"
+    data.mkdir(parents=True)
+    (data / "table").write_text("old")
+    found = look(place, before=[], data=[str(data)])
+    found.put_away(str(data))
+    data.mkdir()
+    (data / "table").write_text("new")
+    found.bring_back(str(data))
+    assert (data / "table").read_text() == "new"
+    assert (place / f"busbar/data{data}/table").read_text() == "old"
+    assert "made anew meanwhile" in found.kept[0]
+
+
+def test_nothing_in_data_is_touched(place: Path) -> None:
+    data = place / "shared"
+    data.mkdir()
+    name = write(place, "shared/example", "ours")
+    found = look(place, before=[], data=[str(data)])
+    undo(found)
+    assert (data / "example").read_text() == "ours"
+    assert found.kept == [f"{name}: in {data}"]

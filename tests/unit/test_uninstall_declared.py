@@ -1,0 +1,82 @@
+"""What builtin modules change on hosts keeps no record, so the uninstallation must know it by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from devel.role_contents import Role, module_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOP = Path(__file__).resolve().parents[2]
+DECLARED: dict[str, Any] = yaml.safe_load((TOP / "playbooks/vars/uninstall.yml").read_text())
+WRITERS = {
+    "ansible.builtin.blockinfile": "path",
+    "ansible.builtin.copy": "dest",
+    "ansible.builtin.file": "path",
+    "ansible.builtin.get_url": "dest",
+    "ansible.builtin.group": "name",
+    "ansible.builtin.lineinfile": "path",
+    "ansible.builtin.pip": "virtualenv",
+    "ansible.builtin.systemd_service": "name",
+    "ansible.builtin.template": "dest",
+    "ansible.builtin.unarchive": "dest",
+    "ansible.builtin.user": "name",
+}
+# Below these the uninstallation takes away or leaves everything, whoever wrote it.
+BELOW = (
+    *("/var/lib/busbar/", "/var/cache/busbar/", "/scratch", "{{ miniforge_path }}/", "{{ slurm_state_directory }}"),
+    *("{{ __jupyterhub_environment }}", "{{ __jupyterhub_folder.path }}"),
+)
+# Names that differ from turn to turn of a loop, or that the host chooses.
+BY_LOOP = {
+    ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
+    ("jupyterhub", "hub.yml"): "units that the role writes",
+    ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",
+    ("nvidia_driver", "install.yml"): "nvidia-persistenced, nvidia-fabricmanager",
+    ("rdma", "opensm.yml"): "opensm, opensmd",
+    ("slurm", "install.yml"): "of a package's directory, with which it goes",
+    ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",
+    ("users", "accounts.yml"): "recorded by busbar.cluster.host_record",
+    ("validation", "user.yml"): "recorded by busbar.cluster.host_record",
+}
+
+
+def written() -> Iterator[tuple[str, str, str, str]]:
+    """Yield role, file, module and name of all that builtin modules make on hosts."""
+    for folder in sorted((TOP / "roles").iterdir()):
+        role = Role(folder)
+        for path, task in role.tasks:
+            module, given = module_of(task)
+            if module not in WRITERS or given.get("state") == "absent" or task.get("delegate_to") == "localhost":
+                continue
+            if module.endswith("systemd_service") and not given.get("enabled"):
+                continue
+            name = given.get(WRITERS[module]) or given.get("dest") or ""
+            yield folder.name, path.name, module, role.text(name)["Debian"]
+
+
+def test_all_that_builtin_modules_make_is_known() -> None:
+    paths = {
+        item["path"].replace(" | default(__uninstall_textfiles)", "")
+        for item in (*DECLARED["__uninstall_blocks"], *DECLARED["__uninstall_made"])
+    }
+    known = paths | {*DECLARED["__uninstall_replaced"], *DECLARED["__uninstall_users"]}
+    units = {name.rpartition(".")[0] for name in DECLARED["__uninstall_units"]}
+    unknown = [
+        (role, file, module, name)
+        for role, file, module, name in written()
+        if (role, file) not in BY_LOOP
+        and name.replace("slurm_account_groups_textfile_dir", "__uninstall_textfiles") not in known
+        and not name.startswith(BELOW)
+        and not (module.endswith("systemd_service") and (name.split(".")[0] in units or name.startswith("busbar-")))
+        and not (module.endswith("systemd_service") and name in DECLARED["__uninstall_units"])
+    ]
+    assert unknown == []
+
+
+def test_each_exception_is_still_needed() -> None:
+    assert {(role, file) for role, file, _module, _name in written()} >= BY_LOOP.keys()

@@ -35,8 +35,9 @@ class Host(PackagesOfHost, PathsOfHost, ServicesOfHost):
         Raises:
             RefusedError: that cannot be done as a whole; nothing was changed.
         """
-        for path in self.given["data"]:
-            if not self.module.check_mode:
+        if not self.module.check_mode:
+            self.release_guarded()
+            for path in self.given["data"]:
                 self.bring_back(path)
         self.data = [path for path in self.given["data"] if os.path.lexists(path)]
         self.plan_packages()

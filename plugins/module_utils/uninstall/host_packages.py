@@ -18,6 +18,8 @@ __all__ = ["AWAY", "UNIT_KINDS", "PackagesOfHost"]
 
 # Data waits here while packages go whose scripts might take it along, or what it lies in.
 AWAY = BUSBAR / "data"
+# Copies of files of others, as long as packages go.
+GUARD = BUSBAR / "guard"
 PACKAGED = "/var/lib"
 UNIT_KINDS = (".service", ".timer", ".socket", ".path", ".mount", ".target")
 
@@ -83,7 +85,7 @@ class PackagesOfHost(HostBase):
             return
         if self.module.check_mode:
             return
-        guarded = self.guard()
+        self.guard()
         self.stop_packaged()
         for path in self.data:
             self.put_away(path)
@@ -94,10 +96,7 @@ class PackagesOfHost(HostBase):
                 self.bring_back(path)
         if status == 0 and self.back and not self.module.get_bin_path("apt-get"):
             status, said = run_manager(self.module, ["dnf", "-y", "install", *self.back], recorded=False)
-        for path, copy in guarded.items():
-            if not os.path.lexists(path):
-                self.keep_aside(copy, path, "gone with a package, and not busbar's")
-        shutil.rmtree(BUSBAR / "guard", ignore_errors=True)
+        self.release_guarded()
         if status != 0:
             self.module.fail_json(
                 msg=f"{self.given['host']}: the packages cannot be removed: {error_text(said)}\n"
@@ -124,14 +123,21 @@ class PackagesOfHost(HostBase):
         held = set(self.output("apt-mark", "showhold").split()) - set(self.baseline["held"]) - set(self.going)
         return sorted(held & set(self.record.changes["held"]))
 
-    def guard(self) -> dict[str, Path]:
+    def release_guarded(self) -> None:
+        """Keep the copies of files that went with a package; of a run that was killed, too."""
+        for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
+            name = f"/{copy.relative_to(GUARD)}"
+            if not os.path.lexists(name):
+                self.keep_aside(copy, name, "gone with a package, and not busbar's")
+        shutil.rmtree(GUARD, ignore_errors=True)
+
+    def guard(self) -> None:
         """Copy files of /etc that neither busbar nor a package wrote so: scripts of packages remove what they find."""
         came = parse_conffiles(self.output("dpkg-query", "-W", "-f", "${Conffiles}\\n")) if self.on_debian() else {}
         listed = (
             set(self.output("dpkg-query", "-L", *sorted(self.installed)).splitlines()) if self.on_debian() else set()
         )
-        guarded = {}
-        (BUSBAR / "guard").mkdir(mode=0o700, exist_ok=True)
+        GUARD.mkdir(mode=0o700, exist_ok=True)
         for name in paths_below("/etc", DEPTHS["/etc"]):
             path = Path(name)
             if name in self.before or path.is_symlink() or not path.is_file():
@@ -141,10 +147,9 @@ class PackagesOfHost(HostBase):
             ours = entry is not None and hashlib.sha256(data).hexdigest() in entry["texts"]
             as_it_came = came.get(name) == hashlib.md5(data, usedforsecurity=False).hexdigest()
             if not ours and not as_it_came and (name in came or name not in listed):
-                copy = BUSBAR / "guard" / hashlib.sha256(name.encode()).hexdigest()
+                copy = GUARD / name.lstrip("/")
+                copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, copy)
-                guarded[name] = copy
-        return guarded
 
     def put_away(self, path: str) -> None:
         """Move a directory of data to where no script of a package finds it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,12 @@ __all__ = ["ServicesOfHost"]
 FSTAB = "/etc/fstab"
 # /etc/systemd/system/NAME.service.d/FILE
 _DROP_IN = 5
+
+
+def mounted() -> set[str]:
+    """Return the mount points of the host; asking one whose server is away would hang."""
+    rows = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
+    return {row[1].replace("\\040", " ") for row in rows}
 
 
 class ServicesOfHost(HostBase):
@@ -53,11 +58,11 @@ class ServicesOfHost(HostBase):
         lines = [line.split() for line in entry["last"].splitlines() if line not in before]
         places = [line[1].replace("\\040", " ") for line in lines if len(line) > 1 and not line[0].startswith("#")]
         for place in sorted(places, reverse=True):
-            if self.module.check_mode or not os.path.ismount(place):
+            if self.module.check_mode or place not in mounted():
                 continue
             unit = self.output("systemd-escape", "--path", "--suffix=mount", place).strip()
             self.module.run_command(["systemctl", "stop", unit.replace(".mount", ".automount"), unit])
-            if os.path.ismount(place):
+            if place in mounted():
                 message = f"{place} is in use and cannot be unmounted; see `fuser -vm {place}`"
                 raise RefusedError(message)
             self.removed.append(f"mount {place}")
@@ -84,7 +89,10 @@ class ServicesOfHost(HostBase):
 
     def reload(self) -> None:
         """Have services that stay read the files that they have now."""
-        changed = [path for path in (*self.removed, *self.restored) if path.startswith("/")]
+        # All of them: a run that was killed may have written them and told nobody.
+        changed = list(self.record.changes["paths"])
+        if any(is_below(path, ["/etc/sysctl.d", "/etc/modprobe.d", "/etc/modules-load.d"]) for path in changed):
+            self.kept.append("settings and modules of the running kernel: they go with the next boot")
         if self.module.check_mode:
             return
         if any(is_below(path, ["/etc/ssh", "/etc/pam.d/sshd"]) for path in changed):
@@ -103,8 +111,6 @@ class ServicesOfHost(HostBase):
             self.output("systemctl", "try-restart", "systemd-journald")
         if any(is_below(path, ["/etc/udev"]) for path in changed):
             self.output("udevadm", "control", "--reload")
-        if any(is_below(path, ["/etc/sysctl.d", "/etc/modprobe.d", "/etc/modules-load.d"]) for path in changed):
-            self.kept.append("settings and modules of the running kernel: they go with the next boot")
 
     def accounts(self) -> None:
         """Take users and groups away; homes and what is in them stay."""

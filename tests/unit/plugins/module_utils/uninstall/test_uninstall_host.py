@@ -39,6 +39,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(host_record, "EDITED", ())
     monkeypatch.setattr(base, "KEPT", tmp_path / "busbar/kept")
     monkeypatch.setattr(host_packages, "AWAY", tmp_path / "busbar/data")
+    monkeypatch.setattr(host_packages, "GUARD", tmp_path / "busbar/guard")
     monkeypatch.setattr(host_packages, "PACKAGED", str(tmp_path / "lib"))
     monkeypatch.setattr(base, "installed_packages", lambda _module: {})
     monkeypatch.setattr(host_paths, "deeper", lambda _path: False)
@@ -143,3 +144,17 @@ def test_nothing_in_data_is_touched(place: Path) -> None:
     undo(found)
     assert (data / "example").read_text() == "ours"
     assert found.kept == [f"{name}: in {data}"]
+
+
+def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path) -> None:
+    gone, here = place / "gone", place / "here"
+    for path in (gone, here):
+        copy = place / "busbar/guard" / str(path).lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text("theirs")
+    here.write_text("theirs")
+    found = look(place, before=[])
+    found.release_guarded()
+    assert (place / f"busbar/kept{gone}").read_text() == "theirs"
+    assert found.kept == [f"{gone}: gone with a package, and not busbar's; kept as {place}/busbar/kept{gone}"]
+    assert not (place / "busbar/guard").exists()

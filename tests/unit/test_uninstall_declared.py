@@ -78,5 +78,19 @@ def test_all_that_builtin_modules_make_is_known() -> None:
     assert unknown == []
 
 
+def test_data_of_servers_is_known() -> None:
+    """Scripts of Debian's packages remove these when a package is purged."""
+    served = " ".join(DECLARED["__uninstall_served"])
+    slurm = [yaml.safe_load(path.read_text()) or {} for path in (TOP / "roles/slurm/vars").glob("*.yml")]
+    for path in {found["__slurm_state_default"] for found in slurm if "__slurm_state_default" in found}:
+        assert path in DECLARED["__uninstall_served"]
+    for role, file, name in (
+        ("alertmanager", "vars", "__alertmanager_storage"),
+        ("prometheus", "defaults", "prometheus_storage_path"),
+        ("backup", "defaults", "backup_directory"),
+    ):
+        assert yaml.safe_load((TOP / f"roles/{role}/{file}/main.yml").read_text())[name] in served
+
+
 def test_each_exception_is_still_needed() -> None:
     assert {(role, file) for role, file, _module, _name in written()} >= BY_LOOP.keys()

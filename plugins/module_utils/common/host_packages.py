@@ -23,6 +23,7 @@ from .package_changes import (
 from .package_commands import (
     APT,
     ENVIRONMENT,
+    INTERRUPTED,
     error_text,
     fetch_problems,
     install_command,
@@ -40,8 +41,6 @@ __all__ = ["Packages", "host_packages"]
 LOCKS = Path("/etc/dnf/plugins/versionlock.list")
 # Of all packages; what a script of theirs has failed on is unpacked and no more installed.
 STATES = "${Package}\\t${Version}\\t${db:Status-Status}\\n"
-# Of a host that lost its power in the middle: apt does nothing until what is unpacked is configured.
-INTERRUPTED = "dpkg was interrupted"
 UNFINISHED = {"half-installed", "unpacked", "half-configured", "triggers-awaited", "triggers-pending"}
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 VERSIONS = "see that the repository has these versions (apt list -a, dnf list --showduplicates), or choose others"

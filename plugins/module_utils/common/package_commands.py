@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "APT",
     "ENVIRONMENT",
+    "INTERRUPTED",
     "POLICY",
     "clear_policy",
     "error_text",
@@ -37,6 +38,8 @@ FRESH_S = 3600
 APT = ["apt-get", "-y", "-o", f"DPkg::Lock::Timeout={LOCK_PATIENCE_S}", "-o", "Dpkg::Options::=--force-confold"]
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
 UNMET = "The following packages have unmet dependencies:"
+# Of a host that lost its power in the middle: apt does nothing until what is unpacked is configured.
+INTERRUPTED = "dpkg was interrupted"
 SUMMARY = "Errors were encountered while processing:"
 MOST_LINES = 30
 MOST_SCRIPT_LINES = 5

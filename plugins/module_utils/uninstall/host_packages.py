@@ -9,9 +9,16 @@ import shutil
 from pathlib import Path
 
 from ..common.host_baseline import DEPTHS, paths_below
-from ..common.package_commands import APT, ENVIRONMENT, error_text, run_manager
+from ..common.package_commands import APT, ENVIRONMENT, INTERRUPTED, error_text, run_manager
 from .base import BUSBAR, HostBase, RefusedError
-from .packages import STATUS_FORMAT, choose_packages, parse_conffiles, parse_simulation, parse_status
+from .packages import (
+    STATUS_FORMAT,
+    choose_packages,
+    parse_conffiles,
+    parse_left_over,
+    parse_simulation,
+    parse_status,
+)
 from .paths import is_below
 
 __all__ = ["AWAY", "UNIT_KINDS", "PackagesOfHost"]
@@ -38,8 +45,9 @@ class PackagesOfHost(HostBase):
         if not self.module.get_bin_path("dpkg-query"):
             self.plan_rpm(set(brought) & self.installed.keys() - before.keys())
             return
-        status = parse_status(self.output("dpkg-query", "-W", "-f", STATUS_FORMAT))
-        self.going, stays = choose_packages(brought, before, status, automatic)
+        listed = self.output("dpkg-query", "-W", "-f", STATUS_FORMAT)
+        self.going, stays = choose_packages(brought, before, parse_status(listed), automatic)
+        self.going += sorted(set(brought).intersection(parse_left_over(listed)) - before.keys())
         self.kept += [f"package {name}: {why}" for name, why in stays.items()]
         self.back = sorted(name for name in self.record.changes["removed"] if name not in self.installed)
         if self.going or self.back:
@@ -75,7 +83,8 @@ class PackagesOfHost(HostBase):
     def package_command(self) -> list[str]:
         """Return how the packages go, and those come back that busbar's had replaced."""
         if self.module.get_bin_path("apt-get"):
-            words = [*APT, "--allow-change-held-packages", "--no-install-recommends", "purge"]
+            verb = "remove" if self.immovable() else "purge"
+            words = [*APT, "--allow-change-held-packages", "--no-install-recommends", verb]
             return [*words, *self.going, *(f"{name}+" for name in self.back)]
         return ["dnf", "-y", "--setopt=clean_requirements_on_remove=False", "remove", *self.going]
 
@@ -85,12 +94,17 @@ class PackagesOfHost(HostBase):
             return
         if self.module.check_mode:
             return
+        for path in self.immovable():
+            self.kept.append(f"settings of the packages: to purge them could remove {path}, which cannot be moved away")
         self.guard()
         self.stop_packaged()
         for path in self.data:
             self.put_away(path)
         try:
             status, said = run_manager(self.module, self.package_command(), recorded=False)
+            if status != 0 and INTERRUPTED in said:
+                self.output("dpkg", "--configure", "-a", "--force-confold")
+                status, said = run_manager(self.module, self.package_command(), recorded=False)
         finally:
             for path in self.data:
                 self.bring_back(path)
@@ -157,12 +171,17 @@ class PackagesOfHost(HostBase):
         Only where packages have theirs: elsewhere, and on file systems that are shared, others work with it meanwhile.
         """
         place, away = Path(path), AWAY / path.lstrip("/")
-        if not is_below(path, [PACKAGED]) or place.is_symlink() or not place.is_dir():
+        if not is_below(path, [PACKAGED]) or path in self.immovable() or not place.is_dir():
             return
-        if place.stat().st_dev == Path(PACKAGED).stat().st_dev:
-            AWAY.mkdir(mode=0o700, exist_ok=True)
-            away.parent.mkdir(parents=True, exist_ok=True)
-            place.rename(away)
+        AWAY.mkdir(mode=0o700, exist_ok=True)
+        away.parent.mkdir(parents=True, exist_ok=True)
+        place.rename(away)
+
+    def immovable(self) -> list[str]:
+        """Return data that scripts of packages may find and that cannot be moved away: on a file system of its own."""
+        device = Path(PACKAGED).stat().st_dev
+        found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
+        return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]
 
     def bring_back(self, path: str) -> None:
         """Move data back; what a killed run has left, too."""

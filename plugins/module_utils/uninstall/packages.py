@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["STATUS_FORMAT", "Package", "choose_packages", "parse_conffiles", "parse_simulation", "parse_status"]
+__all__ = [
+    "STATUS_FORMAT",
+    "Package",
+    "choose_packages",
+    "parse_conffiles",
+    "parse_left_over",
+    "parse_simulation",
+    "parse_status",
+]
 
 STATUS_FORMAT = "${Package}\\t${db:Status-Status}\\t${Pre-Depends}, ${Depends}\\t${Provides}\\t${Essential}\\n"
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
@@ -46,6 +54,12 @@ def parse_status(text: str) -> dict[str, Package]:
                 "essential": essential == "yes",
             }
     return found
+
+
+def parse_left_over(text: str) -> list[str]:
+    """Return the packages that a removal which was killed has left between there and gone, in the same listing."""
+    rows = (line.split("\t") for line in text.splitlines())
+    return [row[0] for row in rows if row[1] not in {"installed", "not-installed"}]
 
 
 def choose_packages(

@@ -158,3 +158,17 @@ def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path)
     assert (place / f"busbar/kept{gone}").read_text() == "theirs"
     assert found.kept == [f"{gone}: gone with a package, and not busbar's; kept as {place}/busbar/kept{gone}"]
     assert not (place / "busbar/guard").exists()
+
+
+def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) -> None:
+    """Debian's slurmctld removes its state when it is purged: on a shared file system that is another's queue."""
+    (place / "lib").mkdir()
+    (place / "disk").mkdir()
+    data = place / "lib/state"
+    data.symlink_to(place / "disk")
+    found = look(place, before=[], data=[str(data)])
+    found.module.get_bin_path = lambda name: name
+    assert found.package_command()[-1] == "remove"
+    found.put_away(str(data))
+    assert data.is_symlink()
+    assert look(place, before=[], data=[]).immovable() == []

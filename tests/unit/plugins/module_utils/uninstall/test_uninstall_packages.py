@@ -7,6 +7,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.packages 
     Package,
     choose_packages,
     parse_conffiles,
+    parse_left_over,
     parse_simulation,
     parse_status,
 )
@@ -63,6 +64,7 @@ def test_what_dpkg_says() -> None:
     assert parse_status(text) == {
         "munge": {"needs": [["libc6"], ["adduser", "passwd"]], "provides": ["auth", "xy"], "essential": False}
     }
+    assert parse_left_over(text) == ["old"]
     with pytest.raises(ValueError, match="not enough values"):
         parse_status("dpkg-query: something else\n")
 

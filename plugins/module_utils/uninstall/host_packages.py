@@ -46,8 +46,9 @@ class PackagesOfHost(HostBase):
             self.plan_rpm(set(brought) & self.installed.keys() - before.keys())
             return
         listed = self.output("dpkg-query", "-W", "-f", STATUS_FORMAT)
-        self.going, stays = choose_packages(brought, before, parse_status(listed), automatic)
-        self.going += sorted(set(brought).intersection(parse_left_over(listed)) - before.keys())
+        between, given_up = parse_left_over(listed)
+        self.going, stays = choose_packages(brought, before, parse_status(listed), [*automatic, *given_up])
+        self.going += sorted(set(brought).intersection(between) - before.keys())
         self.kept += [f"package {name}: {why}" for name, why in stays.items()]
         self.back = sorted(name for name in self.record.changes["removed"] if name not in self.installed)
         if self.going or self.back:
@@ -160,7 +161,7 @@ class PackagesOfHost(HostBase):
             data = path.read_bytes()
             ours = entry is not None and hashlib.sha256(data).hexdigest() in entry["texts"]
             as_it_came = came.get(name) == hashlib.md5(data, usedforsecurity=False).hexdigest()
-            if not ours and not as_it_came and (name in came or name not in listed):
+            if data and not ours and not as_it_came and (name in came or name not in listed):
                 copy = GUARD / name.lstrip("/")
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, copy)

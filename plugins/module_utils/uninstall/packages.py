@@ -18,7 +18,9 @@ __all__ = [
     "parse_status",
 ]
 
-STATUS_FORMAT = "${Package}\\t${db:Status-Status}\\t${Pre-Depends}, ${Depends}\\t${Provides}\\t${Essential}\\n"
+STATUS_FORMAT = (
+    "${Package}\\t${db:Status-Status}\\t${db:Status-Want}\\t${Pre-Depends}, ${Depends}\\t${Provides}\\t${Essential}\\n"
+)
 _NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _CONFFILE = re.compile(r"^ (/.+) ([0-9a-f]{32})$")
 
@@ -45,7 +47,7 @@ def parse_status(text: str) -> dict[str, Package]:
     """
     found: dict[str, Package] = {}
     for row in text.splitlines():
-        name, status, needs, provides, essential = row.split("\t")
+        name, status, _want, needs, provides, essential = row.split("\t")
         if status == "installed":
             choices = [[name for word in choice.split("|") for name in _names(word)] for choice in needs.split(",")]
             found[name] = {
@@ -56,10 +58,16 @@ def parse_status(text: str) -> dict[str, Package]:
     return found
 
 
-def parse_left_over(text: str) -> list[str]:
-    """Return the packages that a removal which was killed has left between there and gone, in the same listing."""
-    rows = (line.split("\t") for line in text.splitlines())
-    return [row[0] for row in rows if row[1] not in {"installed", "not-installed"}]
+def parse_left_over(text: str) -> tuple[list[str], list[str]]:
+    """Return what a removal that was killed has left, in the same listing.
+
+    These are packages between there and gone, and those that are still there and were to go: apt has forgotten by then
+    that nobody asked for them by name.
+    """
+    rows = [line.split("\t")[:3] for line in text.splitlines()]
+    between = [name for name, status, _want in rows if status not in {"installed", "not-installed"}]
+    given_up = [name for name, status, want in rows if status == "installed" and want in {"purge", "deinstall"}]
+    return between, given_up
 
 
 def choose_packages(

@@ -60,11 +60,18 @@ def test_what_was_there_before_stays() -> None:
 
 
 def test_what_dpkg_says() -> None:
-    text = "munge\tinstalled\tlibc6 (>= 2.38), adduser | passwd:any\tauth (= 1), xy\tno\nold\tconfig-files\t, \t\t\n"
+    rows = (
+        "munge\tinstalled\tinstall\tlibc6 (>= 2.38), adduser | passwd:any\tauth (= 1), xy\tno",
+        "old\tconfig-files\tdeinstall\t, \t\t",
+        "libnl\tinstalled\tpurge\t, libc6\t\t",
+    )
+    text = "".join(f"{row}\n" for row in rows)
     assert parse_status(text) == {
-        "munge": {"needs": [["libc6"], ["adduser", "passwd"]], "provides": ["auth", "xy"], "essential": False}
+        "munge": package("libc6", "adduser|passwd", provides=("auth", "xy")),
+        "libnl": package("libc6"),
     }
-    assert parse_left_over(text) == ["old"]
+    # After a removal that was killed.
+    assert parse_left_over(text) == (["old"], ["libnl"])
     with pytest.raises(ValueError, match="not enough values"):
         parse_status("dpkg-query: something else\n")
 

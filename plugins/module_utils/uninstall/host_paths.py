@@ -22,7 +22,9 @@ class PathsOfHost(HostBase):
 
     def step(self, name: str, entry: Mapping[str, Any]) -> Step:
         """Return what is done with a path of the record."""
-        if where := is_below(name, [*self.given["data"], *self.homes]):
+        if is_below(name, self.given["data"]):
+            return Step("")
+        if where := is_below(name, self.homes):
             return Step("leave" if os.path.lexists(name) else "", why=f"in {where}")
         path = Path(name)
         now, original = existing(path), self.record.original(name)
@@ -59,10 +61,19 @@ class PathsOfHost(HostBase):
         self.blocks()
         self.made()
         self.replaced()
-        directories = [name for name, step in planned.items() if step.action == "rmdir"]
-        for name in sorted(directories, reverse=True):
-            if not is_below(name, [*self.given["data"], *self.homes]):
-                self.remove_directory(Path(name))
+        for path in self.empty_directories(planned):
+            self.remove_directory(path)
+
+    def empty_directories(self, planned: Mapping[str, Step]) -> list[Path]:
+        """Return the directories that may go when they are empty, the deepest first.
+
+        Those of packages, too: with a file of busbar in it, one outlives its package.
+        """
+        found = {Path(name) for name, step in planned.items() if step.action == "rmdir"}
+        for name in self.record.changes["paths"]:
+            found |= {path for path in Path(name).parents if str(path) not in self.before and not deeper(str(path))}
+        safe = [path for path in found if not is_below(str(path), [*self.given["data"], *self.homes])]
+        return sorted((path for path in safe if path.is_dir() and not path.is_symlink()), reverse=True)
 
     def put_right(self, name: str, entry: Mapping[str, Any], step: Step) -> None:
         """Do what is to be done with a file or link, and tell it."""

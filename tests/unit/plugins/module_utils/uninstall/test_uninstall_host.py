@@ -172,3 +172,17 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
     found.put_away(str(data))
     assert data.is_symlink()
     assert look(place, before=[], data=[]).immovable() == []
+
+
+def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(place: Path) -> None:
+    """Such a directory outlives its package, which finds it full, and is in no record, since the package made it."""
+    for folder in ("etc/db/conf.d", "etc/own"):
+        (place / folder).mkdir(parents=True)
+    write(place, "etc/db/conf.d/ours", "ours")
+    write(place, "etc/own/ours", "ours")
+    (place / "etc/own/theirs").write_text("theirs")
+    found = look(place, before=[str(path) for path in (place, *place.parents, place / "etc")])
+    undo(found)
+    assert not (place / "etc/db").exists()
+    assert [path.name for path in (place / "etc/own").iterdir()] == ["theirs"]
+    assert (place / "etc").is_dir()

@@ -41,6 +41,7 @@ BY_LOOP = {
     ("slurm", "install.yml"): "of a package's directory, with which it goes",
     ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",
     ("users", "accounts.yml"): "recorded by busbar.cluster.host_record",
+    ("validation", "run.yml"): "in __uninstall_made, and below /var/lib/busbar",
     ("validation", "user.yml"): "recorded by busbar.cluster.host_record",
 }
 

@@ -122,6 +122,9 @@ def units(module: AnsibleModule) -> dict[str, str]:
 
 def active_units(module: AnsibleModule) -> list[str]:
     """Return the services, sockets and timers that are active."""
+    # sd_booted(3): without systemd as the first process nothing can be active.
+    if not Path("/run/systemd/system").is_dir():
+        return []
     kinds = "--type=service,socket,timer,path"
     listed = _output(module, "systemctl", "list-units", kinds, "--state=active", "--no-legend", "--no-pager", "--plain")
     return sorted(row[0] for row in (line.split() for line in listed.splitlines()) if row)

@@ -119,10 +119,13 @@ class LastRun:
     def recorded(self, playbook: Playbook) -> Iterator[Recording]:
         """Give what runs a playbook, or what is left of it, and notes a full run."""
         rest = self.rest if self.unchanged else None
+        if rest or not self._inputs:
+            yield Recording(rest or playbook, self._record.parent, {})
+            return
         # Beside the record: what is noted holds secrets, too.
         self._record.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".recording-", dir=self._record.parent) as folder:
-            yield Recording(rest or playbook, Path(folder), {} if rest else self._inputs)
+            yield Recording(playbook, Path(folder), self._inputs)
 
     def _why_full(self, *, wanted: bool) -> str:
         """Return why a full run is due, '' when it may not be."""

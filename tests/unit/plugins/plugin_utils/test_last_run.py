@@ -32,8 +32,7 @@ PLAY = """\
   gather_facts: false
   tasks:
     - name: Write the file
-      busbar.cluster.files:
-        files: [{path: "FOLDER/conf", content: "secret word\\n", mode: "0640", owner: "", group: ""}]
+      ansible.builtin.lineinfile: {path: "FOLDER/conf", line: secret word, create: true, mode: "0640"}
     - name: Read what is there
       ansible.builtin.command: cat FOLDER/state
       check_mode: false

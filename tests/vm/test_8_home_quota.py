@@ -62,6 +62,14 @@ def homes(machines: Machines) -> Iterator[Machines]:
         assert (gone.returncode, back.returncode) == (0, 0), gone.stdout + back.stdout
 
 
+@pytest.fixture(scope="module")
+def limited(homes: Machines) -> Machines:
+    """The same with quotas."""
+    done = provisioned(homes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return homes
+
+
 def test_a_dry_run_changes_nothing_and_a_second_run_neither(homes: Machines) -> None:
     look = "ls /etc/busbar /var/lib/busbar-home-quota; dpkg-query -W quota; systemctl is-active busbar-home-quota.timer"
     before = homes.ssh(SERVER, look, check=False).stdout
@@ -75,58 +83,60 @@ def test_a_dry_run_changes_nothing_and_a_second_run_neither(homes: Machines) -> 
     assert homes.output(SERVER, "systemctl is-active busbar-home-quota.timer") == "active"
 
 
-def test_everybody_has_the_default_and_a_declared_user_their_own(homes: Machines) -> None:
-    found = limits(homes)
+def test_everybody_has_the_default_and_a_declared_user_their_own(limited: Machines) -> None:
+    found = limits(limited)
     assert (found["alice"], found["bob"]) == (("18432", "20480"), ("55296", "61440"))
 
 
 @pytest.mark.core
-def test_a_user_cannot_write_more_over_nfs_and_another_can(homes: Machines) -> None:
-    server = homes.group.machine(SERVER).address
-    homes.ssh(CLIENT, f"mkdir -p /mnt/homes && mount -t nfs4 {server}:/homes /mnt/homes")
+def test_a_user_cannot_write_more_over_nfs_and_another_can(limited: Machines) -> None:
+    server = limited.group.machine(SERVER).address
+    limited.ssh(CLIENT, f"mkdir -p /mnt/homes && mount -t nfs4 {server}:/homes /mnt/homes")
     write = "runuser -u {0} -- sh -c 'head -c 30M /dev/zero >/mnt/homes/home/{0}/data && sync /mnt/homes/home/{0}/data'"
-    full = homes.ssh(CLIENT, write.format("alice"), check=False)
+    full = limited.ssh(CLIENT, write.format("alice"), check=False)
     assert full.returncode != 0
     assert "Disk quota exceeded" in full.stderr
-    homes.ssh(CLIENT, write.format("bob"))
-    assert homes.output(SERVER, "stat -c %s /homes/home/bob/data") == str(30 << 20)
-    homes.ssh(CLIENT, "runuser -u alice -- rm /mnt/homes/home/alice/data")
+    limited.ssh(CLIENT, write.format("bob"))
+    assert limited.output(SERVER, "stat -c %s /homes/home/bob/data") == str(30 << 20)
+    limited.ssh(CLIENT, "runuser -u alice -- rm /mnt/homes/home/alice/data")
 
 
-def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(homes: Machines) -> None:
+def test_a_new_home_gets_one_and_what_is_set_by_hand_stays(limited: Machines) -> None:
     run = "systemctl start busbar-home-quota.service; journalctl -u busbar-home-quota -n 20 -o cat"
-    homes.ssh(SERVER, f"setquota -u {BY_HAND} 1000 2000 10 20 /homes; install -d -o {NEW} -m 700 /homes/home/new")
-    said = homes.output(SERVER, run)
+    limited.ssh(SERVER, f"setquota -u {BY_HAND} 1000 2000 10 20 /homes; install -d -o {NEW} -m 700 /homes/home/new")
+    said = limited.output(SERVER, run)
     assert f"{BY_HAND}: stays at 1 MiB, which was set by hand" in said
-    assert (limits(homes)[str(NEW)], limits(homes)[str(BY_HAND)]) == (("18432", "20480"), ("1000", "2000"))
+    assert (limits(limited)[str(NEW)], limits(limited)[str(BY_HAND)]) == (("18432", "20480"), ("1000", "2000"))
 
 
-def test_another_size_reaches_those_who_have_the_default_alone(homes: Machines) -> None:
-    done = provisioned(homes, home_quota_default="30M")
+def test_another_size_reaches_those_who_have_the_default_alone(limited: Machines) -> None:
+    done = provisioned(limited, home_quota_default="30M")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = limits(homes)
+    found = limits(limited)
     assert (found["alice"][1], found["bob"][1], found[str(BY_HAND)][1]) == ("30720", "61440", "2000")
-    homes.ssh(SERVER, "setquota -u alice 4000 8000 0 0 /homes")
-    lifted = provisioned(homes, home_quota_default="none", home_quota_users={})
+    limited.ssh(SERVER, "setquota -u alice 4000 8000 0 0 /homes")
+    lifted = provisioned(limited, home_quota_default="none", home_quota_users={})
     assert lifted.returncode == 0, lifted.stdout + lifted.stderr
-    found = limits(homes)
+    found = limits(limited)
     assert (found["bob"], found.get(str(NEW), ("0", "0"))) == (("0", "0"), ("0", "0"))
     assert (found["alice"], found[str(BY_HAND)]) == (("4000", "8000"), ("1000", "2000"))
 
 
-def test_what_is_not_wanted_any_more_is_gone_and_quotas_stay(homes: Machines) -> None:
-    done = homes.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
+def test_what_is_not_wanted_any_more_is_gone_and_quotas_stay(limited: Machines) -> None:
+    done = limited.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
     assert done.returncode == 0, done.stdout + done.stderr
-    left = homes.ssh(SERVER, "ls /etc/busbar/home_quota.json /usr/local/sbin/busbar-home-quota", check=False)
+    left = limited.ssh(SERVER, "ls /etc/busbar/home_quota.json /usr/local/sbin/busbar-home-quota", check=False)
     assert left.stdout == ""
-    assert homes.output(SERVER, "systemctl list-timers --all busbar-home-quota.timer --no-legend") == ""
-    assert limits(homes)["alice"] == ("4000", "8000")
-    again = homes.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
+    assert limited.output(SERVER, "systemctl list-timers --all busbar-home-quota.timer --no-legend") == ""
+    assert limits(limited)["alice"] == ("4000", "8000")
+    again = limited.provision("--limit", SERVER, "--tags", "nfs_server,home_quota", **OFF)
     assert recap(again.stdout)[SERVER]["changed"] == 0, again.stdout
 
 
-def test_homes_that_no_server_has_are_refused_before_anything_changes(homes: Machines) -> None:
-    refused = homes.provision("--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"}))
+def test_homes_that_no_server_has_are_refused_before_anything_changes(limited: Machines) -> None:
+    refused = limited.provision(
+        "--limit", SERVER, "--tags", "home_quota", **(GIVEN | {"users_home_base": "/elsewhere"})
+    )
     assert refused.returncode == 2, refused.stdout
     assert "no host of the group nfs_server exports /elsewhere, where the homes are" in refused.stdout
     assert recap(refused.stdout)[SERVER]["changed"] == 0

@@ -163,9 +163,9 @@ def test_three_parts_are_the_whole_and_the_first_has_the_unit_tests(script: Scri
 
 
 def test_a_role_has_its_own_tests_alone(script: Script) -> None:
-    done = script.run("role", "munge")
+    done = script.run("role", "fail2ban")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(call.endswith(" tests/sandbox/test_slurm_secrets.py") for call in script.pytests("tests/"))
+    assert all(call.endswith(" tests/sandbox/test_fail2ban.py") for call in script.pytests("tests/"))
     assert "python: -m pytest -q tests/unit" not in script.calls
     assert script.standing == []
 

@@ -18,7 +18,7 @@ PLAY = [
         "tasks": [
             {
                 "name": "Run the role up to its refusal",
-                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver", "tasks_from": "driver"},
+                "ansible.builtin.include_role": {"name": "busbar.cluster.nvidia_driver"},
             }
         ],
     }

@@ -48,7 +48,10 @@ def test_each_file_has_its_text(role: str, task: str, entry: dict[str, Any]) -> 
         plain["dest"] = "/elsewhere"
     checked([plain])
     if "content" not in entry and entry.get("state") != "absent":
-        assert any((ROLES / role / folder / name).is_file() for folder, name in sources(plain)), entry["dest"]
+        places = [ROLES / role / folder / name for folder, name in sources(plain)]
+        # A source that ends with a slash is a folder.
+        there = Path.is_dir if entry.get("src", "").endswith("/") else Path.is_file
+        assert any(there(place) for place in places), entry["dest"]
 
 
 @pytest.mark.parametrize("role", sorted({path.name for path in ROLES.iterdir() if (path / "templates").is_dir()}))

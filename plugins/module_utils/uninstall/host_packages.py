@@ -102,10 +102,7 @@ class PackagesOfHost(HostBase):
         for path in self.data:
             self.put_away(path)
         try:
-            status, said = run_manager(self.module, self.package_command(), recorded=False)
-            if status != 0 and INTERRUPTED in said:
-                self.output("dpkg", "--configure", "-a", "--force-confold")
-                status, said = run_manager(self.module, self.package_command(), recorded=False)
+            status, said = self.take_away()
         finally:
             for path in self.data:
                 self.bring_back(path)
@@ -121,6 +118,23 @@ class PackagesOfHost(HostBase):
         automatic = [name for name in self.back if self.record.changes["removed"][name] == "automatic"]
         if automatic and self.module.get_bin_path("apt-mark"):
             self.output("apt-mark", "auto", *automatic)
+
+    def take_away(self) -> tuple[int, str]:
+        """Have the package manager take the packages away; its exit status and what it said."""
+        status, said = run_manager(self.module, self.package_command(), recorded=False)
+        if status != 0 and INTERRUPTED in said:
+            self.output("dpkg", "--configure", "-a", "--force-confold")
+            status, said = run_manager(self.module, self.package_command(), recorded=False)
+        if status == 0 and (rest := self.only_removed()):
+            status, said = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
+        return status, said
+
+    def only_removed(self) -> list[str]:
+        """Return packages whose settings apt left: of one that a killed run left half there, it purges nothing."""
+        if not self.on_debian() or self.immovable():
+            return []
+        between, _given_up = parse_left_over(self.output("dpkg-query", "-W", "-f", STATUS_FORMAT))
+        return sorted(set(self.going).intersection(between))
 
     def stop_packaged(self) -> None:
         """Stop what packages that go have started: data is given another name meanwhile."""

@@ -174,6 +174,27 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
     assert look(place, before=[], data=[]).immovable() == []
 
 
+def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apt only removes it: what is left of chrony names a group that goes, and dpkg then refuses each package."""
+    (place / "lib").mkdir()
+    found = look(place, before=[])
+    found.going = ["chrony", "munge"]
+    found.module.get_bin_path = lambda name: name
+    ran: list[list[str]] = []
+
+    def run(_module: object, command: list[str], **_: object) -> tuple[int, str]:
+        ran.append(command)
+        return 0, ""
+
+    listed = "chrony\tconfig-files\tdeinstall\t, \t\tno\nother\tconfig-files\tdeinstall\t, \t\tno\n"
+    monkeypatch.setattr(host_packages, "run_manager", run)
+    monkeypatch.setattr(found, "output", lambda *_words: listed)
+    assert found.take_away() == (0, "")
+    assert [command[-2:] for command in ran] == [["chrony", "munge"], ["purge", "chrony"]]
+    monkeypatch.setattr(found, "output", lambda *_words: "munge\tnot-installed\tpurge\t, \t\tno\n")
+    assert found.only_removed() == []
+
+
 def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(place: Path) -> None:
     """Such a directory outlives its package, which finds it full, and is in no record, since the package made it."""
     for folder in ("etc/db/conf.d", "etc/own"):

@@ -90,6 +90,7 @@ class Record:
             "packages": {},
             "upgraded": {},
             "removed": {},
+            "going": [],
             "held": [],
             "users": [],
             "groups": [],

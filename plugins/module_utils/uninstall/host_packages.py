@@ -47,7 +47,9 @@ class PackagesOfHost(HostBase):
             return
         listed = self.output("dpkg-query", "-W", "-f", STATUS_FORMAT)
         between, given_up = parse_left_over(listed)
-        self.going, stays = choose_packages(brought, before, parse_status(listed), [*automatic, *given_up])
+        # apt forgets at once, for all that it is about to remove, that nobody asked for them by name.
+        automatic += [*given_up, *self.record.changes["going"]]
+        self.going, stays = choose_packages(brought, before, parse_status(listed), automatic)
         self.going += sorted(set(brought).intersection(between) - before.keys())
         self.kept += [f"package {name}: {why}" for name, why in stays.items()]
         self.back = sorted(name for name in self.record.changes["removed"] if name not in self.installed)
@@ -121,6 +123,8 @@ class PackagesOfHost(HostBase):
 
     def take_away(self) -> tuple[int, str]:
         """Have the package manager take the packages away; its exit status and what it said."""
+        self.record.changes["going"] = self.going
+        self.record.save()
         status, said = run_manager(self.module, self.package_command(), recorded=False)
         if status != 0 and INTERRUPTED in said:
             self.output("dpkg", "--configure", "-a", "--force-confold")

@@ -339,7 +339,7 @@ def answered(browser: webdriver.Chrome) -> bool:
     return [one.text for one in found[:1]] == ["42"]
 
 
-def test_a_person_gets_from_the_login_to_a_cell_that_answers(portal: Cluster, chromium: webdriver.Chrome) -> None:
+def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster, chromium: webdriver.Chrome) -> None:
     base = Session(portal).base
     chromium.get(f"{base}/hub/login")
     chromium.find_element(By.NAME, "username").send_keys("bob")
@@ -359,8 +359,21 @@ def test_a_person_gets_from_the_login_to_a_cell_that_answers(portal: Cluster, ch
         chromium.implicitly_wait(10)
         WebDriverWait(chromium, 120, ignored_exceptions=[StaleElementReferenceException]).until(answered)
         picture(chromium, "portal_notebook")
+        bob = Session(portal)
+        bob.login("bob", PASSWORDS["bob"])
+        bob.open("bob")
+        assert bob.run("bob", TRAIN) == "trained 0.429\n"
+        chromium.get(f"{base}/user/bob/tensorboard/")
+        chromium.implicitly_wait(60)
+        card = chromium.find_element(By.CSS_SELECTOR, "scalar-card")
+        # The value of the last step, which stands beside the curve.
+        WebDriverWait(chromium, 60).until(lambda _: "first" in card.text and "0.1845" in card.text)
+        curve = card.find_element(By.CSS_SELECTOR, "canvas")
+        assert (curve.is_displayed(), curve.size["width"] > 200) == (True, True)
+        picture(chromium, "portal_tensorboard")
     finally:
-        portal.exec("ctl", "scancel --name=busbar-notebook --user=bob; rm -f /shared/home/bob/Untitled*.ipynb")
+        kept = "/shared/home/bob/Untitled*.ipynb /shared/home/bob/runs"
+        portal.exec("ctl", f"scancel --name=busbar-notebook --user=bob; rm -rf {kept}")
         portal.wait_until(lambda: not node_of(portal, "bob"), "the job stays", 60)
 
 

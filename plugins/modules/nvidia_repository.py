@@ -81,7 +81,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Know the mirror of the CUDA repository
+- name: Configure the CUDA repository from a mirror
   busbar.cluster.nvidia_repository:
     name: cuda
     host: "{{ inventory_hostname }}"

@@ -120,6 +120,10 @@ def test_a_replica_that_is_ahead_says_so(replicated: Cluster) -> None:
     refused = with_replica(replicated)
     assert refused.returncode != 0
     assert recap(refused.stdout)["login"]["failed"] == 1
+    assert "this replica has changes that ldaps://ctl:636 does not have" in refused.stdout
+    assert "mv /var/lib/ldap /var/lib/ldap.before" in refused.stdout
+    secret = (replicated.state / "secrets" / "ldap_reader.password").read_text().strip()
+    assert secret not in refused.stdout + refused.stderr
     assert recap(refused.stdout)["ctl"]["failed"] == 0
     replicated.exec("login", "systemctl stop slapd; rm -rf /var/lib/ldap")
     done = with_replica(replicated)

@@ -1,0 +1,36 @@
+"""Which of several file servers gives the homes their quotas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[3] / "roles/home_quota"
+
+
+@pytest.mark.parametrize(
+    ("exports", "path", "here"),
+    [
+        (["/shared"], "/shared/home", True),
+        (["/data", "/shared/"], "/shared/home", True),
+        (["/shared/home"], "/shared/home", True),
+        # Another server's, whose path is only a part of it.
+        (["/home"], "/shared/home", False),
+        (["/shared2"], "/shared/home", False),
+        (["/sh.red"], "/shared/home", False),
+        ([], "/shared/home", False),
+    ],
+)
+def test_it_is_the_one_that_exports_them(exports: list[str], path: str, *, here: bool) -> None:
+    known = yaml.safe_load((ROLE / "vars/main.yml").read_text(encoding="utf-8"))
+    variables = {
+        "__home_quota_exports": {"nfs1": [{"path": each} for each in exports]},
+        "inventory_hostname": "nfs1",
+        "home_quota_path": path,
+    }
+    asked = trust_as_template(known["__home_quota_is_here"])
+    assert Templar(loader=DataLoader(), variables=variables).template(asked) is here

@@ -271,6 +271,8 @@ def packages_noted(module: AnsibleModule, command: list[str]) -> Iterator[None]:
         return
     with _changed(module) as record:
         record.settle(module, killed=True)
+        # A killed uninstallation is not to be finished: what somebody asks for by name from now on is theirs.
+        record.changes["going"] = []
         accounts = {kind: sorted(names_in(path)) for kind, path in ACCOUNTS.items()}
         asked = sorted({re.split("[=_]", Path(word).name)[0] for word in command})
         record.changes["pending"] = {"packages": installed_packages(module), "names": asked, **accounts}

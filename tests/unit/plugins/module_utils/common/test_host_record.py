@@ -108,6 +108,17 @@ def test_what_others_install_after_a_killed_run_is_theirs(record: Path, monkeypa
     assert changes(record)["packages"] == {"chrony": "manual", "libcap": "automatic"}
 
 
+def test_who_provisions_again_does_not_finish_an_uninstallation(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_record, "installed_packages", lambda _module: {})
+    begun = host_record.Record(record)
+    begun.changes["going"] = ["chrony"]
+    record.mkdir(parents=True, exist_ok=True)
+    begun.save()
+    with host_record.packages_noted(Module(check_mode=False), ["apt-get", "install", "chrony"]):
+        pass
+    assert host_record.Record(record).changes["going"] == []
+
+
 def test_a_look_at_packages_is_no_change(record: Path) -> None:
     for command in (["apt-get", "update"], ["apt-get", "install", "--simulate", "x"], ["apt-mark", "unhold", "x"]):
         with host_record.packages_noted(Module(check_mode=False), command):

@@ -25,6 +25,14 @@ def test_first_run_ends_with_a_validated_cluster(sandbox: Cluster, whole_first_r
     assert set(sandbox.node_states()) == set(sandbox.compute)
 
 
+def test_a_new_node_gets_its_packages_in_one_transaction(sandbox: Cluster, whole_first_run: str) -> None:
+    if not whole_first_run:
+        pytest.skip("the sandbox stood before these tests")
+    for node in ("ctl", "login", *sandbox.compute):
+        history = sandbox.exec(node, "grep ^Commandline: /var/log/apt/history.log").stdout.splitlines()
+        assert len(history) == 1, (node, history)
+
+
 def test_second_run_changes_nothing_and_says_pass(sandbox: Cluster) -> None:
     sandbox.wait_idle()
     done = sandbox.busbar("provision", "-i", str(sandbox.inventory), "--diff", "--no-fast", *QUICK)

@@ -38,6 +38,7 @@ JOIN_ONLY = {
     "nvidia_driver_reboot": False,
 }
 # How the nodes behind the gate are validated, in a site run too.
+BOTH = {"all_roles_follow": True}
 ADMISSION = {
     # The new nodes are measured together with nodes that are known to be good: one could not tell them from a link.
     "validation_nodes": "{{ ansible_play_hosts_all }}",
@@ -141,8 +142,8 @@ def test_a_new_node_gets_what_a_site_run_gives_it_in_the_same_order(inventory: P
 
 
 def test_the_options_of_a_join_differ_only_as_intended() -> None:
-    assert options("site") == SITE_ONLY | ADMISSION
-    assert options("add_nodes") == JOIN_ONLY | ADMISSION
+    assert options("site") == SITE_ONLY | BOTH | ADMISSION
+    assert options("add_nodes") == JOIN_ONLY | BOTH | ADMISSION
 
 
 def test_a_site_run_admits_new_nodes_before_it_validates_all() -> None:

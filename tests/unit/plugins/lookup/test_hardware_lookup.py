@@ -37,6 +37,8 @@ from ansible.template import Templar, trust_as_template
 def trusted(value):
     if isinstance(value, dict):
         return {key: trusted(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [trusted(item) for item in value]
     return trust_as_template(value) if isinstance(value, str) else value
 
 for line in sys.stdin:

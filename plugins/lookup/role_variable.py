@@ -1,0 +1,98 @@
+"""Lookup of what a role would work out on this host, without running the role."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: role_variable
+author: busbar contributors
+short_description: The value that a variable of a role has on this host
+description:
+  - Reads defaults, C(vars/main.yml) and the file of the host's system of a role of this collection, puts them around
+    the variables of the host as Ansible does when it runs the role, and works out the variables that are asked for.
+  - Nothing of the role is run, and none of its variables stays.
+  - For what must be known before a role has its turn, such as the packages of all roles for one transaction.
+options:
+  _terms:
+    description: Names of variables.
+    type: list
+    elements: str
+    required: true
+  role:
+    description: Name of the role.
+    type: str
+    required: true
+  parameters:
+    description: Variables that the play gives the role, which count more than all others.
+    type: dict
+    default: {}
+notes:
+  - The facts C(distribution), C(distribution_major_version) and C(os_family) must have been gathered.
+"""
+
+EXAMPLES = r"""
+names: "{{ lookup('busbar.cluster.role_variable', '__munge_packages', role='munge') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The values.
+  type: list
+  elements: raw
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ..plugin_utils.border import lookup_border
+
+_ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.role_variable`."""
+
+    @lookup_border
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[Any]:
+        """Return the value of each variable.
+
+        Raises:
+            AnsibleLookupError: there is no such role or variable, or it cannot be worked out on this host.
+        """
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        role = self.get_option("role")
+        folder = _ROLES / role
+        if not (folder / "tasks").is_dir():
+            message = f"role {role}: there is none of that name in this collection"
+            raise AnsibleLookupError(message)
+        facts = known.get("ansible_facts") or {}
+        own = self._read(folder / "vars/main.yml") | self._of_system(folder / "vars", facts)
+        seen = self._read(folder / "defaults/main.yml") | known | own | {"role_path": str(folder)}
+        seen |= self.get_option("parameters")
+        missing = [name for name in terms if name not in seen]
+        if missing:
+            message = f"role {role}: it has no variable {', '.join(missing)}"
+            raise AnsibleLookupError(message)
+        templar = self._templar.copy_with_new_env(available_variables=seen)
+        return [templar.template(seen[name]) for name in terms]
+
+    def _of_system(self, folder: Path, facts: dict[str, Any]) -> dict[str, Any]:
+        """The variables of the first file that there is for release, distribution or family."""
+        if "distribution" not in facts:
+            message = "the facts of the distribution have not been gathered"
+            raise AnsibleLookupError(message)
+        release = f"{facts['distribution']}_{facts['distribution_major_version']}"
+        for name in (release, facts["distribution"], facts["os_family"]):
+            path = folder / f"{Path(name).name}.yml"
+            if path.is_file():
+                return self._read(path)
+        return {}
+
+    def _read(self, path: Path) -> dict[str, Any]:
+        if not path.is_file():
+            return {}
+        found: dict[str, Any] = self._loader.load_from_file(str(path), trusted_as_template=True) or {}
+        return found

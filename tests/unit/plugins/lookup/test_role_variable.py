@@ -1,0 +1,109 @@
+"""Variables of roles that have not had their turn, and the packages of later roles, which one transaction installs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_hardware_lookup import worked_out
+
+TOP = Path(__file__).resolve().parents[4]
+TRIXIE = {"distribution": "Debian", "distribution_major_version": "13", "os_family": "Debian", "architecture": "x86_64"}
+LATER = yaml.safe_load((TOP / "playbooks/vars/later_packages.yml").read_text())
+SITE = {
+    "ansible_facts": TRIXIE,
+    "groups": {
+        "slurm_controller": ["ctl"],
+        "slurm_database": ["ctl"],
+        "monitoring": ["ctl"],
+        "slurm_compute": ["gpu7"],
+    },
+    "all_roles_follow": True,
+    "ansible_run_tags": ["all"],
+    "ansible_skip_tags": [],
+    "shared_tree": "/shared",
+    "slurm_login_hosts": [],
+    "slurm_controllers": ["ctl"],
+}
+
+
+def variable(name: str, role: str, more: str = "", **variables: object) -> Any:  # noqa: ANN401 - what the role has
+    text = f"{{{{ lookup('busbar.cluster.role_variable', '{name}', role='{role}'{more}) }}}}"
+    return worked_out(text, **{"ansible_facts": TRIXIE, **variables})
+
+
+def later(groups: list[str], **variables: object) -> list[str]:
+    found = worked_out("{{ hosts_later_packages }}", **{**LATER, **SITE, "group_names": groups, **variables})
+    assert isinstance(found, list)
+    return found
+
+
+def test_values_of_the_system_and_of_the_release() -> None:
+    assert variable("__munge_packages", "munge") == ["munge"]
+    assert "sackd" in variable("__slurm_packages", "slurm")["login"]
+    bookworm = TRIXIE | {"distribution_major_version": "12"}
+    assert "sackd" not in variable("__slurm_packages", "slurm", ansible_facts=bookworm)["login"]
+
+
+def test_a_default_yields_to_the_inventory_and_the_play_to_none() -> None:
+    assert variable("validation_backend", "validation") == "nccl"
+    assert variable("validation_backend", "validation", validation_backend="mpi") == "mpi"
+    given = ", parameters={'validation_backend': 'nccl'}"
+    assert variable("validation_backend", "validation", given, validation_backend="mpi") == "nccl"
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "words"),
+    [
+        ("__munge_packages", "mungee", "role mungee: there is none of that name"),
+        ("__munge_pakages", "munge", "role munge: it has no variable __munge_pakages"),
+    ],
+)
+def test_an_unknown_role_or_variable_is_named(name: str, role: str, words: str) -> None:
+    with pytest.raises(LookupError, match=words):
+        variable(name, role)
+
+
+def test_without_facts_nothing_is_taken_for_a_system() -> None:
+    with pytest.raises(LookupError, match="facts of the distribution have not been gathered"):
+        variable("__munge_packages", "munge", ansible_facts={})
+
+
+def test_a_new_host_gets_what_the_roles_of_its_groups_install() -> None:
+    assert later(["slurm_compute"], validation_backend="mpi") == [
+        *("munge", "slurmd", "slurm-client", "libpmix2t64", "libpam-slurm-adopt"),
+        *("lmod", "python3-mpi4py", "python3-numpy", "prometheus-node-exporter"),
+    ]
+    controller = later(["slurm_controller", "slurm_database", "monitoring"], inventory_hostname="ctl")
+    assert controller == [
+        *("munge", "mariadb-server", "python3-pymysql", "slurmdbd", "slurm-client", "slurmctld", "libpmix2t64"),
+        *("prometheus-node-exporter", "python3-prometheus-client", "prometheus", "prometheus-alertmanager"),
+    ]
+    assert later([]) == ["prometheus-node-exporter"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "gone"),
+    [
+        ({"lmod_enabled": False}, {"lmod"}),
+        ({"slurm_repository": {"uri": "https://example.org"}}, {"slurmd", "slurm-client", "libpmix2t64"}),
+        ({"validation_backend": "nccl"}, {"python3-mpi4py", "python3-numpy"}),
+        ({"node_exporter_source": "url"}, {"prometheus-node-exporter"}),
+        ({"slurm_pam_adopt": False}, {"libpam-slurm-adopt"}),
+    ],
+)
+def test_what_a_site_does_without_is_not_installed(variables: dict[str, Any], gone: set[str]) -> None:
+    every = {"validation_backend": "mpi"}
+    found = later(["slurm_compute"], **(every | variables))
+    assert found
+    assert not gone & set(found)
+    assert gone < set(later(["slurm_compute"], **every))
+
+
+@pytest.mark.parametrize(
+    "variables", [{"ansible_run_tags": ["hosts"]}, {"ansible_skip_tags": ["monitoring"]}, {"all_roles_follow": False}]
+)
+def test_a_run_for_some_roles_installs_nothing_of_others(variables: dict[str, Any]) -> None:
+    assert later(["slurm_compute"], **variables) == []

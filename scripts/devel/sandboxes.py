@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -34,12 +35,14 @@ __all__ = [
     "add_name",
     "busbar",
     "compute",
+    "cpu",
     "needs",
     "printed",
     "recap",
     "sandbox",
     "sizes",
     "timed",
+    "written",
 ]
 
 # A validation that tests each thing once and shortly: what is measured is busbar, not the links.
@@ -131,9 +134,9 @@ def timed(*words: str) -> Spent:
     Raises:
         ValueError: it failed.
     """
-    began, used = time.monotonic(), _cpu()
+    began, used = time.monotonic(), cpu()
     said = busbar(*words)
-    return Spent(time.monotonic() - began, _cpu() - used, said)
+    return Spent(time.monotonic() - began, cpu() - used, said)
 
 
 def busbar(*words: str) -> str:
@@ -165,14 +168,26 @@ def busbar(*words: str) -> str:
         return out.read()
 
 
-def printed(cluster: Sandbox, node: str, command: str) -> bytes:
-    """What a shell command prints on a node.
+def written(cluster: Sandbox, node: str, path: str, text: str) -> None:
+    """Write a file on a node.
+
+    Raises:
+        ValueError: it could not be written.
+    """
+    printed(cluster, node, f"cat >{shlex.quote(path)}", text.encode())
+
+
+def printed(cluster: Sandbox, node: str, command: str, given: bytes = b"") -> bytes:
+    """What a shell command prints on a node; given is its standard input.
 
     Raises:
         ValueError: it failed.
     """
     done = subprocess.run(
-        ["podman", "exec", cluster.container(node), "sh", "-c", command], check=False, capture_output=True
+        ["podman", "exec", "-i", cluster.container(node), "sh", "-c", command],
+        check=False,
+        capture_output=True,
+        input=given,
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-500:]
@@ -211,7 +226,7 @@ def _storage() -> str:
     return folder
 
 
-def _cpu() -> float:
+def cpu() -> float:
     """CPU seconds of what was started here and has ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

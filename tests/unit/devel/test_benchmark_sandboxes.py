@@ -8,15 +8,21 @@ import os
 import shlex
 import subprocess
 import tarfile
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from busbar.sandbox import state
 from devel import benchmark, measured, sandboxes
-from devel.benchmarks import provision, validate
+from devel.benchmarks import peer, provision, validate
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# What the fixture replaces, for a benchmark that starts a program of its own.
+RUN = subprocess.run
+PIPES = {name: getattr(subprocess, name) for name in ("DEVNULL", "PIPE", "STDOUT")}
 
 
 def _recap(nodes: int, tasks: int, changed: int = 0) -> str:
@@ -211,3 +217,32 @@ def test_a_validation_without_jobs_is_none(
     assert benchmark.main(["validate", "--runs", "1"]) == 1
     assert "knows no job of these validations" in capsys.readouterr().err
     assert said[-1] == ("sandbox", "down", "--name", "benchmark")
+
+
+def test_another_playbook_and_busbar_run_twice_each_on_fresh_nodes(
+    said: list[tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(peer, "subprocess", SimpleNamespace(run=RUN, **PIPES))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    _command(tmp_path, "ansible-playbook", f"echo {shlex.quote(_recap(2, 5, changed=4))}; exit $(cat {tmp_path}/rc)")
+    (tmp_path / "rc").write_text("0")
+    playbook = tmp_path / "other.yml"
+    playbook.write_text("[]")
+    asked = ["peer", "--playbook", str(playbook), "--runs", "1", "--json"]
+    assert benchmark.main(asked) == 0
+    found = {entry["figure"]: entry["value"] for entry in json.loads(capsys.readouterr().out)["figures"]}
+    assert {"peer_first", "peer_second", "busbar_first", "busbar_second", "busbar_second_cpu"} <= set(found)
+    assert found["peer_first_changed"] > 0
+    assert [words[:2] for words in said if words[0] == "sandbox"] == [
+        *(("sandbox", "up"), ("sandbox", "down")) * 2,
+    ]
+    (tmp_path / "rc").write_text("2")
+    assert benchmark.main(asked) == 1
+    assert "other.yml ended with 2" in capsys.readouterr().err
+    assert said[-1][:2] == ("sandbox", "down")
+
+
+def test_a_playbook_that_is_not_there(said: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["peer", "--playbook", "/nowhere/other.yml", "--runs", "1"]) == 2
+    assert "/nowhere/other.yml: there is no such file" in capsys.readouterr().err
+    assert not said

@@ -76,7 +76,10 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     problems += _node_problems(nodes, catalogue)
     problems += _controller_problems(controllers, state_directory, shared=state_shared)
     if len(databases) > _MOST_DATABASES:
-        problem, remedy = "Slurm knows one backup of slurmdbd, and more hosts are in the group", "take it out of it"
+        problem, remedy = (
+            "Slurm knows one backup of slurmdbd, and more hosts are in the group",
+            "take it out of it, or set mariadb_cluster: true for a database on three hosts",
+        )
         problems.append(make_problem(databases[_MOST_DATABASES:], "slurm_database", problem, remedy))
     problems += partition_problems(partitions, groups, compute)
     problems += checks_problems(partitions, checks_partition, config or {})

@@ -112,7 +112,7 @@ def containers(name: str) -> dict[str, str]:
 
 def leftover_storage(name: str) -> list[str]:
     """Names that podman still holds for containers whose making was cut short; they carry no label."""
-    pattern = re.compile(rf"busbar-{re.escape(name)}-(ctl2?|login|gpu\d+)")
+    pattern = re.compile(rf"busbar-{re.escape(name)}-(ctl2?|db\d|login|gpu\d+)")
     listed = host.podman("ps", "--all", "--external", "--format", "{{.Names}}").stdout.split()
     return [found for found in listed if pattern.fullmatch(found) and found not in containers(name)]
 

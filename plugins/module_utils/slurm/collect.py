@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .database_series import database_families
 from .nodes import Node, read_json_nodes, read_text_nodes
 from .queue import Job, controllers_up, fresh_marks, queue_format, read_jobs, read_scheduler
 from .series import Family, job_families, job_series, node_families, one, scheduler_families
@@ -19,7 +20,7 @@ from .series import Family, job_families, job_series, node_families, one, schedu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "database_bytes", "main", "write"]
+__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "main", "write"]
 
 _PREFIX = "busbar_slurm_"
 _PING = ("scontrol", "ping")
@@ -222,15 +223,6 @@ def _cpu_seconds() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def database_bytes(folder: Path) -> int:
-    """Return the size in bytes of what lies in a directory and below.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    return sum(path.lstat().st_size for path in [folder, *folder.rglob("*")])
-
-
 class Collected:
     """Series in the form that a registry of prometheus_client asks for."""
 
@@ -264,11 +256,10 @@ def write(file: str, families: Sequence[Family]) -> None:
 
 
 def main(arguments: Sequence[str], configuration: Path) -> int:
-    """Collect for ever, or once with ``--once``, or write the database's size with ``--database``."""
+    """Collect for ever, or once with ``--once``, or write what is known of the database with ``--database``."""
     values = json.loads(configuration.read_text(encoding="utf-8"))
     if "--database" in arguments:
-        size = database_bytes(Path(values["database"]["directory"]))
-        write(values["database"]["file"], [one("database_bytes", "Size of the accounting database.", size)])
+        write(values["database"]["file"], database_families(values["database"]))
         return 0
     collector = Collector(Settings(**values["collector"]))
     while True:

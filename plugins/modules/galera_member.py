@@ -7,8 +7,8 @@ module: galera_member
 author: busbar contributors
 short_description: Ask a host for its part in a MariaDB cluster, or make it a member
 description:
-  - With O(state=asked) it reads what the host has and is. P(busbar.cluster.galera_plan#filter) tells from that of all hosts
-    which of them starts the cluster.
+  - With O(state=asked) it reads what the host has and is. P(busbar.cluster.galera_plan#filter) tells from that of all
+    hosts which of them starts the cluster.
   - With O(state=member) it starts MariaDB where it is no member of a majority, and restarts one that is only if
     O(restart) says so. It waits until the host has all data.
 attributes:

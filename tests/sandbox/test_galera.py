@@ -141,9 +141,7 @@ def test_a_database_that_is_killed_loses_no_job(
     assert same_everywhere(cluster)
 
 
-def test_a_host_without_network_loses_no_job(
-    cluster: Cluster, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_host_without_network_loses_no_job(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:
     # Its MariaDB and its slurmdbd live on, reach each other, and must write nothing.
     cluster.exec("db1", "command -v nft >/dev/null || apt-get install -qq -y nftables >/dev/null", timeout=120)
     with submitting(cluster, record_property):

@@ -52,6 +52,11 @@ def alertmanager_arguments(settings: Mapping[str, Any]) -> list[str]:
         *([f"--web.config.file={settings['web_config_file']}"] if settings["web_config"] else []),
         # Alone it needs no cluster, and an empty address means that there is none.
         f"--cluster.listen-address={socket_address(own, port) if settings['peers'] else ''}",
+        *(
+            [f"--cluster.tls-config={settings['cluster_tls_file']}"]
+            if settings["peers"] and settings["cluster_tls"]
+            else []
+        ),
         *(f"--cluster.peer={socket_address(peer, port)}" for peer in settings["peers"]),
         *(str(each) for each in settings["arguments"]),
     ]

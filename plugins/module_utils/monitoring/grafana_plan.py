@@ -216,7 +216,13 @@ def _datasources(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     if access:
         ours |= {"basicAuth": True, "basicAuthUser": str(access["username"])}
         secret["basicAuthPassword"] = f"$__file{{{PROMETHEUS_PASSWORD}}}"
-    return [ours | ({"secureJsonData": secret} if secret else {}), *untagged(settings["datasources"])]
+    ours |= {"secureJsonData": secret} if secret else {}
+    # A Prometheus that has died, or was away for a while, leaves a gap that the other one of a pair does not have.
+    others = [
+        {**ours, "name": f"Prometheus on {name}", "uid": f"{DATASOURCE_UID}-{name}", "url": url, "isDefault": False}
+        for name, url in settings["prometheus_others"].items()
+    ]
+    return [ours, *others, *untagged(settings["datasources"])]
 
 
 def _provider(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..common.problems import make_problem
 from ..monitoring.prometheus_plan import prometheus_problems
 from ..monitoring.scrape_targets import scrape_targets, target_problems
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["site_monitoring_problems"]
 
+_MOST_HOSTS = 2
 _CHECKED = (
     "retention_time",
     "retention_size",
@@ -39,6 +41,10 @@ def site_monitoring_problems(
         jobs: of Prometheus; they are those of the site.
     """
     problems = []
+    if len(hosts) > _MOST_HOSTS:
+        problem = f"{len(hosts)} hosts are in the group, and one alone or a pair are supported"
+        remedy = "take hosts out of it: each scrapes the whole cluster, and the two others of three would do it in vain"
+        problems.append(make_problem(hosts, "monitoring", problem, remedy))
     for host in hosts:
         known = variables[host]
         settings = {key: known[f"prometheus_{key}"] for key in _CHECKED if f"prometheus_{key}" in known}

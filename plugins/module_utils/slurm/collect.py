@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .database_series import database_families
@@ -19,6 +18,7 @@ from .series import Family, job_families, job_series, node_families, one, schedu
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 __all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "main", "write"]
 

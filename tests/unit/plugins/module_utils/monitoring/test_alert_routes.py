@@ -34,6 +34,8 @@ SERVICE: dict[str, Any] = {
     "peers": [],
     "cluster_address": "10.0.0.10",
     "cluster_port": 9094,
+    "cluster_tls": {},
+    "cluster_tls_file": "/t.yml",
     "arguments": [],
     "config_file": "/c.yml",
     "web_config_file": "/w.yml",
@@ -317,6 +319,9 @@ def test_one_host_has_no_cluster_and_several_know_each_other() -> None:
         "--cluster.peer=mon2:9094",
         "--cluster.peer=[fd00::3]:9094",
     ]
+    with_tls = SERVICE | {"cluster_tls": {"tls_client_config": {}}}
+    assert "--cluster.tls-config=/t.yml" in alertmanager_arguments(with_tls | {"peers": ["mon2"]})
+    assert "--cluster.tls-config=/t.yml" not in alertmanager_arguments(with_tls)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "admin_user": "admin",
     "admin_password": PASSWORD,
     "prometheus_url": "http://10.0.0.10:9090",
+    "prometheus_others": {},
     "prometheus_basic_auth": {},
     "prometheus_ca_file": "",
     "scrape_interval": "15s",
@@ -245,3 +246,16 @@ def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
         assert item["remedy"]
         password = change.get("admin_password")
         assert not password or password not in item["problem"]
+
+
+def test_the_prometheus_of_the_other_host_is_a_source_of_its_own_with_the_same_access() -> None:
+    others = {"mon2": "https://10.0.0.11:9090"}
+    made = grafana_plan({**SETTINGS, **TLS, "prometheus_others": others}, HOST)
+    ours, other = yaml.safe_load(made["datasources"])["datasources"]
+    assert (ours["isDefault"], other["isDefault"]) == (True, False)
+    assert (other["name"], other["uid"], other["url"]) == (
+        "Prometheus on mon2",
+        f"{DATASOURCE_UID}-mon2",
+        "https://10.0.0.11:9090",
+    )
+    assert other["secureJsonData"] == ours["secureJsonData"]

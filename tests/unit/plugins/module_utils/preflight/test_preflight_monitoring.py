@@ -36,3 +36,9 @@ def test_two_hosts_that_would_be_scraped_at_one_address() -> None:
 
 def test_hosts_that_share_their_address_in_the_inventory_are_told_of_elsewhere() -> None:
     assert told(["ctl"], monitoring_address="10.0.0.9", ansible_host="10.0.0.9") == []
+
+
+def test_one_host_or_a_pair_and_no_third() -> None:
+    assert told(["ctl", "gpu1"]) == []
+    (line,) = told(["ctl", "gpu1", "ctl"])
+    assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group, and one alone or a pair are supported")

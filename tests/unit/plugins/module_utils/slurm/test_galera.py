@@ -20,7 +20,7 @@ ONE, OTHER = "11111111-2222-3333-4444-555555555555", "66666666-2222-3333-4444-55
 HOUR_S, DAYS_S = 3600, 3 * 86400
 
 
-def member(**what: Any) -> Member:
+def member(**what: Any) -> Member:  # noqa: ANN401 - any key of it
     bare: Member = {
         "running": False,
         "alone": False,

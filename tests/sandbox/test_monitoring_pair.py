@@ -1,0 +1,175 @@
+"""Two hosts that watch the cluster and each other: one message for one fault, whichever of them is left."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from alert_delivery import HTTP_PORT, Sink
+from conftest import Cluster, recap
+from prometheus_api import Prometheus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = [pytest.mark.proves("prometheus", "alertmanager")]
+
+PAIR = ("ctl", "login")
+# What is long for people is short for a test. The receiver is on a host that is none of the pair.
+SITE: dict[str, Any] = {
+    "alertmanager_receivers": {"people": [{"webhook": {"url": f"http://gpu1:{HTTP_PORT}/people"}}]},
+    "alertmanager_routes": {"critical": "people", "warning": "people", "info": "none"},
+    "alertmanager_group_wait": "2s",
+    "alertmanager_group_interval": "5s",
+    "prometheus_alerts": {
+        "ClockNotSynchronised": {"enabled": False},
+        "ClusterUnitFailed": {"for": "0s"},
+        "MonitoringPeerDown": {"for": "0s"},
+    },
+}
+FAULT = "systemd-run --quiet --wait --unit {0} false; systemctl is-failed {0}"
+# An Alertmanager waits so long for the one before it in the list to tell: --cluster.peer-timeout.
+PEER_TIMEOUT_S = 15
+
+
+@pytest.fixture(scope="module")
+def cluster(sandbox_name: str) -> Iterator[Cluster]:
+    """A sandbox with a pair in the group monitoring; the rest of a site is not needed."""
+    one = Cluster(f"{sandbox_name}-pair")
+    made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1", "--gpus", "1")
+    assert made.returncode == 0, made.stderr
+    more = {"all": {"children": {"monitoring": {"hosts": {"login": {}}}}}}
+    (one.inventory / "pair.yml").write_text(json.dumps(more), "utf-8")
+    (one.inventory / "group_vars" / "all" / "zz_zz_pair.yml").write_text(json.dumps(SITE), "utf-8")
+    for playbook in ("base.yml", "monitoring.yml"):
+        done = one.playbook(playbook, timeout=1800)
+        assert done.returncode == 0, done.stdout[-3000:]
+    yield one
+    gone = one.busbar("sandbox", "down", "--name", one.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+@pytest.fixture(scope="module")
+def sink(cluster: Cluster) -> Iterator[Sink]:
+    """The receiver that people read."""
+    sink = Sink(cluster, "gpu1")
+    yield sink
+    sink.stop()
+
+
+def prometheus(one: Cluster, node: str) -> Prometheus:
+    asked = Prometheus(one.name)
+    asked.url = asked.url.replace(load_address(one, "ctl"), load_address(one, node))
+    return asked
+
+
+def load_address(one: Cluster, node: str) -> str:
+    return one.exec(node, "hostname -I").stdout.split()[0]
+
+
+def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any]]:
+    """The messages about alerts in which a text stands."""
+    return [
+        message
+        for message in sink.messages()
+        if any(text in json.dumps(alert["labels"]) and alert["status"] == status for alert in message["body"]["alerts"])
+    ]
+
+
+def fires_on(one: Cluster, node: str, text: str) -> bool:
+    return any(text in json.dumps(labels) for labels, _ in prometheus(one, node).query('ALERTS{alertstate="firing"}'))
+
+
+def test_both_scrape_all_and_the_alertmanagers_are_one(cluster: Cluster) -> None:
+    for node in PAIR:
+        asked = prometheus(cluster, node)
+        asked.wait(lambda asked=asked: asked.value('count(up{job="node"} == 1)') == 3, "not all are scraped", 90)
+        asked.wait(lambda asked=asked: asked.value("min(alertmanager_cluster_members)") == 2, "no cluster", 90)
+        asked.wait(lambda asked=asked: asked.value("prometheus_notifications_alertmanagers_discovered") == 2, "no", 60)
+    done = cluster.playbook("monitoring.yml")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
+
+
+def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) -> None:
+    cluster.exec("gpu1", FAULT.format("busbar-first-fault"))
+    for node in PAIR:
+        prometheus(cluster, node).wait(
+            lambda node=node: fires_on(cluster, node, "busbar-first-fault"), "it does not fire", 60
+        )
+    sink.wait_for(lambda: told_of(sink, "busbar-first-fault") != [], "nobody is told", 90)
+    # Longer than the second one waits for the first to tell: nothing can be waited for that must not come.
+    began = time.monotonic()
+    while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
+        assert len(told_of(sink, "busbar-first-fault")) == 1
+        time.sleep(1)
+
+
+def test_a_silence_made_on_one_holds_on_the_other(cluster: Cluster) -> None:
+    amtool = "amtool --alertmanager.url=http://{} "
+    header = "--http.config.file=/run/amtool.yml"
+    password = (cluster.state / "secrets/monitoring.password").read_text("utf-8").strip()
+    for node in PAIR:
+        access = json.dumps({"basic_auth": {"username": "prometheus", "password": password}})
+        cluster.exec(node, f"cat >/run/amtool.yml <<'END'\n{access}\nEND\nchmod 600 /run/amtool.yml")
+    address = {node: f"{load_address(cluster, node)}:9093" for node in PAIR}
+    made = "silence add --author=test --comment=test --duration=1h alertname=Nothing"
+    number = cluster.exec("ctl", f"{amtool.format(address['ctl'])} {header} {made}").stdout.strip()
+    asked = f"{amtool.format(address['login'])} {header} silence query -q"
+    cluster.wait_until(lambda: number in cluster.exec("login", asked).stdout, "the other one does not know it", 60)
+
+
+def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
+    cluster: Cluster, sink: Sink, record_property: Callable[[str, object], None]
+) -> None:
+    cluster.exec(
+        "ctl",
+        "systemctl kill -s KILL prometheus prometheus-alertmanager; systemctl stop prometheus prometheus-alertmanager",
+    )
+    began = time.monotonic()
+    try:
+        left = prometheus(cluster, "login")
+        sink.wait_for(lambda: told_of(sink, "MonitoringPeerDown") != [], "nobody is told of the peer", 120)
+        record_property("told of the peer after, s", round(time.monotonic() - began))
+        cluster.exec("gpu1", FAULT.format("busbar-second-fault"))
+        left.wait(lambda: fires_on(cluster, "login", "busbar-second-fault"), "it does not fire", 60)
+        began = time.monotonic()
+        sink.wait_for(lambda: told_of(sink, "busbar-second-fault") != [], "nobody is told", 90)
+        record_property("told of a fault after, s", round(time.monotonic() - began))
+        # The past as well: from before the other one died until now, without a gap of more than two scrapes.
+        now = time.time()
+        curve = left.get("query_range", query='up{job="node",node="gpu1"}', start=str(now - 90), end=str(now), step="5")
+        assert len(curve["result"]) == 1
+        assert len(curve["result"][0]["values"]) >= 90 // 5 - 2
+        assert len(told_of(sink, "busbar-second-fault")) == 1
+    finally:
+        cluster.exec("ctl", "systemctl start prometheus prometheus-alertmanager")
+
+
+def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster: Cluster, sink: Sink) -> None:
+    for node in PAIR:
+        asked = prometheus(cluster, node)
+        asked.wait(lambda asked=asked: asked.value("min(alertmanager_cluster_members)") == 2, "no cluster", 90)
+    sink.wait_for(lambda: told_of(sink, "MonitoringPeerDown", "resolved") != [], "nobody is told of its return", 120)
+    cluster.exec("gpu1", FAULT.format("busbar-third-fault"))
+    for node in PAIR:
+        prometheus(cluster, node).wait(
+            lambda node=node: fires_on(cluster, node, "busbar-third-fault"), "it does not fire", 60
+        )
+    sink.wait_for(lambda: told_of(sink, "busbar-third-fault") != [], "nobody is told", 90)
+    began = time.monotonic()
+    while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
+        assert len(told_of(sink, "busbar-third-fault")) == 1
+        time.sleep(1)
+
+
+def test_a_third_host_is_refused_before_anything_changes(cluster: Cluster) -> None:
+    more = {"all": {"children": {"monitoring": {"hosts": {"gpu1": {}}}}}}
+    third = cluster.state / "third.yml"
+    third.write_text(json.dumps(more), "utf-8")
+    done = cluster.playbook("preflight.yml", "-i", str(third))
+    said = " ".join((done.stdout + done.stderr).split())
+    assert (done.returncode, "3 hosts are in the group, and one alone or a pair are supported" in said) == (2, True)
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}

@@ -138,6 +138,9 @@ def test_a_database_that_is_killed_loses_no_job(
     finally:
         cluster.exec("db1", "systemctl unmask --runtime mariadb; systemctl start mariadb", timeout=300)
     cluster.wait_until(lambda: all_are_members(cluster), "the killed one does not come back", 120)
+    # Its slurmdbd had ended with it, and comes with it.
+    up = lambda: cluster.exec("db1", "systemctl is-active slurmdbd", check=False).stdout == "active\n"  # noqa: E731
+    cluster.wait_until(up, "slurmdbd does not come back", 60)
     assert same_everywhere(cluster)
 
 

@@ -170,7 +170,7 @@ def _created(hosts: Sequence[str], members: Mapping[str, Member], *, convert: bo
     elif full and not convert and not 0 <= members[full[0]]["saved_s"] <= _DAY_S:
         problem = "has accounting that would become a cluster's, and no snapshot of it from the last 24 hours"
         remedy = (
-            "switch backup_enabled on and run busbar provision backup first, or, with a dump of your own, say "
+            "switch backup_enabled on and run busbar provision backup first, or, with a dump of your own, set "
             "-e mariadb_cluster_convert=true"
         )
         problems.append(make_problem(full, "mariadb_cluster", problem, remedy))

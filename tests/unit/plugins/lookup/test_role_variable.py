@@ -24,6 +24,7 @@ SITE = {
     "ansible_run_tags": ["all"],
     "ansible_skip_tags": [],
     "shared_tree": "/shared",
+    "mariadb_cluster": False,
     "slurm_login_hosts": [],
     "slurm_controllers": ["ctl"],
 }
@@ -34,10 +35,20 @@ def variable(name: str, role: str, more: str = "", **variables: object) -> Any: 
     return worked_out(text, **{"ansible_facts": TRIXIE, **variables})
 
 
-def later(groups: list[str], **variables: object) -> list[str]:
+def later(groups: list[str], /, **variables: object) -> list[str]:
     found = worked_out("{{ hosts_later_packages }}", **{**LATER, **SITE, "group_names": groups, **variables})
     assert isinstance(found, list)
     return found
+
+
+def test_a_cluster_of_databases_is_on_all_three_and_the_third_has_no_slurmdbd() -> None:
+    hosts = ["db1", "db2", "db3"]
+    groups = SITE["groups"] | {"slurm_database": hosts}
+    found = {
+        host: later(["slurm_database"], inventory_hostname=host, groups=groups, mariadb_cluster=True) for host in hosts
+    }
+    assert all({"mariadb-server", "galera-4", "mariadb-backup"} <= set(names) for names in found.values())
+    assert ["slurmdbd" in found[host] for host in hosts] == [True, True, False]
 
 
 def test_values_of_the_system_and_of_the_release() -> None:

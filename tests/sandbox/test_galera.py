@@ -177,7 +177,7 @@ def test_all_of_them_stopped_in_order_are_started_by_the_play(cluster: Cluster) 
         cluster.exec(node, "systemctl stop mariadb", timeout=120)
     noted = "grep -c 'safe_to_bootstrap: 1' /var/lib/mysql/grastate.dat"
     assert [cluster.exec(node, noted, check=False).stdout.strip() for node in HOSTS] == ["0", "0", "1"]
-    done = cluster.playbook("slurm.yml", "--limit", "slurm_database")
+    done = cluster.playbook("slurm.yml", "--limit", "slurm_database", "--tags", "mariadb")
     assert done.returncode == 0, done.stdout[-3000:]
     assert "changed: [db3]" in done.stdout[done.stdout.index("Start the cluster on the host that has all data") :]
     assert all_are_members(cluster)
@@ -191,7 +191,7 @@ def test_all_of_them_killed_are_started_by_the_play(cluster: Cluster) -> None:
         cluster.exec(node, "pkill -KILL -x mariadbd; rm -f /var/lib/mysql/gvwstate.dat")
     for node in HOSTS:
         cluster.exec(node, "systemctl unmask --runtime mariadb; systemctl reset-failed mariadb")
-    done = cluster.playbook("slurm.yml", "--limit", "slurm_database")
+    done = cluster.playbook("slurm.yml", "--limit", "slurm_database", "--tags", "mariadb")
     assert done.returncode == 0, done.stdout[-3000:]
     assert all_are_members(cluster)
     assert same_everywhere(cluster)

@@ -42,9 +42,9 @@ def site_monitoring_problems(
     """
     problems = []
     if len(hosts) > _MOST_HOSTS:
-        problem = f"{len(hosts)} hosts are in the group, and one alone or a pair are supported"
+        found = f"{len(hosts)} hosts are in the group, and one alone or a pair are supported"
         remedy = "take hosts out of it: each scrapes the whole cluster, and the two others of three would do it in vain"
-        problems.append(make_problem(hosts, "monitoring", problem, remedy))
+        problems.append(make_problem(hosts, "monitoring", found, remedy))
     for host in hosts:
         known = variables[host]
         settings = {key: known[f"prometheus_{key}"] for key in _CHECKED if f"prometheus_{key}" in known}

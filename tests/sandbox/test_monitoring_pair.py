@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,7 +41,7 @@ def cluster(sandbox_name: str) -> Iterator[Cluster]:
     one = Cluster(f"{sandbox_name}-pair")
     made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1", "--gpus", "1")
     assert made.returncode == 0, made.stderr
-    more = {"all": {"children": {"monitoring": {"hosts": {"login": {}}}}}}
+    more: dict[str, Any] = {"all": {"children": {"monitoring": {"hosts": {"login": {}}}}}}
     (one.inventory / "pair.yml").write_text(json.dumps(more), "utf-8")
     (one.inventory / "group_vars" / "all" / "zz_zz_pair.yml").write_text(json.dumps(SITE), "utf-8")
     for playbook in ("base.yml", "monitoring.yml"):
@@ -78,6 +79,10 @@ def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any
     ]
 
 
+def gives(asked: Prometheus, expression: str, value: float) -> bool:
+    return asked.value(expression) == value
+
+
 def fires_on(one: Cluster, node: str, text: str) -> bool:
     return any(text in json.dumps(labels) for labels, _ in prometheus(one, node).query('ALERTS{alertstate="firing"}'))
 
@@ -85,9 +90,9 @@ def fires_on(one: Cluster, node: str, text: str) -> bool:
 def test_both_scrape_all_and_the_alertmanagers_are_one(cluster: Cluster) -> None:
     for node in PAIR:
         asked = prometheus(cluster, node)
-        asked.wait(lambda asked=asked: asked.value('count(up{job="node"} == 1)') == 3, "not all are scraped", 90)
-        asked.wait(lambda asked=asked: asked.value("min(alertmanager_cluster_members)") == 2, "no cluster", 90)
-        asked.wait(lambda asked=asked: asked.value("prometheus_notifications_alertmanagers_discovered") == 2, "no", 60)
+        asked.wait(partial(gives, asked, 'count(up{job="node"} == 1)', 3), "not all are scraped", 90)
+        asked.wait(partial(gives, asked, "min(alertmanager_cluster_members)", 2), "no cluster", 90)
+        asked.wait(partial(gives, asked, "prometheus_notifications_alertmanagers_discovered", 2), "no", 60)
     done = cluster.playbook("monitoring.yml")
     assert done.returncode == 0, done.stdout[-3000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
@@ -96,9 +101,7 @@ def test_both_scrape_all_and_the_alertmanagers_are_one(cluster: Cluster) -> None
 def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) -> None:
     cluster.exec("gpu1", FAULT.format("busbar-first-fault"))
     for node in PAIR:
-        prometheus(cluster, node).wait(
-            lambda node=node: fires_on(cluster, node, "busbar-first-fault"), "it does not fire", 60
-        )
+        prometheus(cluster, node).wait(partial(fires_on, cluster, node, "busbar-first-fault"), "it does not fire", 60)
     sink.wait_for(lambda: told_of(sink, "busbar-first-fault") != [], "nobody is told", 90)
     # Longer than the second one waits for the first to tell: nothing can be waited for that must not come.
     began = time.monotonic()
@@ -151,13 +154,11 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
 def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster: Cluster, sink: Sink) -> None:
     for node in PAIR:
         asked = prometheus(cluster, node)
-        asked.wait(lambda asked=asked: asked.value("min(alertmanager_cluster_members)") == 2, "no cluster", 90)
+        asked.wait(partial(gives, asked, "min(alertmanager_cluster_members)", 2), "no cluster", 90)
     sink.wait_for(lambda: told_of(sink, "MonitoringPeerDown", "resolved") != [], "nobody is told of its return", 120)
     cluster.exec("gpu1", FAULT.format("busbar-third-fault"))
     for node in PAIR:
-        prometheus(cluster, node).wait(
-            lambda node=node: fires_on(cluster, node, "busbar-third-fault"), "it does not fire", 60
-        )
+        prometheus(cluster, node).wait(partial(fires_on, cluster, node, "busbar-third-fault"), "it does not fire", 60)
     sink.wait_for(lambda: told_of(sink, "busbar-third-fault") != [], "nobody is told", 90)
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
@@ -166,7 +167,7 @@ def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster
 
 
 def test_a_third_host_is_refused_before_anything_changes(cluster: Cluster) -> None:
-    more = {"all": {"children": {"monitoring": {"hosts": {"gpu1": {}}}}}}
+    more: dict[str, Any] = {"all": {"children": {"monitoring": {"hosts": {"gpu1": {}}}}}}
     third = cluster.state / "third.yml"
     third.write_text(json.dumps(more), "utf-8")
     done = cluster.playbook("preflight.yml", "-i", str(third))

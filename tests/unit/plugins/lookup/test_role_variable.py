@@ -43,7 +43,7 @@ def later(groups: list[str], /, **variables: object) -> list[str]:
 
 def test_a_cluster_of_databases_is_on_all_three_and_the_third_has_no_slurmdbd() -> None:
     hosts = ["db1", "db2", "db3"]
-    groups = SITE["groups"] | {"slurm_database": hosts}
+    groups = {"slurm_controller": ["ctl"], "monitoring": ["ctl"], "slurm_database": hosts}
     found = {
         host: later(["slurm_database"], inventory_hostname=host, groups=groups, mariadb_cluster=True) for host in hosts
     }

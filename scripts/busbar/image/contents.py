@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from jinja2 import Environment, TemplateSyntaxError, meta
+from jinja2 import Environment, TemplateSyntaxError, nodes
 
 from busbar.errors import UsageError
 
@@ -25,6 +25,8 @@ ROLES = ("site", "hosts", "nfs_client", "nfs_server", "storage_mounts", "lmod")
 CONNECTION = frozenset({"ansible_host", "hardware", "hosts_address"})
 # Values that exist on the provisioning host alone.
 LOOKUP = re.compile(r"\b(?:lookup|query|q)\s*\(")
+# What Ansible sets itself.
+ANSIBLES = re.compile(r"ansible_|inventory_|playbook_|role_|(?:groups|group_names|hostvars|omit)$")
 SHORTEST_SECRET = 12
 
 
@@ -38,7 +40,12 @@ def declared_options(roles: Path) -> tuple[frozenset[str], frozenset[str]]:
         secret |= hidden
         if path.parts[-3] in ROLES:
             allowed |= set(options) - hidden
-    return frozenset(allowed), frozenset(secret)
+    # What the roles' own defaults ask for besides, such as storage_backend, which is no option of one role.
+    for role in ROLES:
+        for path in sorted([*roles.glob(f"{role}/defaults/*.yml"), *roles.glob(f"{role}/vars/*.yml")]):
+            for text in _strings(yaml.safe_load(path.read_text(encoding="utf-8"))):
+                allowed |= {name for name in _names(text) if not ANSIBLES.match(name)}
+    return frozenset(allowed - secret), frozenset(secret)
 
 
 def public_inventory(
@@ -118,12 +125,18 @@ def _referred(value: Any, host: str, key: str) -> set[str]:  # noqa: ANN401
             continue
         if LOOKUP.search(text):
             _refuse(host, key, f"looks something up ({text})", "write the value itself: a node has no such files")
-        try:
-            names |= meta.find_undeclared_variables(Environment(autoescape=False).parse(text))  # noqa: S701 - no page
-        except TemplateSyntaxError:
-            # Filters of Ansible are fine; of what cannot be read Ansible tells more.
-            names |= set(re.findall(r"[A-Za-z_]\w*", text))
+        names |= _names(text)
     return names
+
+
+def _names(text: str) -> set[str]:
+    """Return the variables that a template refers to."""
+    try:
+        # Only parsed: Jinja does not know the filters of Ansible.
+        parsed = Environment(autoescape=False).parse(text)  # noqa: S701 - no page
+        return {name.name for name in parsed.find_all(nodes.Name) if name.ctx == "load"}
+    except TemplateSyntaxError:
+        return set(re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _holds(value: Any, secret: str) -> bool:  # noqa: ANN401

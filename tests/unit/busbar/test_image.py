@@ -22,6 +22,7 @@ all:
   vars:
     cluster_name: trial
     my_zone: Europe/Berlin
+    storage_backend: bind
     my_token: a-token-of-the-site
     hosts_timezone: "{{ my_zone }}"
     monitoring_password: not-for-nodes
@@ -57,6 +58,8 @@ def test_a_bundle_has_roles_ansible_and_only_what_is_declared(site: Path) -> Non
         "hosts_address": "192.0.2.11",
         "hosts_timezone": "{{ my_zone }}",
         "my_zone": "Europe/Berlin",
+        # No option of one role, but what the default of one asks for.
+        "storage_backend": "bind",
     }
     assert inventory["children"]["slurm_compute"] == {"hosts": {"gpu1": {}}}
     for text in (b"not-for-nodes", b"a-token-of-the-site"):

@@ -35,6 +35,7 @@ options:
       - C(nodes), those that are not what the inventory says, takes the hosts of the run, with C(hostvars), C(answer),
         C(gpu_answer), C(site) and C(limits).
       - C(nvidia_driver) takes the hardware profile, with C(host), C(settings) and C(system).
+      - C(pxe_server) takes the options of the role pxe_server without its prefix, with C(host).
       - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
       - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).
       - C(spank_plugins) takes the items of C(slurm_spank_plugins).
@@ -65,6 +66,7 @@ options:
       - node_advice
       - nodes
       - nvidia_driver
+      - pxe_server
       - pyxis_options
       - rdma_addresses
       - replacement
@@ -187,6 +189,7 @@ from ..module_utils.access.firewall_problems import firewall_problems
 from ..module_utils.access.held_secrets import held_secret_problems
 from ..module_utils.access.identity import identity_problems
 from ..module_utils.access.ldap_tree import ldap_server_problems
+from ..module_utils.access.pxe_problems import pxe_server_problems
 from ..module_utils.backup.problems import backup_problems
 from ..module_utils.catalogue.check import floor_advice
 from ..module_utils.containers.module_files import module_file_problems
@@ -230,6 +233,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "node_advice": answer_advice,
     "nodes": answer_problems,
     "nvidia_driver": driver_problems,
+    "pxe_server": pxe_server_problems,
     "pyxis_options": pyxis_problems,
     "rdma_addresses": shared_address_problems,
     "replacement": replacement_problems,

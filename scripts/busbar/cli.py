@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "doctor",
     "secrets": "secrets",
     "security": "security",
+    "image": "image",
     "report": "report",
     "completion": "completion",
 }

@@ -35,8 +35,10 @@ BELOW = (
 BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
     ("jupyterhub", "hub.yml"): "units that the role writes",
+    ("node_pull", "main.yml"): "units that the role writes, files below /var/lib/busbar",
     ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",
     ("nvidia_driver", "install.yml"): "nvidia-persistenced, nvidia-fabricmanager",
+    ("pxe_server", "server.yml"): "units that the role writes, files below /var/cache/busbar",
     ("rdma", "opensm.yml"): "opensm, opensmd",
     ("slurm", "install.yml"): "of a package's directory, with which it goes",
     ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",

@@ -29,6 +29,7 @@ _MEANINGS = {
     "backup.key": "an SSH key to the host that keeps backups",
     "backup_site.password": "a password of the backups of this folder",
     "alertmanager_receivers": "what the site's receivers of alerts ask for",
+    "bundle_signing_key": "signs what nodes that boot from the network apply as root",
     "backup_environment": "what the site's store of backups asks for",
 }
 _TIME = "%Y-%m-%dT%H:%M:%SZ"

@@ -1,0 +1,208 @@
+"""Make a bundle, sign and publish it: the roles, the Ansible that runs them, and what the inventory says in public.
+
+A published folder has `bundle.signed`, a manifest in JSON with a signature of `ssh-keygen -Y sign` below it, and the
+archive that it names by its SHA-256. So a new bundle replaces the old one in one step, and no node sees half of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import os
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from busbar.errors import UsageError
+from busbar.paths import collections_root
+from busbar.sandbox.host import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = [
+    "FORMAT",
+    "KEY",
+    "MARK",
+    "NAMESPACE",
+    "PYTHON",
+    "SIGNED",
+    "Bundle",
+    "ansible_version",
+    "archive",
+    "make_key",
+    "publish",
+    "published_serial",
+]
+
+FORMAT = 1
+NAMESPACE = "busbar-bundle"
+KEY = "bundle_signing_key"
+SIGNED = "bundle.signed"
+MARK = "-----BEGIN SSH SIGNATURE-----"
+COLLECTION = "collections/ansible_collections/busbar/cluster"
+PARTS = ("meta", "playbooks", "plugins", "roles")
+# Ansible, what it needs to run, and what filters of the roles need. Where a part was compiled for another Python, the
+# plain one beside it serves.
+ENGINE = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "ClusterShell")
+# Of the collections that come with Ansible what the roles of playbooks/pull.yml use.
+COLLECTIONS = (
+    "ansible/posix/meta/runtime.yml",
+    "ansible/posix/plugins/modules/seboolean.py",
+    "community/general/meta/runtime.yml",
+    "community/general/plugins/filter/keep_keys.py",
+    "community/general/plugins/plugin_utils/keys_filter.py",
+)
+LEFT_OUT = ("__pycache__", ".so", ".pyc", ".pyi")
+# What ansible-core needs at least, by its minor version, as its own packages say.
+PYTHON = {"2.19": (3, 11), "2.20": (3, 12), "2.21": (3, 12)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bundle:
+    """What was published."""
+
+    serial: int
+    sha256: str
+    size: int
+
+
+def make_key(secrets: Path) -> Path:
+    """The key that signs the bundles of a cluster, made at its first use."""
+    key = secrets / KEY
+    if not key.exists():
+        secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "bundles of the cluster", "-f", str(key))
+    return key
+
+
+def archive(inventory: Mapping[str, Any], top: Path | None = None) -> bytes:
+    """The archive of a bundle: the same input makes the same bytes."""
+    packed = io.BytesIO()
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
+        for name, content in sorted(
+            _files(inventory, top or collections_root() / "ansible_collections/busbar/cluster")
+        ):
+            member = tarfile.TarInfo(name)
+            member.mode, member.size = 0o644, len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes]]:
+    yield "inventory.json", (json.dumps(inventory, indent=1, sort_keys=True) + "\n").encode()
+    # Whatever this machine has configured is not the node's.
+    yield "ansible.cfg", b"[defaults]\n"
+    for part in PARTS:
+        for path in _below(top / part):
+            yield f"{COLLECTION}/{part}/{path}", (top / part / path).read_bytes()
+    for name in ENGINE:
+        installed = importlib.metadata.distribution(name)
+        for file in installed.files or []:
+            if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix not in LEFT_OUT:
+                yield f"python/{file}", Path(str(installed.locate_file(file))).read_bytes()
+    collections = _collections()
+    for name in COLLECTIONS:
+        yield f"collections/ansible_collections/{name}", (collections / name).read_bytes()
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Yield the files below a folder, links among them as what they lead to."""
+    for base, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = sorted(each for each in folders if each not in LEFT_OUT)
+        for name in sorted(names):
+            if not name.endswith(LEFT_OUT):
+                yield (Path(base) / name).relative_to(folder)
+
+
+def _collections() -> Path:
+    """The folder of the collections that come with Ansible."""
+    found = importlib.util.find_spec("ansible_collections.community.general")
+    if found is None or not found.submodule_search_locations:
+        message = "the collection community.general is not installed here, and a bundle needs it: run scripts/setup"
+        raise UsageError(message)
+    return Path(next(iter(found.submodule_search_locations))).parents[1]
+
+
+def published_serial(folder: Path) -> int:
+    """The serial of the bundle in a folder, 0 when there is none.
+
+    Raises:
+        UsageError: there is one that cannot be read.
+    """
+    path = folder / SIGNED
+    if not path.exists():
+        return 0
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8").partition(MARK)[0])["serial"])
+    except (OSError, ValueError, KeyError, TypeError) as exc:
+        message = f"{path}: cannot be read as a bundle ({exc}): remove it, if it is none"
+        raise UsageError(message) from exc
+
+
+def publish(content: bytes, cluster: str, key: Path, folder: Path, serial: int | None = None) -> Bundle:
+    """Sign an archive and put it into a folder, in place of the bundle that is there.
+
+    Args:
+        content: the archive.
+        cluster: whose nodes take it.
+        key: what signs: a private key, or the public half of one that ssh-agent has.
+        folder: where it goes.
+        serial: its number, above that of all before; by default the time in seconds, the same on all machines.
+
+    Raises:
+        UsageError: the key does not sign, or the folder cannot be written.
+    """
+    serial = serial or max(int(time.time()), published_serial(folder) + 1)
+    digest = hashlib.sha256(content).hexdigest()
+    manifest = {
+        "format": FORMAT,
+        "cluster": cluster,
+        "serial": serial,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "sha256": digest,
+        "size": len(content),
+        "python": PYTHON.get(ansible_version(), sys.version_info[:2]),
+    }
+    text = json.dumps(manifest, indent=1) + "\n"
+    signature = run("ssh-keygen", "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key), stdin=text).stdout
+    if MARK not in signature:
+        message = f"{key}: ssh-keygen made no signature with it"
+        raise UsageError(message)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        former = set(folder.glob("bundle-*.tar.gz"))
+        _write(folder / f"bundle-{digest}.tar.gz", content)
+        _write(folder / SIGNED, (text + signature).encode())
+    except OSError as exc:
+        message = f"{exc.filename or folder}: {exc.strerror or exc}"
+        raise UsageError(message) from exc
+    # The one before stays, for a node that has just read its manifest.
+    kept = sorted(former, key=lambda path: path.stat().st_mtime)[-1:]
+    for path in former - {*kept, folder / f"bundle-{digest}.tar.gz"}:
+        path.unlink()
+    return Bundle(serial, digest, len(content))
+
+
+def _write(path: Path, content: bytes) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_bytes(content)
+    fresh.chmod(0o644)
+    fresh.replace(path)
+
+
+def ansible_version() -> str:
+    """Minor version of the Ansible that a bundle has."""
+    from ansible.release import __version__  # noqa: PLC0415 - slow, and only here
+
+    return ".".join(str(__version__).split(".")[:2])

@@ -1,0 +1,191 @@
+"""Make an image: Debian in a folder, the roles in a chroot, less what tells one node from another; packed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from busbar.errors import UsageError
+from busbar.sandbox.host import run
+from busbar.sandbox.state import DISTRIBUTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["TAGS", "Login", "check_host", "chroot_variables", "make_tree", "mounted", "pack", "seal", "traces"]
+
+PACKAGES = [
+    *("ca-certificates", "dbus", "initramfs-tools", "iproute2", "kmod", "live-boot", "openssh-server", "python3"),
+    *("python3-apt", "sudo", "systemd", "systemd-sysv", "udev", "util-linux", "zstd"),
+]
+KERNEL = "linux-image-amd64"
+# What is installed into an image; the rest of each role is for the node that has booted it.
+TAGS = "image,hosts_install,munge_install,slurm_install,node_pull"
+NETWORK = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifier=mac\n"
+# Started by their packages; the first has its key, the second its controller from the provisioning host.
+LATER = ["munge.service", "slurmd.service"]
+# What makes one machine of many, and what packages made at random while they were installed here.
+IDENTITY = (
+    *("etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key", "etc/ssl/private/*", "etc/resolv.conf"),
+    *("var/lib/dbus/machine-id", "var/lib/systemd/random-seed", "var/lib/systemd/credential.secret"),
+    *("var/lib/busbar/record", "var/lib/busbar/state", "var/lib/chrony/*", "var/lib/dhcp/*"),
+    *("root/.ssh/id_*", "root/.ssh/known_hosts", "root/.bash_history", "root/.ansible"),
+    *("var/log/*", "var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
+)
+# Places in which a secret would lie; what packages bring lies elsewhere.
+SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
+PRIVATE_KEY = b"PRIVATE KEY-----"
+SHORTEST_SECRET = 12
+SEARCHED_MAX = 64 << 20
+_CLONE_NEWNS = 0x00020000
+_TOOLS = {"mmdebstrap": "mmdebstrap", "mksquashfs": "squashfs-tools", "ssh-keygen": "openssh-client"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Login:
+    """Who may log in to nodes that booted the image: an account, and its public key."""
+
+    user: str
+    public_key: str
+
+
+def check_host() -> None:
+    """Fail with one line that names all that this host lacks.
+
+    Raises:
+        UsageError: not root, or tools are missing.
+    """
+    if os.geteuid() != 0:
+        message = "an image is made in a chroot and needs root: run it with sudo"
+        raise UsageError(message)
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    missing = sorted({package for tool, package in _TOOLS.items() if not shutil.which(tool, path=path)})
+    if missing:
+        packages = " ".join(missing)
+        message = f"an image needs {packages}: run scripts/setup --vm, or apt-get install {packages}"
+        raise UsageError(message)
+
+
+def make_tree(tree: Path, distribution: str, login: Login, kernel: str = KERNEL) -> None:
+    """Install a bare Debian with a kernel and what boots it from the network into a folder.
+
+    Raises:
+        UsageError: mmdebstrap failed.
+    """
+    include = ",".join([*PACKAGES, "live-boot-initramfs-tools", kernel])
+    run("mmdebstrap", "--variant=minbase", f"--include={include}", DISTRIBUTIONS[distribution], str(tree))
+    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
+    (tree / "etc/systemd/network/50-busbar-boot.network").write_text(NETWORK, encoding="utf-8")
+    chroot(tree, "systemctl", "--quiet", "enable", "systemd-networkd.service")
+    home = Path("root") if login.user == "root" else Path("home") / login.user
+    if login.user != "root":
+        chroot(tree, "useradd", "--create-home", "--shell", "/bin/bash", login.user)
+        rule = tree / "etc/sudoers.d" / login.user
+        rule.write_text(f"{login.user} ALL=(ALL) NOPASSWD: ALL\n", encoding="utf-8")
+        rule.chmod(0o440)
+    folder = tree / home / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / "authorized_keys").write_text(f"{login.public_key.strip()}\n", encoding="utf-8")
+    chroot(tree, "chown", "-R", f"{login.user}:", f"/{home}/.ssh")
+
+
+def chroot(tree: Path, *command: str) -> None:
+    """Run a program of the tree in it."""
+    run("chroot", str(tree), *command)
+
+
+@contextlib.contextmanager
+def mounted(tree: Path) -> Iterator[None]:
+    """Give the tree names, /proc, and no start of daemons, for as long as something is installed into it.
+
+    What is mounted this process and its children alone can see, so nothing of it stays, however they end.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.unshare(_CLONE_NEWNS):
+        message = f"this host lets nobody mount anything in private: {os.strerror(ctypes.get_errno())}"
+        raise UsageError(message)
+    run("mount", "--make-rprivate", "/")
+    shutil.copyfile("/etc/resolv.conf", tree / "etc/resolv.conf")
+    policy = tree / "usr/sbin/policy-rc.d"
+    policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+    policy.chmod(0o755)
+    run("mount", "-t", "proc", "proc", str(tree / "proc"))
+    try:
+        yield
+    finally:
+        run("umount", str(tree / "proc"), check=False)
+        policy.unlink(missing_ok=True)
+
+
+def chroot_variables(tree: Path, like: str) -> dict[str, object]:
+    """Variables with which a playbook configures the tree in the place of a host."""
+    return {
+        "ansible_connection": "community.general.chroot",
+        "ansible_host": str(tree),
+        "ansible_become": False,
+        "image_like": like,
+    }
+
+
+def seal(tree: Path) -> None:
+    """Take out of a tree what tells one node from another, and what is a secret."""
+    for unit in LATER:
+        if (tree / "usr/lib/systemd/system" / unit).exists() or (tree / "lib/systemd/system" / unit).exists():
+            chroot(tree, "systemctl", "--quiet", "disable", unit)
+    for pattern in IDENTITY:
+        for path in tree.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    # Empty, and not missing: systemd makes one for this boot, and does not take it for that after an installation.
+    (tree / "etc/machine-id").write_text("", encoding="utf-8")
+    (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
+
+
+def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
+    """List what of an identity or a secret is left in a tree: files, each with what it is.
+
+    Args:
+        tree: the tree.
+        secrets: the texts of the secrets of the site, by their names.
+    """
+    found = [f"/{path.relative_to(tree)}: tells a node from another" for mark in IDENTITY for path in tree.glob(mark)]
+    machine = tree / "etc/machine-id"
+    if not machine.exists() or machine.read_bytes():
+        found.append("/etc/machine-id: is not empty")
+    wanted = {name: text.strip().encode() for name, text in secrets.items() if len(text.strip()) >= SHORTEST_SECRET}
+    for folder in SEARCHED:
+        for path in sorted((tree / folder).rglob("*")):
+            if path.is_symlink() or not path.is_file() or path.stat().st_size > SEARCHED_MAX:
+                continue
+            content = path.read_bytes()
+            place = f"/{path.relative_to(tree)}"
+            if content.lstrip().startswith(b"-----BEGIN") and PRIVATE_KEY in content[:200]:
+                found.append(f"{place}: is a private key")
+            found += [f"{place}: holds the secret {name}" for name, text in wanted.items() if text in content]
+    return sorted(set(found))
+
+
+def pack(tree: Path, folder: Path) -> None:
+    """Pack a tree: a kernel, its initramfs and a file system, each put in place when it is whole.
+
+    Raises:
+        UsageError: the tree has no kernel, or mksquashfs failed.
+    """
+    kernels = sorted((tree / "boot").glob("vmlinuz-*"))
+    if not kernels:
+        message = f"{tree}: has no kernel"
+        raise UsageError(message)
+    version = kernels[-1].name.removeprefix("vmlinuz-")
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=folder) as made:
+        shutil.copyfile(kernels[-1], Path(made) / "vmlinuz")
+        shutil.copyfile(tree / f"boot/initrd.img-{version}", Path(made) / "initrd.img")
+        options = ("-quiet", "-no-progress", "-comp", "zstd", "-Xcompression-level", "12", "-e", "boot")
+        run("mksquashfs", str(tree), f"{made}/root.squashfs", *options)
+        for name in ("vmlinuz", "initrd.img", "root.squashfs"):
+            (Path(made) / name).chmod(0o644)
+            (Path(made) / name).replace(folder / name)

@@ -1,0 +1,204 @@
+"""What a bundle and an image may hold, and what the command refuses before it makes anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from busbar.cli import main
+from busbar.errors import UsageError
+from busbar.image import bundle, contents, tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+HOSTS = """
+all:
+  vars:
+    cluster_name: trial
+    my_zone: Europe/Berlin
+    storage_backend: bind
+    my_token: a-token-of-the-site
+    hosts_timezone: "{{ my_zone }}"
+    monitoring_password: not-for-nodes
+    ansible_password: not-for-nodes
+  children:
+    slurm_controller: {hosts: {ctl: {hosts_address: 192.0.2.1}}}
+    slurm_compute: {hosts: {gpu1: {hosts_address: 192.0.2.11}}}
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A site's folder, in which commands are typed."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/hosts.yml").write_text(HOSTS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def packed(folder: Path) -> dict[str, bytes]:
+    """The files of the bundle in a folder."""
+    manifest = json.loads((folder / bundle.SIGNED).read_text().partition(bundle.MARK)[0])
+    with tarfile.open(folder / f"bundle-{manifest['sha256']}.tar.gz") as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar if member.isreg()}  # type: ignore[union-attr]
+
+
+def test_a_bundle_has_roles_ansible_and_only_what_is_declared(site: Path) -> None:
+    assert main(["image", "bundle", "published"]) == 0
+    files = packed(site / "published")
+    inventory = json.loads(files["inventory.json"])["all"]
+    assert inventory["hosts"]["gpu1"] == {
+        "cluster_name": "trial",
+        "hosts_address": "192.0.2.11",
+        "hosts_timezone": "{{ my_zone }}",
+        "my_zone": "Europe/Berlin",
+        # No option of one role, but what the default of one asks for.
+        "storage_backend": "bind",
+    }
+    assert inventory["children"]["slurm_compute"] == {"hosts": {"gpu1": {}}}
+    for text in (b"not-for-nodes", b"a-token-of-the-site"):
+        assert not [name for name, content in files.items() if text in content]
+    assert {"ansible.cfg", "python/ansible/cli/playbook.py", "python/ClusterShell/NodeSet.py"} <= set(files)
+    assert "collections/ansible_collections/busbar/cluster/playbooks/pull.yml" in files
+    assert not [name for name in files if name.endswith((".so", ".pyc"))]
+
+
+def test_the_ansible_of_a_bundle_runs_with_nothing_but_the_systems_python(site: Path) -> None:
+    assert main(["image", "bundle", "published"]) == 0
+    with tarfile.open(next((site / "published").glob("bundle-*.tar.gz"))) as tar:
+        tar.extractall(site / "un")  # noqa: S202 - ours
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(site),
+        "PYTHONPATH": str(site / "un/python"),
+        "ANSIBLE_CONFIG": str(site / "un/ansible.cfg"),
+        "ANSIBLE_COLLECTIONS_PATH": str(site / "un/collections"),
+    }
+    command = ["/usr/bin/python3", "-B", "-m", "ansible.cli.playbook", "-i", "inventory.json", "--limit", "gpu1"]
+    command += ["collections/ansible_collections/busbar/cluster/playbooks/pull.yml", "--list-tasks"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=site / "un")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hosts : configure | Write the table of hosts" in done.stdout
+
+
+def test_the_same_site_makes_the_same_archive_and_a_higher_serial(site: Path) -> None:
+    serials, names = [], set()
+    for _ in range(2):
+        assert main(["image", "bundle", "published"]) == 0
+        serials.append(bundle.published_serial(site / "published"))
+        names |= {path.name for path in (site / "published").glob("bundle-*")}
+    assert serials[1] > serials[0]
+    assert len(names) == 1
+    assert (site / "secrets" / bundle.KEY).stat().st_mode & 0o777 == 0o600
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "a lookup": ("hosts_timezone: \"{{ lookup('file', '/etc/zone') }}\"", "hosts_timezone: looks something up"),
+    "a secret by its name": ('hosts_timezone: "{{ monitoring_password }}"', "monitoring_password: is a secret"),
+    "a secret by its text": ("hosts_timezone: 0123456789abcdef", "hosts_timezone: holds the secret munge.key"),
+    "an encrypted option": (
+        "hosts_timezone: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6162",
+        "hosts_timezone: is encrypted",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_nodes_must_not_have_is_refused(site: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line, says = REFUSED[name]
+    text = HOSTS.replace('hosts_timezone: "{{ my_zone }}"', line)
+    (site / "inventory/hosts.yml").write_text(text)
+    (site / "secrets").mkdir(mode=0o700)
+    (site / "secrets/munge.key").write_text("0123456789abcdef")
+    assert main(["image", "bundle", "published"]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert "ctl: " in said or "gpu1: " in said
+    assert not (site / "published").exists()
+
+
+def test_no_declared_secret_may_be_in_a_bundle() -> None:
+    allowed, secret = contents.declared_options(ROLES)
+    assert {"munge_key", "monitoring_password", "identity_password"} <= secret
+    assert not allowed & secret
+
+
+def test_hosts_of_two_clusters_are_refused(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "inventory/hosts.yml").write_text(HOSTS.replace("gpu1: {", "gpu1: {cluster_name: other, "))
+    assert main(["image", "bundle", "published"]) == 2
+    assert "cluster_name: hosts of the inventory say other, trial" in capsys.readouterr().err
+
+
+def test_a_build_without_what_it_needs_is_refused(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tree, "check_host", lambda: None)
+    (site / "id").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    words = ["image", "build", "published", "--like", "gpu1", "--url", "http://192.0.2.1/", "--authorized-key", "id"]
+    assert main(words) == 2
+    assert "published has no bundle, and an image ships one" in capsys.readouterr().err
+    assert main(["image", "bundle", "published"]) == 0
+    assert main(words) == 2
+    assert "is no public key of SSH" in capsys.readouterr().err
+    assert main([word.replace("gpu1", "ctl") for word in words]) == 2
+    assert "--like ctl: is not in the group slurm_compute" in capsys.readouterr().err
+    assert main([word.replace("gpu1", "gpu9") for word in words]) == 2
+    assert "--like gpu9: the inventory has no such host" in capsys.readouterr().err
+
+
+def test_a_build_names_the_tools_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None)  # noqa: ARG005 - as that of shutil
+    with pytest.raises(UsageError, match="apt-get install mmdebstrap openssh-client squashfs-tools"):
+        tree.check_host()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The tree of an image, as a chroot leaves it."""
+    made = tmp_path / "root"
+    for name in ("etc/ssh", "etc/munge", "var/lib/dbus", "var/log/apt", "root/.ssh", "usr/share/doc"):
+        (made / name).mkdir(parents=True)
+    (made / "etc/machine-id").write_text("0123\n")
+    (made / "etc/hostname").write_text("builder\n")
+    (made / "etc/ssh/ssh_host_ed25519_key").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    (made / "etc/munge/munge.key").write_bytes(b"\0random")
+    (made / "var/lib/dbus/machine-id").symlink_to("/etc/machine-id")
+    (made / "var/log/apt/history.log").write_text("installed\n")
+    (made / "root/.ssh/authorized_keys").write_text("ssh-ed25519 AAAA\n")
+    return made
+
+
+def test_what_tells_a_node_from_another_is_taken_out(root: Path) -> None:
+    assert len(tree.traces(root, {})) >= 5
+    tree.seal(root)
+    assert tree.traces(root, {}) == []
+    assert (root / "etc/machine-id").read_text() == ""
+    assert (root / "root/.ssh/authorized_keys").exists()
+
+
+def leave(path: str, text: str) -> Callable[[Path], Any]:
+    """Something that is left in a tree."""
+    return lambda root: (root / path).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [
+        (leave("etc/tls.pem", "-----BEGIN RSA PRIVATE KEY-----\n"), "/etc/tls.pem: is a private key"),
+        (leave("etc/app.conf", "password=0123456789abcdef\n"), "/etc/app.conf: holds the secret monitoring.password"),
+        (leave("etc/hostname", "builder"), "/etc/hostname: tells a node from another"),
+        (leave("etc/machine-id", "0123"), "/etc/machine-id: is not empty"),
+        (lambda root: (root / "etc/machine-id").unlink(), "/etc/machine-id: is not empty"),
+    ],
+)
+def test_a_trace_that_is_left_is_found(root: Path, left: Callable[[Path], Any], says: str) -> None:
+    tree.seal(root)
+    left(root)
+    assert tree.traces(root, {"monitoring.password": "0123456789abcdef\n", "short": "no"}) == [says]

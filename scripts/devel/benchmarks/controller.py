@@ -53,7 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--hosts", default="16,64,256,1024", metavar="N,…", help="default 16,64,256,1024")
     parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
-    parser.add_argument("--mitogen", action="store_true", help="run the tasks by Mitogen's strategy, if it is installed")
+    parser.add_argument("--mitogen", action="store_true", help="run tasks by Mitogen's strategy, if it is installed")
 
 
 def needs(args: argparse.Namespace) -> Needs:

@@ -120,7 +120,7 @@ def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_mitogen_its_option_says_how_to_install_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1", "--mitogen"]) == 2
     said = capsys.readouterr().err
     assert "--mitogen: Mitogen is not installed: run " in said

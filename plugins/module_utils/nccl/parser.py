@@ -12,7 +12,7 @@ from .fabric import FabricNotes
 from .run import Run, new_run
 from .table import OpenRow, continues
 
-__all__ = ["Parser"]
+__all__ = ["TELLING", "Parser"]
 
 MAX_ERRORS = 50
 _MAX_RANKS = 1_000_000
@@ -21,17 +21,18 @@ _MAX_DIGITS = 30
 # A line of the frame of a table holds one of these.
 _MARKS = ("nThread", "Rank", "size", "bytes", " : ", "Collective test", "nccl-tests version")
 
-# A line of the library with none of these tells nothing but ways to a NIC, or has to be cleaned first.
-_TELLING = (
-    "Using network",
-    "NET/IB : Using",
-    " via COLLNET/",
-    "GPU Direct RDMA",
-    "NVLS",
-    "nvls",
-    "version",
-    "\x1b",
-    "\r",
+# A line of the library with none of these tells nothing but ways to a NIC, or has to be cleaned first. Before each
+# stands the rarest of its letters: to look for one character takes a twentieth of the time that a word takes.
+TELLING = (
+    ("U", "Using network"),
+    ("U", "NET/IB : Using"),
+    ("T", " via COLLNET/"),
+    ("U", "GPU Direct RDMA"),
+    ("V", "NVLS"),
+    ("n", " nvls channels"),
+    ("v", "version"),
+    ("\x1b", "\x1b"),
+    ("\r", "\r"),
 )
 _MOST_HEADS = 16384
 _LONGEST_HEAD = 400
@@ -139,7 +140,7 @@ class Parser:
 
         Looking for a word in each line costs more than all else, so that is done only where one of the lines has it.
         """
-        telling = [word for word in _TELLING if word in text]
+        telling = [word for letter, word in TELLING if letter in text and word in text]
         via, tagged = "via NET/" in text, "<std" in text
         first, heads, ways, skipped = self.line, self.heads, self.fabric.ways, False
         lines = text.split("\n")
@@ -171,7 +172,7 @@ class Parser:
         host = self.heads.get(head)
         if host is None or "<std" in said:
             return False
-        for word in _TELLING:
+        for _letter, word in TELLING:
             if word in said:
                 return False
         at = said.find("via NET/")

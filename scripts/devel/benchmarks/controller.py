@@ -3,11 +3,15 @@
 The connection plugin `instant` says what a sound node would say to each module. All else is real: the inventory, the
 roles, templates and filters, a process for each task on each host. SSH itself is left out. The hosts have no GPUs to
 be asked for, and the secrets of the cluster are still to be made, as in a first run.
+
+With --mitogen the tasks are run by its strategy. Its own connections, which save what SSH and starting Python cost on a
+host, take the place of `ssh` and `local` only: `instant` stays, so what shows is what the strategy itself saves.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -35,6 +39,7 @@ CHART = Chart("Work of the provisioning host", ("cpu", "wall"), "hosts")
 PLAYBOOKS = ("preflight", "base")
 _LEAST, _MOST = 3, 10_000
 _FORKS = 10
+_MITOGEN = "0.3.54"
 _LOOK_S = 0.5
 
 
@@ -48,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--hosts", default="16,64,256,1024", metavar="N,…", help="default 16,64,256,1024")
     parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
+    parser.add_argument("--mitogen", action="store_true", help="run tasks by Mitogen's strategy, if it is installed")
 
 
 def needs(args: argparse.Namespace) -> Needs:
@@ -59,13 +65,14 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """The figures of one run for each size.
 
     Raises:
-        UsageError: a size or the playbook is none.
+        UsageError: a size or the playbook is none, or Mitogen is missing.
         ValueError: the playbook failed.
     """
     if args.playbook not in PLAYBOOKS:
         message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
         raise UsageError(message)
-    costs = {size: _run(args.playbook, size) for size in _sizes(args)}
+    strategy = _mitogen() if args.mitogen else {}
+    costs = {size: _run(args.playbook, size, strategy) for size in _sizes(args)}
     for size, cost in costs.items():
         yield Figure("cpu", round(cost.cpu, 2), "s", at=size)
         yield Figure("wall", round(cost.wall, 2), "s", at=size)
@@ -75,6 +82,21 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         # Of the two largest, where what each run takes anyway weighs least.
         largest = sorted(costs)[-2:]
         yield Figure("cpu_growth", growth({size: costs[size].cpu for size in largest}), "exponent")
+
+
+def _mitogen() -> dict[str, str]:
+    """The environment in which Ansible runs tasks by Mitogen.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    found = importlib.util.find_spec("ansible_mitogen")
+    if found is None or found.origin is None:
+        program = Path(sys.executable).parent / "pip"
+        message = f"--mitogen: Mitogen is not installed: run {program} install mitogen=={_MITOGEN}, or leave it out"
+        raise UsageError(message)
+    plugins = Path(found.origin).parent / "plugins/strategy"
+    return {"ANSIBLE_STRATEGY": "mitogen_linear", "ANSIBLE_STRATEGY_PLUGINS": str(plugins)}
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:
@@ -117,7 +139,7 @@ def inventory(count: int) -> dict[str, object]:
     }
 
 
-def _run(playbook: str, size: int) -> _Cost:
+def _run(playbook: str, size: int, strategy: dict[str, str]) -> _Cost:
     """What a run of a playbook costs, in a site of its own."""
     with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
         site = Path(name)
@@ -139,6 +161,7 @@ def _run(playbook: str, size: int) -> _Cost:
                     "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).parent / "connection"),
                     "ANSIBLE_FORKS": str(_FORKS),
                     "ANSIBLE_PIPELINING": "1",
+                    **strategy,
                 },
             )
             code, cost = _watched(process.pid)

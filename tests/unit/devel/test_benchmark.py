@@ -117,6 +117,16 @@ def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
     assert figures["peak_memory"] > 50
 
 
+def test_without_mitogen_its_option_says_how_to_install_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    assert benchmark.main(["controller", "--hosts", "3", "--runs", "1", "--mitogen"]) == 2
+    said = capsys.readouterr().err
+    assert "--mitogen: Mitogen is not installed: run " in said
+    assert "/pip install mitogen==0.3.54, or leave it out" in said
+
+
 def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1

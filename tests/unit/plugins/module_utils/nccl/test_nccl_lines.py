@@ -13,7 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import 
     parse_lines,
     parse_stream,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.parser import Parser
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.parser import TELLING, Parser
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.text import LIBRARY_LINE, is_library_line
 
 PREFIXES = ["", "[1,12]<stdout>:", " 12: ", "pod | ", "[", "[1] NCCL x"]
@@ -118,3 +118,9 @@ def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.Monke
     lines = [HEADS[0] + SAID[0], HEADS[0] + SAID[9], HEADS[1] + SAID[9]] * 1000
     parse_stream(io.StringIO("\n".join(lines) + "\n"))
     assert read == [lines[0], lines[2]]
+
+
+@pytest.mark.parametrize(("letter", "word"), TELLING)
+def test_a_word_is_looked_for_where_its_letter_is(letter: str, word: str) -> None:
+    assert len(letter) == 1
+    assert letter in word

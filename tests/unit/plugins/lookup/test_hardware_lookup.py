@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, shipped_profile
+from templates import settings, worked_out
 
 TOP = Path(__file__).resolve().parents[4]
 LOOKUP = "busbar.cluster.hardware'"
@@ -23,63 +20,6 @@ DEFAULTS = {
     for name, value in yaml.safe_load(path.read_text()).items()
     if LOOKUP in str(value)
 }
-
-
-# Works templates out as Ansible does, one on each line of its input. A process of its own, because Ansible finds the
-# plugins of collections only where nothing has imported one before.
-TEMPLATER = """\
-import json, sys
-from ansible.plugins.loader import init_plugin_loader
-init_plugin_loader()
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
-
-def trusted(value):
-    if isinstance(value, dict):
-        return {key: trusted(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [trusted(item) for item in value]
-    return trust_as_template(value) if isinstance(value, str) else value
-
-for line in sys.stdin:
-    text, variables = json.loads(line)
-    try:
-        answer = [Templar(loader=DataLoader(), variables=trusted(variables)).template(trust_as_template(text)), ""]
-    except Exception as error:
-        words = []
-        while error:
-            words.append(str(error))
-            error = error.__cause__
-        answer = [None, " ".join(words)]
-    print(json.dumps(answer), flush=True)
-"""
-
-
-@cache
-def templater() -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", TEMPLATER]
-    running = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TOP, env=settings()
-    )
-    atexit.register(running.kill)
-    return running
-
-
-def settings() -> dict[str, str]:
-    """The environment, with the checkout's ansible.cfg and no settings of the user."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-    return kept | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-
-
-def worked_out(text: str, **variables: object) -> Any:  # noqa: ANN401 - what the template gives
-    running = templater()
-    assert running.stdin
-    assert running.stdout
-    print(json.dumps([text, {"inventory_hostname": "gpu7", **variables}]), file=running.stdin, flush=True)
-    found, error = json.loads(running.stdout.readline())
-    if error:
-        raise LookupError(error)
-    return found
 
 
 def asked(term: str = "hardware | default('')", *, plugin: str = "hardware", **variables: object) -> Any:  # noqa: ANN401

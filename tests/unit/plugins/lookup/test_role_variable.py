@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_hardware_lookup import worked_out
+from templates import worked_out
 
 TOP = Path(__file__).resolve().parents[4]
 TRIXIE = {"distribution": "Debian", "distribution_major_version": "13", "os_family": "Debian", "architecture": "x86_64"}

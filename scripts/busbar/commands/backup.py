@@ -52,9 +52,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _verify(args: argparse.Namespace) -> int:
     """Print what was proven, and what was not; returns the exit code."""
     if args.snapshot != LATEST and not _ID.fullmatch(args.snapshot):
-        message = (
-            f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
-        )
+        message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
         raise UsageError(message)
     inventory, _ = choose_inventory(args)
     path = collection() / "playbooks" / "verify_backup.yml"

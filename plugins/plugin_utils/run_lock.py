@@ -30,6 +30,7 @@ READ_ONLY = frozenset(
         "preflight.yml",
         "topology.yml",
         "unchanged.yml",
+        "verify_backup.yml",
     }
 )
 # It writes a file that no other run touches, and a failure at night does not wait for a run that takes an hour.

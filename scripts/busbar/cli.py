@@ -28,6 +28,7 @@ COMMANDS = {
     "node": "node",
     "user": "user",
     "doctor": "doctor",
+    "backup": "backup",
     "secrets": "secrets",
     "security": "security",
     "image": "image",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import time
 from typing import TYPE_CHECKING
@@ -21,6 +22,19 @@ pytestmark = pytest.mark.proves("backup")
 KEEPER = "login"
 REPOSITORY = "/var/backups/busbar/repository"
 METRICS = "/var/lib/prometheus/node-exporter/busbar_backup.prom"
+INVOCATIONS = "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb"
+STAGE = "/var/lib/busbar-backup/stage"
+OTHER_STATE = f"head -c 5 {STAGE}/slurm_state/job_state >/root/x; mv /root/x {STAGE}/slurm_state/job_state"
+# A snapshot that says otherwise of itself, and one that holds less: made by hand, as the program makes its own.
+CHANGED = {
+    'sed -i \'s/^ "cluster": .*/ "cluster": "elsewhere",/\' manifest.json': "is of the cluster 'elsewhere'",
+    'sed -i \'s/^ "slurm_version": .*/ "slurm_version": "99.05.1",/\' manifest.json': "written by Slurm 99.05.1",
+    "rm accounting.sql": "accounting.sql is missing",
+    "rm accounting.sql; sed -i '/accounting.sql/d; /^ \"tables\"/,/^ }/d' manifest.json": "lacks accounting",
+    'sed -i \'s/^  "acct_table": .*/  "acct_table": 4321,/\' manifest.json': "instead of 4321",
+    OTHER_STATE: "slurm_state/job_state is not what was saved",
+    f"{OTHER_STATE}; sed -i '/state.job_state\"/d' manifest.json": "job_state is no state of slurmctld",
+}
 ROLE = ("--tags", "backup", "--skip-tags", "always")
 
 
@@ -30,11 +44,15 @@ def provision(sandbox: Cluster, playbook: str, *options: str) -> subprocess.Comp
 
 def refused(sandbox: Cluster, said: str, *options: str) -> None:
     """See that a restore is refused before anything of the daemons is changed."""
-    started = sandbox.exec("ctl", "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb").stdout
+    started = sandbox.exec("ctl", INVOCATIONS).stdout
     done = provision(sandbox, "restore", *options)
     assert done.returncode == 2, done.stdout + done.stderr
     assert said in " ".join(done.stdout.split()), done.stdout
-    assert sandbox.exec("ctl", "systemctl show -p InvocationID --value slurmctld slurmdbd mariadb").stdout == started
+    assert sandbox.exec("ctl", INVOCATIONS).stdout == started
+
+
+def verified(sandbox: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
+    return sandbox.busbar("backup", "verify", "-i", str(sandbox.inventory), *words)
 
 
 def metric(sandbox: Cluster, name: str) -> float:
@@ -158,6 +176,65 @@ def test_a_damaged_snapshot_is_refused(sandbox: Cluster) -> None:
     finally:
         sandbox.exec(KEEPER, f"cp -p /root/pack {pack} && rm /root/pack")
     sandbox.exec("ctl", "busbar-backup verify", timeout=120)
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluster) -> None:
+    started = sandbox.exec("ctl", INVOCATIONS).stdout
+    sandbox.exec("ctl", "systemctl start busbar-backup", timeout=120)
+    done = verified(sandbox)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.search(
+        r"ctl: snapshot (\w{8}) of \S+ \S+ UTC, Slurm \d\S+: (\d+) files, (\d+) rows of (\d+) tables as saved "
+        r"\(slurm_state, accounting\)",
+        done.stdout,
+    )
+    assert said, done.stdout
+    assert min(map(int, said.groups()[1:])) > 10
+    assert "secrets, inventory and reports are in no snapshot" in " ".join(done.stdout.split())
+    assert sandbox.exec("ctl", INVOCATIONS).stdout == started
+    assert sandbox.exec("ctl", "ls -d /var/lib/busbar-verify-* /var/lib/busbar-backup/verify", check=False).stdout == ""
+
+    chosen = verified(sandbox, said[1], "--json")
+    assert chosen.returncode == 0, chosen.stdout + chosen.stderr
+    assert as_json(chosen.stdout)["proven"]["ctl"]["rows"] == int(said[3])
+    done = verified(sandbox, "abcdef01")
+    assert done.returncode == 1, done.stdout
+    assert "no snapshot 'abcdef01' of ctl" in " ".join(done.stdout.split())
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_a_snapshot_that_would_not_come_back_is_told(sandbox: Cluster) -> None:
+    settings = as_json(sandbox.exec("ctl", "cat /etc/busbar/backup/backup.json").stdout)
+    restic = f"restic --quiet --password-file {settings['password_file']} --repo {settings['repository']}"
+    restic += f" --option {shlex.quote(settings['options'][0])}"
+    paths = [STAGE, *(path for path in settings["configurations"] if path in ("/etc/slurm", "/etc/mysql"))]
+    ids = "import json, sys; print(*[each['id'] for each in json.load(sys.stdin)])"
+    forget = f'{restic} snapshots --json --tag changed | python3 -c "{ids}" | xargs -r {restic} forget'
+    try:
+        for change, said in CHANGED.items():
+            _save_changed(sandbox, restic, change, paths)
+            done = sandbox.exec("ctl", "busbar-backup verify", check=False, timeout=120)
+            assert done.returncode == 1, done.stdout
+            assert said in done.stderr, done.stderr
+            sandbox.exec("ctl", forget)
+        _save_changed(sandbox, restic, "true", paths[:1])
+        done = verified(sandbox)
+        assert done.returncode == 1, done.stdout
+        assert re.search(r"lacks /etc/slurm, /etc/mysql", " ".join(done.stdout.split())), done.stdout
+    finally:
+        sandbox.exec("ctl", f"{forget}; rm -rf {STAGE}", check=False)
+    assert sandbox.exec("ctl", "busbar-backup verify", timeout=120).stdout
+
+
+def _save_changed(sandbox: Cluster, restic: str, change: str, paths: list[str]) -> None:
+    """Save the newest snapshot once more, after a change."""
+    sandbox.exec(
+        "ctl",
+        f"set -e; {restic} restore latest --host ctl --target / --include {STAGE}; cd {STAGE}; {change}; "
+        f"{restic} backup --host ctl --tag busbar --tag changed {' '.join(paths)}; rm -rf {STAGE}",
+        timeout=120,
+    )
 
 
 @pytest.mark.usefixtures("backed_up")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .programs import ended
-from .settings import BackupError, read_json
+from .settings import BackupError, NoSnapshotError, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,7 +179,7 @@ class Repository:
         """Return the snapshot of this host that is wanted, by the beginning of its id or ``latest``.
 
         Raises:
-            BackupError: there is none; the message lists those that are there.
+            NoSnapshotError: there is none; the message lists those that are there.
         """
         host = self.settings.host
         known = self.snapshots()
@@ -190,7 +190,7 @@ class Repository:
             return fitting[0]
         listed = "; ".join(str(one) for one in known[-10:]) or "none"
         message = f"no snapshot {wanted!r} of {host} in {self.settings.repository}. There are: {listed}"
-        raise BackupError(message)
+        raise NoSnapshotError(message)
 
     def restore(self, snapshot: Snapshot, target: Path) -> None:
         """Write the files of a snapshot below a folder.

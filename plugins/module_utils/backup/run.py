@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .collect import collect
-from .place import PARTS, is_there, place, refuse_present, release_problem
-from .programs import installed_release, offered_release
+from .place import PARTS, is_there, place, refuse_present
 from .repository import Repository
-from .settings import BackupError, read_settings
+from .settings import BackupError, NoSnapshotError, parts_of, read_settings
 from .verify import fetch, stage_of, verify
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main", "metrics_text", "present"]
 
+FAILED, NOT_THERE = 1, 3
 _KNOWN = "repository"
 _LAST = "last.json"
 _FETCHED = "restored"
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
             said = _COMMANDS[given.command](Repository(settings), given)
     except (BackupError, OSError) as error:
         sys.stderr.write(f"busbar-backup: {error}\n")
-        return 1
+        return NOT_THERE if isinstance(error, NoSnapshotError) else FAILED
     finally:
         os.umask(mask)
     sys.stdout.write(said if isinstance(said, str) else json.dumps(said) + "\n")
@@ -137,16 +137,12 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     settings = repository.settings
     chosen = repository.choose(given.snapshot)
     stage, manifest = fetch(repository, chosen, Path(settings.folder) / _FETCHED)
-    fault = release_problem(manifest["slurm_version"], installed_release(), offered_release())
-    if fault:
-        message = f"snapshot {chosen.id[:8]}: {fault}. Nothing was changed"
-        raise BackupError(message)
     former = _fetched(settings)
     note = {"snapshot": chosen.id, "stage": str(stage), "manifest": manifest, "begun": [], "placed": {}}
     # A restore that was cut off goes on where it stopped: what it began to put there is no reason to refuse.
     if former.get("snapshot") == chosen.id:
         note |= {"begun": former["begun"], "placed": former["placed"]}
-    left = [part for part in _parts(settings) if part not in note["placed"]]
+    left = [part for part in parts_of(settings) if part not in note["placed"]]
     # Their roles start Grafana and slapd, which make a database at once, before the restored one can be put in place.
     for part in ("grafana", "directory"):
         if part in left and part not in note["begun"] and not is_there(settings, part):
@@ -161,7 +157,7 @@ def _fetch(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
 
 def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     settings = repository.settings
-    if given.part not in _parts(settings):
+    if given.part not in parts_of(settings):
         message = f"{given.part} does not belong to {settings.host}"
         raise BackupError(message)
     note = _fetched(settings)
@@ -177,7 +173,7 @@ def _place(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     _write_fetched(settings, {**note, "begun": [*note["begun"], given.part]})
     placed[given.part] = place(settings, Path(note["stage"]), given.part, note["manifest"])
     _write_fetched(settings, note)
-    if set(placed) == set(_parts(settings)):
+    if set(placed) == set(parts_of(settings)):
         _clear(settings)
     return {"changed": True, "aside": placed[given.part]}
 
@@ -198,17 +194,6 @@ def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
     fresh = path.with_suffix(".tmp")
     fresh.write_text(json.dumps(note), encoding="utf-8")
     fresh.replace(path)
-
-
-def _parts(settings: Settings) -> list[str]:
-    """The parts that this host has."""
-    has = {
-        "slurm_state": settings.slurm_state,
-        "accounting": settings.database,
-        "grafana": settings.grafana,
-        "directory": settings.directory,
-    }
-    return [part for part, where in has.items() if where]
 
 
 _COMMANDS = {"init": _init, "run": _run, "list": _list, "verify": _verify, "fetch": _fetch, "place": _place}

@@ -9,11 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["BackupError", "Settings", "read_json", "read_settings"]
+__all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_json", "read_settings"]
 
 
 class BackupError(Exception):
     """A backup or a restore cannot be done; the message says why and what to do."""
+
+
+class NoSnapshotError(BackupError):
+    """This host has no such snapshot."""
 
 
 class Settings(NamedTuple):
@@ -47,6 +51,17 @@ class Settings(NamedTuple):
     prunes: bool = False
     metrics: str = ""
     max_age_s: int = 0
+
+
+def parts_of(settings: Settings) -> list[str]:
+    """Return the parts that a host has."""
+    has = {
+        "slurm_state": settings.slurm_state,
+        "accounting": settings.database,
+        "grafana": settings.grafana,
+        "directory": settings.directory,
+    }
+    return [part for part, where in has.items() if where]
 
 
 def read_settings(path: Path) -> Settings:

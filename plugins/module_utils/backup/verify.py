@@ -1,9 +1,10 @@
-"""Proves a snapshot by a restore that disturbs nobody: into a folder, and into a MariaDB of its own."""
+"""Proves a snapshot by a restore that disturbs nobody: into a folder, a MariaDB and a directory of its own."""
 
 from __future__ import annotations
 
 import contextlib
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
@@ -11,10 +12,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .collect import DUMP, read_manifest
-from .place import compare_rows
-from .programs import answer, load_from, table_names, table_rows
-from .settings import BackupError
+from .collect import DIRECTORY, DUMP, GRAFANA, STATE, copy_sqlite, read_manifest
+from .place import compare_rows, release_problem
+from .programs import (
+    answer,
+    directory_entries,
+    installed_release,
+    load_directory,
+    load_from,
+    offered_release,
+    table_names,
+    table_rows,
+)
+from .settings import BackupError, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,10 +32,15 @@ if TYPE_CHECKING:
     from .repository import Repository, Snapshot
     from .settings import Settings
 
-__all__ = ["fetch", "verify"]
+__all__ = ["fetch", "state_problem", "verify"]
 
 _STARTS_WITHIN_S = 120.0
 _STOPS_WITHIN_S = 60.0
+# What slurmctld cannot do without, and what each of these files begins with (slurm/src/slurmctld/job_mgr.c,
+# dump_all_job_state): the length of a word, the word, and the number of the protocol.
+_STATE_FILES = ("job_state", "node_state", "part_state", "resv_state", "trigger_state")
+_STATE_HEAD = re.compile(rb"\x00\x00\x00\x11PROTOCOL_VERSION\x00..", re.DOTALL)
+_HELD_AS = {"slurm_state": STATE, "accounting": DUMP, "grafana": GRAFANA, "directory": DIRECTORY}
 
 
 def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Path, dict[str, Any]]:
@@ -52,7 +67,30 @@ def fetch(repository: Repository, snapshot: Snapshot, target: Path) -> tuple[Pat
             "(cluster_name). Nothing was changed"
         )
         raise BackupError(message)
+    fault = release_problem(manifest["slurm_version"], installed_release(), offered_release())
+    if not fault and (stage / STATE).is_dir():
+        fault = state_problem(stage / STATE)
+    if fault:
+        message = f"snapshot {snapshot.id[:8]}: {fault}. Nothing was changed"
+        raise BackupError(message)
     return stage, manifest
+
+
+def state_problem(folder: Path) -> str:
+    """Say why slurmctld could not read a state; empty where it can. It would not start, or begin with an empty queue.
+
+    Args:
+        folder: a copy of StateSaveLocation.
+    """
+    for name in _STATE_FILES:
+        path = folder / name
+        if not path.is_file():
+            # Others are written when there is something to write.
+            if name == "job_state":
+                return f"{STATE}/{name} is missing: the queue was not saved"
+        elif not _STATE_HEAD.match(path.read_bytes()):
+            return f"{STATE}/{name} is no state of slurmctld: it does not begin with the number of a protocol"
+    return ""
 
 
 def stage_of(settings: Settings) -> Path:
@@ -69,23 +107,90 @@ def verify(repository: Repository, snapshot: Snapshot, *, data: bool) -> dict[st
         data: whether restic reads all data of the repository as well, not those of this snapshot alone.
 
     Returns:
-        ``files`` and ``rows``: how many were compared.
+        The parts that the snapshot holds, and ``files``, ``tables``, ``rows`` and ``entries``: how many were compared.
 
     Raises:
-        BackupError: something is damaged or differs.
+        BackupError: something is damaged, missing or differs.
     """
     repository.check(data=data)
-    folder = Path(repository.settings.folder) / "verify"
+    settings = repository.settings
+    folder = Path(settings.folder) / "verify"
     try:
         stage, manifest = fetch(repository, snapshot, folder)
+        missing = missing_of(settings, folder, stage)
+        if missing:
+            message = (
+                f"snapshot {snapshot.id[:8]} lacks {', '.join(missing)}, which this host has: it came later, or "
+                "was taken out of the snapshot. busbar provision backup makes a new one"
+            )
+            raise BackupError(message)
         tables: dict[str, int] = manifest.get("tables", {})
         if tables:
-            with scratch_server(repository.settings) as settings:
-                load_from(settings, stage / DUMP)
-                compare_rows(table_rows(settings), tables)
+            with scratch_server(settings) as own:
+                load_from(own, stage / DUMP)
+                compare_rows(table_rows(own), tables)
+        entries: int = manifest.get("entries", 0)
+        if entries:
+            with scratch_directory(settings) as own:
+                load_directory(own, stage / DIRECTORY)
+                compare_rows({"entries": directory_entries(own)}, {"entries": entries})
+        if (stage / GRAFANA).is_file():
+            copy_sqlite(stage / GRAFANA, folder / "checked.db")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return {"files": len(manifest["files"]), "rows": sum(tables.values()), "made_at": manifest["made_at"]}
+    return {
+        "parts": [part for part in _HELD_AS if part in parts_of(settings)],
+        "made_at": manifest["made_at"],
+        "slurm_version": manifest["slurm_version"],
+        "files": len(manifest["files"]),
+        "tables": len(tables),
+        "rows": sum(tables.values()),
+        "entries": entries,
+    }
+
+
+def missing_of(settings: Settings, folder: Path, stage: Path) -> list[str]:
+    """Return what this host has and a restored snapshot does not: parts, and paths that are saved as they are."""
+    parts = [part for part in parts_of(settings) if not (stage / _HELD_AS[part]).exists()]
+    paths = [*settings.paths, *(path for path in settings.configurations if Path(path).exists())]
+    return parts + [path for path in paths if not (folder / path.lstrip("/")).exists()]
+
+
+@contextlib.contextmanager
+def scratch_folder(user: str) -> Iterator[Path]:
+    """Make a folder of a daemon's account where it may go and where there is room, and clear it away."""
+    place = Path(tempfile.mkdtemp(prefix="busbar-verify-", dir="/var/lib"))
+    try:
+        shutil.chown(place, user, user)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def scratch_directory(settings: Settings) -> Iterator[Settings]:
+    """Make an empty directory of users with the schemas and rules of this host's; slapd is not asked.
+
+    Raises:
+        BackupError: the configuration of slapd cannot be read, or has no place of its data.
+    """
+    with scratch_folder(settings.directory_user) as place:
+        data, configuration = place / "data", place / "slapd.conf"
+        try:
+            written = Path(settings.directory).read_text(encoding="utf-8")
+            text, changed = re.subn(r"(?m)^directory\s.*$", f"directory {data}", written)
+            data.mkdir(mode=0o700)
+            configuration.write_text(text, encoding="utf-8")
+            for path in (data, configuration):
+                shutil.chown(path, settings.directory_user, settings.directory_user)
+        except (OSError, LookupError) as error:
+            message = f"{settings.directory}: {error}"
+            raise BackupError(message) from error
+        # Otherwise it would be loaded into the directory that is in use.
+        if changed != 1:
+            message = f"{settings.directory} names {changed} places of data, not one: nothing was loaded"
+            raise BackupError(message)
+        yield settings._replace(directory=str(configuration), directory_data=str(data))
 
 
 @contextlib.contextmanager
@@ -96,13 +201,8 @@ def scratch_server(settings: Settings) -> Iterator[Settings]:
         BackupError: it does not come up.
     """
     user = pwd.getpwnam("mysql").pw_name
-    # Beside the server's own data, where its user may go and where there is room for them.
-    place = Path(tempfile.mkdtemp(prefix="busbar-verify-", dir="/var/lib"))
-    log = place / "log"
-    server = None
-    try:
-        shutil.chown(place, user, user)
-        data, socket = place / "data", place / "socket"
+    with scratch_folder(user) as place, contextlib.ExitStack() as ends:
+        data, socket, log = place / "data", place / "socket", place / "log"
         answer(
             [
                 "mariadb-install-db",
@@ -128,18 +228,19 @@ def scratch_server(settings: Settings) -> Iterator[Settings]:
                 stdout=file,
                 stderr=file,
             )
+        ends.callback(_stop, server)
         own = settings._replace(database_socket=str(socket))
         _wait_for_answer(own, server, log)
         yield own
-    finally:
-        if server is not None:
-            server.terminate()
-            try:
-                server.wait(_STOPS_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-        shutil.rmtree(place, ignore_errors=True)
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(_STOPS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _wait_for_answer(settings: Settings, server: subprocess.Popen[bytes], log: Path) -> None:

@@ -136,7 +136,9 @@ def _output(module: AnsibleModule, *words: str) -> str:
     Raises:
         OSError: it fails.
     """
-    status, out, err = module.run_command(list(words), environ_update={"LC_ALL": "C.UTF-8"})
+    # systemctl waits 25 s, and reading all units takes longer on a machine that is emulated, or very busy.
+    environment = {"LC_ALL": "C.UTF-8", "SYSTEMD_BUS_TIMEOUT": "300s"}
+    status, out, err = module.run_command(list(words), environ_update=environment)
     if status != 0:
         message = f"`{' '.join(words)}` ends with {status}: {' '.join(f'{err} {out}'.split())}"
         raise OSError(message)

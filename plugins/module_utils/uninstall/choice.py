@@ -97,6 +97,9 @@ def _server_problems(
     for name, answer in servers.items():
         if answer["serves"] and not leaves_data:
             problem = f"would stay on the disk, and nobody would serve it any more: {', '.join(answer['serves'])}"
-            remedy = f"make a backup (busbar provision backup), then add -e {DATA_KEY}=true"
+            remedy = (
+                "make a backup (busbar provision backup) and prove it (busbar backup verify), then add "
+                f"-e {DATA_KEY}=true"
+            )
             problems.append(make_problem([name], DATA_KEY, problem, remedy))
     return problems

@@ -82,6 +82,7 @@ def up(name: str, say: Callable[[str], None]) -> Group:
         UsageError: the host cannot do it, or a machine does not boot.
     """
     check_host()
+    refuse_sandbox(name)
     began = time.monotonic()
     root = image.ensure_image(say)
     group = load(name) if running(name) else Group(name, qemu.choose_accelerator(root))
@@ -105,12 +106,28 @@ def running(name: str) -> bool:
 
 
 def down(name: str) -> bool:
-    """Stop the machines and remove their disks; returns whether there was anything to remove."""
+    """Stop the machines and remove their disks; returns whether there was anything to remove.
+
+    Raises:
+        UsageError: a sandbox of containers has that name, and its secrets and inventory in the same folder.
+    """
+    refuse_sandbox(name)
     group = Group(name)
     ran = [qemu.stop(group, machine) for machine in MACHINES]
     there = sandbox_path(name).exists()
     shutil.rmtree(group.path, ignore_errors=True)
     return there or any(ran)
+
+
+def refuse_sandbox(name: str) -> None:
+    """Check that no sandbox of containers has that name.
+
+    Raises:
+        UsageError: one has.
+    """
+    if (sandbox_path(name) / "sandbox.json").exists():
+        msg = f"{name} is a sandbox of containers: name the machines otherwise with --name"
+        raise UsageError(msg)
 
 
 def make_key(group: Group, name: str) -> None:

@@ -42,6 +42,7 @@ BARE_PACKAGES = [
 ]
 # What the roles would install: an emulator takes minutes for what the host does in seconds. Their services stay off.
 ROLE_PACKAGES = [
+    "auditd",
     "chrony",
     "libpam-slurm-adopt",
     "lvm2",
@@ -55,6 +56,7 @@ ROLE_PACKAGES = [
     "xfsprogs",
 ]
 ROLE_SERVICES = [
+    "auditd.service",
     "chrony.service",
     "munge.service",
     "nfs-server.service",

@@ -70,3 +70,15 @@ def test_down_removes_what_is_there_and_says_so(tmp_path: Path, monkeypatch: pyt
     Group("demo").save()
     assert vm_group.down("demo")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sandbox_of_that_name_keeps_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vm_group, "check_host", lambda: None)
+    monkeypatch.setattr(vm_group, "sandbox_path", lambda name: tmp_path / name)
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "sandbox.json").write_text("{}")
+    with pytest.raises(UsageError, match="lab is a sandbox of containers"):
+        vm_group.down("lab")
+    with pytest.raises(UsageError, match="lab is a sandbox of containers"):
+        vm_group.up("lab", print)
+    assert (tmp_path / "lab" / "sandbox.json").exists()

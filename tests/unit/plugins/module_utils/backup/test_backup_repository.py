@@ -151,8 +151,9 @@ def test_a_snapshot_of_another_cluster_is_refused(repository: Callable[[Answers]
             "\ncat $word.out", f"\n[ $word != restore ] || cp -r {tmp_path}/saved/. {restored}\ncat $word.out"
         )
     )
+    manifest = {"format": 1, "slurm_version": "", "files": {}}
     for cluster, said in (("elsewhere", "of the cluster 'elsewhere', this one is 'lab'"), ("lab", "")):
-        (stage / "manifest.json").write_text(json.dumps({"format": 1, "cluster": cluster, "files": {}}))
+        (stage / "manifest.json").write_text(json.dumps({**manifest, "cluster": cluster}))
         if said:
             with pytest.raises(BackupError, match=said):
                 fetch(there, there.choose("latest"), restored)

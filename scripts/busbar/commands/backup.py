@@ -1,0 +1,136 @@
+"""`busbar backup`: whether the snapshots of the hosts and of the site's folder bring everything back."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from busbar.commands.doctor import INTERRUPTED, ask_cluster
+from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, prompting_options
+from busbar.doctor.finding import ERROR, WARNING, Finding
+from busbar.doctor.finding import as_text as findings_text
+from busbar.errors import UsageError
+from busbar.paths import collection
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.playbook import Playbook
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["answers_of", "host_findings", "proven_line", "register", "site_findings"]
+
+PROVEN, FAULTY = 0, 1
+# As `busbar-backup verify` returns: no such snapshot of this host.
+NOT_THERE = 3
+LATEST = "latest"
+SAVE_AGAIN = "busbar provision backup makes a new snapshot"
+AGAIN = f"{SAVE_AGAIN}; busbar-backup list, as root there, shows older ones"
+VERIFY = """\
+Restores the newest snapshot of each host that saves into scratch places and compares it with its own manifest: each
+file with its checksum, the state of slurmctld, the rows of all tables in a MariaDB of its own, the entries of the
+users' directory in one of its own. restic checks the repository. The secrets in the snapshot of the site's folder are
+compared with those in use. Nothing that works is touched or asked. Exit codes: 0 all of it would come back, 1
+something would not, or nobody knows.
+"""
+_ID = re.compile(r"[0-9a-f]{4,64}")
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command and its action."""
+    parser = subparsers.add_parser("backup", help="whether the backups bring everything back")
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    verify = actions.add_parser("verify", help="restore snapshots into scratch places", description=VERIFY)
+    verify.add_argument("snapshot", nargs="?", default=LATEST, help="its id (default: the newest of each host)")
+    verify.add_argument("--json", action="store_true", help="as data")
+    add_run_options(verify)
+    verify.set_defaults(run=_verify)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    """Print what was proven, and what was not; returns the exit code."""
+    if args.snapshot != LATEST and not _ID.fullmatch(args.snapshot):
+        message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
+        raise UsageError(message)
+    inventory, _ = choose_inventory(args)
+    path = collection() / "playbooks" / "verify_backup.yml"
+    refuse_unreadable(inventory, path)
+    # In check mode no lookup makes a secret that is missing; the proof itself runs all the same.
+    options = ["--check", "-e", f"backup_snapshot={args.snapshot}", *args.options, *prompting_options(args)]
+    playbook = Playbook(path, inventory, options, {})
+    playbook.passwords = ask_passwords(args)
+    run, _, interrupted = ask_cluster(playbook)
+    if interrupted:
+        return INTERRUPTED
+    told = {host: each for host, each in (run.custom.get("busbar_backup") or {}).items() if each}
+    site = run.custom.get("busbar_backup_site") or {}
+    remedy = "correct what it names, or see that the host can be reached: busbar doctor"
+    findings = [
+        Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
+    ]
+    findings += host_findings(told, args.snapshot)
+    # One snapshot that is chosen is of one host.
+    if args.snapshot == LATEST and told:
+        findings += site_findings(site)
+    proven = answers_of(told)
+    if args.json:
+        print(json.dumps({"proven": proven, "findings": [each._asdict() for each in findings]}, indent=2))
+    else:
+        lines = [proven_line(host, each) for host, each in proven.items()]
+        print("\n".join([*lines, *([findings_text(findings)] if findings else [])]) or "nothing was compared")
+    return PROVEN if proven and all(each.severity != ERROR for each in findings) else FAULTY
+
+
+def answers_of(told: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return what the hosts compared, of those whose snapshot would come back."""
+    return {host: json.loads(each["said"]) for host, each in told.items() if int(each["rc"]) == 0}
+
+
+def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterator[Finding]:
+    """Yield why snapshots of hosts would not come back; a chosen one belongs to one host."""
+    others = {host for host, each in told.items() if wanted != LATEST and int(each["rc"]) == NOT_THERE}
+    for host, each in told.items():
+        if int(each["rc"]) and (host not in others or others == set(told)):
+            words = " ".join(str(each["fault"]).split()).removeprefix("busbar-backup: ")
+            yield Finding(ERROR, (host,), "backup", words or f"busbar-backup ended with {each['rc']}", AGAIN)
+
+
+def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yield what the snapshot of the site's folder lacks, or that there is none."""
+    if not site.get("there"):
+        problem = "secrets, inventory and reports are in no snapshot, and without secrets none can be opened"
+        yield Finding(WARNING, (), "backup_site_folder", problem, "docs/backup.md says what to switch on, or to copy")
+        return
+    if not site.get("ready"):
+        problem = "restic is not installed here, so the snapshot of the site's folder was not looked at"
+        yield Finding(ERROR, ("localhost",), "restic", problem, "apt install restic")
+        return
+    for fault in site["faults"]:
+        yield Finding(ERROR, ("localhost",), "the site's folder", " ".join(str(fault).split())[-600:], AGAIN)
+    for line in site["differing"]:
+        if "Only in ." in line:
+            name = line.removeprefix("Only in .").replace(": ", "/", 1).lstrip("/")
+            problem = f"secrets/{name} is not in the snapshot of the site's folder"
+        elif line.startswith("Only in "):
+            # Saved, and removed here since: nothing is lost.
+            continue
+        else:
+            words = str(line).split()
+            name = words[1].removeprefix("./") if line.startswith("Files ") else line
+            problem = f"secrets/{name} is another one than in the snapshot of the site's folder"
+        yield Finding(ERROR, ("localhost",), "the site's folder", problem, SAVE_AGAIN)
+
+
+def proven_line(host: str, each: Mapping[str, Any]) -> str:
+    """Return one line for a snapshot that would come back."""
+    made = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(each["made_at"]))
+    counts = [f"{each['files']} files"]
+    if each.get("tables"):
+        counts.append(f"{each['rows']} rows of {each['tables']} tables")
+    if each.get("entries"):
+        counts.append(f"{each['entries']} users' entries")
+    parts = ", ".join(each.get("parts", []))
+    release = f", Slurm {each['slurm_version']}" if each.get("slurm_version") else ""
+    return f"{host}: snapshot {each['snapshot']} of {made} UTC{release}: {', '.join(counts)} as saved ({parts})"

@@ -1,0 +1,113 @@
+"""A site that an older busbar made is provisioned by this one: what changes is said first, and jobs run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from conftest import FIRST_RUN_TIMEOUT_S, TOP, Cluster, plain_environment, recap
+from test_slurm_jobs import job_state, submit, wait_for_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.proves("slurm")]
+
+# The first of 2026-11-23: before records for the uninstallation, rotation of secrets and the portal.
+OLDER = os.environ.get("BUSBAR_TEST_OLDER", "d4c356b105b7684905b4092c95402857f067a131")
+LINES = "/shared/home/alice/through-upgrade"
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout of an older busbar."""
+    git = ["git", "-C", str(TOP)]
+    known = subprocess.run([*git, "cat-file", "-e", f"{OLDER}^{{commit}}"], check=False, capture_output=True)
+    if known.returncode:
+        pytest.skip(f"this checkout has no history up to {OLDER}: git fetch --unshallow")
+    tree = tmp_path_factory.mktemp("older") / "busbar"
+    subprocess.run([*git, "worktree", "add", "--quiet", "--detach", str(tree), OLDER], check=True)
+    yield tree
+    subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
+
+
+@pytest.fixture(scope="module")
+def cluster(sandbox_name: str, older: Path) -> Iterator[Cluster]:
+    """A sandbox with one compute node, provisioned by the older busbar with its own playbooks, roles and modules."""
+    one = Cluster(f"{sandbox_name}-older")
+    made = one.busbar("sandbox", "up", "--name", one.name, "--compute", "1")
+    assert made.returncode == 0, made.stderr
+    command = [sys.executable, "-m", "ansible", "playbook", "-i", str(one.inventory), str(older / "playbooks/site.yml")]
+    environment = plain_environment() | {"ANSIBLE_CONFIG": str(older / "ansible.cfg")}
+    done = subprocess.run(
+        [*command, "-e", "validation_stages=node"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=FIRST_RUN_TIMEOUT_S,
+        cwd=older,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield one
+    gone = one.busbar("sandbox", "down", "--name", one.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+def provision(one: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
+    done = one.busbar(
+        *("provision", "-i", str(one.inventory), "--no-fast", "-e", "validation_stages=node", *arguments),
+        timeout=FIRST_RUN_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def accounted(one: Cluster) -> dict[str, str]:
+    """The state of each job, of accounting."""
+    listed = one.exec("ctl", "sacct -a -nX -P -S now-1day -o JobID,State").stdout
+    return dict(line.split("|") for line in listed.split("\n") if line)
+
+
+def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(cluster: Cluster) -> None:
+    ended = [submit(cluster, "-n1 --mem=64 -o /dev/null", "true") for _ in range(3)]
+    for job in ended:
+        wait_for_state(cluster, job, "COMPLETED")
+    running = submit(cluster, f"-w gpu1 --mem=64 -o {LINES}", "for i in $(seq 3600); do echo $i; sleep 1; done")
+    wait_for_state(cluster, running, "RUNNING")
+    waiting = submit(cluster, "-w gpu1 --exclusive -o /dev/null", "true")
+    users = cluster.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout
+    files = "find /etc /usr/local -xdev -type f -newer /tmp/mark ! -name '*.db' | sort"
+    cluster.exec("ctl", "touch /tmp/mark")
+
+    said = provision(cluster, "--check", "--diff")
+    planned = {host: counts["changed"] for host, counts in recap(said.stdout).items()}
+    assert sum(planned.values()) > 0, said.stdout
+    assert re.search(r"(?m)^\s*[+-]", said.stdout), said.stdout
+    assert cluster.exec("ctl", files).stdout == ""
+    assert job_state(cluster, running) == "RUNNING"
+
+    done = provision(cluster)
+    changed = {host for host, counts in recap(done.stdout).items() if counts["changed"]}
+    assert changed <= {host for host, count in planned.items() if count}
+    assert job_state(cluster, running) == "RUNNING"
+    assert job_state(cluster, waiting) == "PENDING"
+    assert cluster.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
+    # No line is missing: it was neither stopped nor begun again.
+    counted = [int(line) for line in cluster.exec("login", f"cat {LINES}").stdout.split()]
+    assert counted == list(range(1, len(counted) + 1))
+
+    again = provision(cluster)
+    assert {host: counts["changed"] for host, counts in recap(again.stdout).items() if counts["changed"]} == {}
+
+    assert job_state(cluster, running) == "RUNNING"
+    cluster.exec("login", f"scancel {running}", user="alice")
+    wait_for_state(cluster, waiting, "COMPLETED")
+    known = accounted(cluster)
+    assert {job: known.get(job) for job in (*ended, waiting)} == dict.fromkeys((*ended, waiting), "COMPLETED")
+    assert known[running].startswith("CANCELLED")

@@ -1,0 +1,77 @@
+"""What `busbar backup verify` says of the answers of the hosts and of the site's folder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from busbar.cli import main
+from busbar.commands.backup import answers_of, host_findings, proven_line, site_findings
+
+SAID = (
+    '{"snapshot": "aaaa1234", "parts": ["slurm_state", "accounting"], "made_at": 1700000000, "slurm_version": '
+    '"24.11.5", "files": 12, "tables": 30, "rows": 217, "entries": 0}'
+)
+DONE = {"rc": 0, "said": SAID, "fault": ""}
+DAMAGED = {"rc": 1, "said": "", "fault": "busbar-backup: snapshot bbbb5678 is damaged:\n job_state differs"}
+ELSEWHERE = {"rc": 3, "said": "", "fault": "busbar-backup: no snapshot 'aaaa' of db"}
+
+
+def test_what_is_proven_is_counted() -> None:
+    assert proven_line("ctl", answers_of({"ctl": DONE, "db": DAMAGED})["ctl"]) == (
+        "ctl: snapshot aaaa1234 of 2023-11-14 22:13:20 UTC, Slurm 24.11.5: 12 files, 217 rows of 30 tables as saved "
+        "(slurm_state, accounting)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted", "said"),
+    [
+        ({"ctl": DONE, "db": DAMAGED}, "latest", {"db": "snapshot bbbb5678 is damaged: job_state differs"}),
+        # One that is chosen is of one host, and the others have no such one.
+        ({"ctl": DONE, "db": ELSEWHERE}, "aaaa", {}),
+        ({"ctl": ELSEWHERE, "db": ELSEWHERE}, "aaaa", dict.fromkeys(("ctl", "db"), "no snapshot 'aaaa' of db")),
+        ({"ctl": DONE, "db": ELSEWHERE}, "latest", {"db": "no snapshot 'aaaa' of db"}),
+        ({"ctl": {"rc": 2, "said": "", "fault": ""}}, "latest", {"ctl": "busbar-backup ended with 2"}),
+    ],
+)
+def test_what_is_not(told: dict[str, dict[str, Any]], wanted: str, said: dict[str, str]) -> None:
+    assert {each.hosts[0]: each.problem for each in host_findings(told, wanted)} == said
+
+
+@pytest.mark.parametrize(
+    ("site", "said"),
+    [
+        ({"there": False}, [("WARNING", "in no snapshot")]),
+        ({"there": True, "ready": False}, [("ERROR", "restic is not installed here")]),
+        ({"there": True, "ready": True, "faults": ["Fatal: wrong key"], "differing": []}, [("ERROR", "wrong key")]),
+        ({"there": True, "ready": True, "faults": [], "differing": []}, []),
+        (
+            {
+                "there": True,
+                "ready": True,
+                "faults": [],
+                "differing": [
+                    "Only in .: ssh_ca",
+                    "Only in ./tls: ca.key",
+                    "Only in /tmp/x/secrets: former",
+                    "Files ./munge.key and /tmp/x/secrets/munge.key differ",
+                ],
+            },
+            [
+                ("ERROR", "secrets/ssh_ca is not in the snapshot"),
+                ("ERROR", "secrets/tls/ca.key is not in the snapshot"),
+                ("ERROR", "secrets/munge.key is another one than"),
+            ],
+        ),
+    ],
+)
+def test_secrets_that_a_snapshot_lacks_are_named(site: dict[str, Any], said: list[tuple[str, str]]) -> None:
+    found = list(site_findings(site))
+    assert [each.severity for each in found] == [severity for severity, _ in said]
+    assert all(words in each.problem for each, (_, words) in zip(found, said, strict=True))
+
+
+def test_what_is_no_id_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["backup", "verify", "yesterday"]) == 2
+    assert "'yesterday' is no id of a snapshot" in capsys.readouterr().err

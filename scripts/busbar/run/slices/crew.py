@@ -186,6 +186,7 @@ class Crew:
         """Start what died and may begin again, unless the user wants the run to end."""
         for one in self._slices.values():
             if one.link is not None or one.returned is not None:
+                # It works, or has come to its end.
                 continue
             if self._cancels:
                 one.returned = _BROKEN_OFF
@@ -261,6 +262,8 @@ class Crew:
         one.returned = int(message["end"])
         self._order.ends(one.name)
         link.close()
+        # Its last word is no death.
+        one.link = None
         if one.run is not None:
             one.run.close()
         one.tally.close()

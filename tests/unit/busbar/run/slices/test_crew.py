@@ -79,6 +79,14 @@ WAITS = """
         timeout 120 sh -c 'cd {{ inventory_dir | dirname }}; touch waits; until [ -e enough ]; do sleep 0.2; done'
       when: inventory_hostname == 'gpu2'
 """
+LONGER = """
+- name: Last
+  hosts: gpu4
+  gather_facts: false
+  tasks:
+    - name: Be the last by far
+      ansible.builtin.command: sleep 5
+"""
 
 
 @pytest.fixture
@@ -124,7 +132,16 @@ def test_all_hosts_are_configured_play_by_play(site: Path) -> None:
     assert done.run.recap.splitlines()[0].startswith("PLAY RECAP")
     assert len(done.run.recap.splitlines()) == 6
     assert "slice 2: 2 hosts: gpu[3-4]" in said
+    assert "died" not in said
+    assert not done.run.again
     assert "[slice 2] changed: [gpu4]" in (site / "log").read_text()
+
+
+def test_a_slice_that_has_ended_is_not_begun_anew_while_others_work(site: Path) -> None:
+    done, said = worked(site, LONGER)
+    assert done.returned == 0, said
+    assert "died" not in said
+    assert not done.run.again
 
 
 def test_what_is_done_once_is_done_by_one_slice_at_a_time(site: Path) -> None:

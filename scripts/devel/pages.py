@@ -40,6 +40,7 @@ MENU = {
         "docs/upgrade.md",
         "docs/failover.md",
         "docs/scale.md",
+        "docs/large.md",
         "docs/troubleshooting.md",
     ],
     "What is proven": ["docs/support.md", "docs/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],

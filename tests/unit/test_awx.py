@@ -152,12 +152,13 @@ def test_the_image_has_what_busbar_needs_in_the_versions_that_are_tested() -> No
         Requirement(text).name: text
         for text in tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
     }
+    text = (TOP / "requirements.txt").read_text()
     locked = dict(
         re.findall(
             r"^([\w.-]+)==([\w.]+) ; python_full_version < '3.12'", (TOP / "requirements.txt").read_text(), re.MULTILINE
         )
     )
-    runner = re.search(r"^ansible-runner==[\w.]+", (TOP / "requirements.txt").read_text(), re.MULTILINE)
+    runner = re.search(r"^ansible-runner==[\w.]+", text, re.MULTILINE)
     assert runner is not None
     assert image["ansible_core"]["package_pip"] == f"ansible-core=={locked['ansible-core']}"
     assert image["ansible_runner"]["package_pip"] == runner[0]

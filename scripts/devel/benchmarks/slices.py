@@ -47,6 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", default="1024", metavar="N", help="default 1024")
     parser.add_argument("--slices", default="0,1,2,4", metavar="N,…", help="0 for none; default 0,1,2,4")
     parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
+    parser.add_argument("--tags", default="", metavar="TAGS", help="only what has these tags")
 
 
 def needs(args: argparse.Namespace) -> Needs:
@@ -66,7 +67,10 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         raise UsageError(message)
     hosts = _hosts(args)
     numbers = [whole("--slices", text, 0, min(_MOST_SLICES, hosts - 3)) for text in args.slices.split(",")]
-    costs = {number: _run(args.playbook, hosts, number) for number in dict.fromkeys(numbers)}
+    costs = {
+        number: _run([args.playbook, *(["--tags", args.tags] if args.tags else [])], hosts, number)
+        for number in dict.fromkeys(numbers)
+    }
     for number, cost in costs.items():
         yield Figure("wall", round(cost.wall, 1), "s", at=number)
         yield Figure("cpu", round(cost.cpu, 1), "s", at=number)
@@ -81,14 +85,14 @@ def _hosts(args: argparse.Namespace) -> int:
     return whole("--hosts", args.hosts, _LEAST, _MOST)
 
 
-def _run(playbook: str, hosts: int, slices: int) -> _Cost:
+def _run(what: list[str], hosts: int, slices: int) -> _Cost:
     """What a run costs, in a site of its own."""
     with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
         site = Path(name)
         (site / "inventory").mkdir()
         (site / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory(hosts)), encoding="utf-8")
         (site / "ansible.cfg").write_text((collection() / "ansible.cfg").read_text("utf-8"), encoding="utf-8")
-        words = ["provision", playbook, "-i", "inventory", *(["--slices", str(slices)] if slices else [])]
+        words = ["provision", *what, "-i", "inventory", *(["--slices", str(slices)] if slices else [])]
         with (site / "said").open("wb") as said:
             process = subprocess.Popen(
                 [f"{Path(sys.executable).parent}/busbar", *words],
@@ -107,7 +111,7 @@ def _run(playbook: str, hosts: int, slices: int) -> _Cost:
             process.returncode = code
         if code:
             told = (site / "said").read_text("utf-8", "replace")
-            message = f"{playbook} on {hosts} hosts in {slices} slices ended with code {code}: {told[-600:]}"
+            message = f"{what[0]} on {hosts} hosts in {slices} slices ended with code {code}: {told[-600:]}"
             raise ValueError(message)
     return cost
 

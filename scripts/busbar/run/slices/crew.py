@@ -34,6 +34,8 @@ __all__ = ["CLUSTER", "Crew", "Outcome", "without_limit"]
 
 CLUSTER = "cluster"
 _FAILED, _BROKEN_OFF = 2, 1
+# What ansible-playbook returns when it cannot use its command line, playbook or inventory.
+_REFUSED = frozenset({1, 2, 4, 5})
 _PING_S = 5.0
 _MOST_ATTEMPTS = 3
 _LIMITS = frozenset({"-l", "--limit"})
@@ -272,13 +274,7 @@ class Crew:
 
     def _refused(self, one: _Slice, message: Message) -> bool:
         """Whether Ansible would not even begin: another attempt would end in the same way."""
-        return (
-            message["end"] > 0
-            and not one.tally.hosts
-            and one.run is not None
-            and not one.run.tasks
-            and bool(one.run.errors)
-        )
+        return message["end"] in _REFUSED and one.run is not None and not one.run.tasks
 
     def _died(self, one: _Slice, link: Link, why: str) -> None:
         """Give a slice whose process is gone to another one."""

@@ -177,7 +177,8 @@ def _locked(playbook: Playbook) -> Iterator[None]:
                 lock.take(playbook.command or "busbar provision")
                 taken.append(lock)
             for source in playbook.inventory:
-                forget(record_of(source))
+                if "," not in source:
+                    forget(record_of(source))
         yield
     except LockedError as exc:
         raise UsageError(str(exc)) from exc

@@ -31,7 +31,7 @@ from busbar.run.slices.same import program
 __all__ = ["LEASE_S", "main"]
 
 LEASE_S = 30.0
-"""A slice that hears nothing for so long ends itself; whoever takes over waits for that."""
+"""A slice on another host that hears nothing for so long ends itself; whoever takes over waits for that."""
 
 
 class _Worker:
@@ -62,7 +62,9 @@ class _Worker:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self._folder / "socket"))
         listener.listen(1)
-        for work in (self._listens, self._watches, lambda: self._serves(listener)):
+        # Here the end of the commands tells; a connection may be silent for long before it ends.
+        watches = [self._watches] if self._site is not None else []
+        for work in (self._listens, *watches, lambda: self._serves(listener)):
             threading.Thread(target=work, daemon=True).start()
         returned = execute(playbook, self._event, self._cancel)
         if not self._ended and self._group is not None and self._group != os.getpgrp():

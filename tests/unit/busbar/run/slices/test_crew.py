@@ -218,3 +218,11 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def test_what_ansible_refuses_is_not_begun_anew(site: Path) -> None:
+    done, said = worked(site, "- name: Wrong\n  hosts: all\n  nonsense: 1\n")
+    assert done.returned in {1, 4}, said
+    assert done.stopped
+    assert "died" not in said
+    assert "nonsense" in " ".join([*done.run.errors, *done.run.prelude])

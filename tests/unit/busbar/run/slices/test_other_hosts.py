@@ -191,14 +191,14 @@ def test_a_slice_whose_host_is_lost_is_taken_over(site: Path, play: Path, monkey
         (["bastion1", "nowhere.invalid"], "--on nowhere.invalid: cannot be used: .*ssh nowhere.invalid"),
     ],
 )
-def test_hosts_that_cannot_be_used_are_refused(site: Path, places: list[str], said: str) -> None:
-    assert site
+@pytest.mark.usefixtures("site")
+def test_hosts_that_cannot_be_used_are_refused(places: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         check_places(places)
 
 
-def test_another_busbar_is_refused(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert site
+@pytest.mark.usefixtures("site")
+def test_another_busbar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("busbar.run.slices.links.program", lambda: {"files": "0123", "ansible-core": "2.19.0"})
     with pytest.raises(UsageError, match=r"--on bastion1: has another busbar \(files .* than this host \(files 0123,"):
         check_places(["bastion1"])

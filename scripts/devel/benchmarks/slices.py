@@ -1,6 +1,7 @@
 """Runs a playbook on many hosts that answer at once, shared out over several processes of this machine.
 
-As `controller`, by the same inventory and connection, through `busbar provision --slices`. 0 is a run of one process.
+As `controller`, by the same inventory and connection, through `busbar provision --slices`. 1 is a run without that
+option.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _Cost(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--hosts", default="1024", metavar="N", help="default 1024")
-    parser.add_argument("--slices", default="0,1,2,4", metavar="N,…", help="0 for none; default 0,1,2,4")
+    parser.add_argument("--slices", default="1,2,4", metavar="N,…", help="1 for one process; default 1,2,4")
     parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
     parser.add_argument("--tags", default="", metavar="TAGS", help="only what has these tags")
 
@@ -66,7 +67,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
         raise UsageError(message)
     hosts = _hosts(args)
-    numbers = [whole("--slices", text, 0, min(_MOST_SLICES, hosts - 3)) for text in args.slices.split(",")]
+    numbers = [whole("--slices", text, 1, min(_MOST_SLICES, hosts - 3)) for text in args.slices.split(",")]
     costs = {
         number: _run([args.playbook, *(["--tags", args.tags] if args.tags else [])], hosts, number)
         for number in dict.fromkeys(numbers)
@@ -92,7 +93,7 @@ def _run(what: list[str], hosts: int, slices: int) -> _Cost:
         (site / "inventory").mkdir()
         (site / "inventory/hosts.yml").write_text(yaml.safe_dump(inventory(hosts)), encoding="utf-8")
         (site / "ansible.cfg").write_text((collection() / "ansible.cfg").read_text("utf-8"), encoding="utf-8")
-        words = ["provision", *what, "-i", "inventory", *(["--slices", str(slices)] if slices else [])]
+        words = ["provision", *what, "-i", "inventory", *(["--slices", str(slices)] if slices > 1 else [])]
         with (site / "said").open("wb") as said:
             process = subprocess.Popen(
                 [f"{Path(sys.executable).parent}/busbar", *words],

@@ -274,7 +274,10 @@ class Crew:
 
     def _refused(self, one: _Slice, message: Message) -> bool:
         """Whether Ansible would not even begin: another attempt would end in the same way."""
-        return message["end"] in _REFUSED and one.run is not None and not one.run.tasks
+        if message["end"] not in _REFUSED or one.run is None or one.run.tasks:
+            return False
+        # Whoever was killed before the first task has said nothing of that kind.
+        return bool(one.run.errors) or any("ERROR" in text or "usage:" in text for text in one.run.prelude)
 
     def _died(self, one: _Slice, link: Link, why: str) -> None:
         """Give a slice whose process is gone to another one."""

@@ -13,6 +13,7 @@ description:
     ends with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
     same inventory is refused in the same way; it is told who holds the lock.
+  - The slices of C(busbar provision --slices) are under the lock of the command that started them.
   - A run with C(--check), and the playbooks C(preflight.yml), C(describe.yml) and C(topology.yml), need no lock.
   - With the lock the record of the last full run, C(logs/last_run) in the site's folder, is removed, unless the
     playbook only validates. A full run that changes nothing writes it anew.
@@ -35,6 +36,7 @@ from ansible.plugins.callback import CallbackBase
 from ..plugin_utils.inventory_yaml import yaml_problems
 from ..plugin_utils.last_run import forget, record_of
 from ..plugin_utils.run_lock import LockedError, RunLock, lock_paths, needs_no_lock
+from ..plugin_utils.slice_link import SOCKET
 
 BAD_INPUT = 2
 # They prove what is there, and configure nothing.
@@ -62,7 +64,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
             return
         sources = list(context.CLIARGS.get("inventory") or [])
         self._refuse(yaml_problems(sources, path))
-        if not (self._locked or context.CLIARGS.get("check") or needs_no_lock(path)):
+        # A slice of a run is under the lock of the whole.
+        if not (self._locked or context.CLIARGS.get("check") or needs_no_lock(path) or os.environ.get(SOCKET)):
             self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {path.name}")
             if path.name not in JUDGES:
                 self._forget(sources)

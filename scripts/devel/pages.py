@@ -41,6 +41,7 @@ MENU = {
         "docs/failover.md",
         "docs/scale.md",
         "docs/images.md",
+        "docs/large.md",
         "docs/troubleshooting.md",
     ],
     "What is proven": ["docs/support.md", "docs/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],

@@ -23,6 +23,7 @@ from busbar.run.display import make_display, summary
 from busbar.run.events import Failure, Run
 from busbar.run.inventory_check import refuse_busy, refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
+from busbar.run.slices.sliced import sliced
 from busbar.run.unchanged import LastRun
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from busbar.run.display import LiveDisplay, PlainDisplay
+    from busbar.run.slices.sliced import Sliced
 
 __all__ = [
     "add_run_options",
@@ -82,6 +84,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--no-fast",
         action="store_true",
         help="run all of the site, also when nothing has changed since the last full run",
+    )
+    slices = provision.add_argument_group("a run shared out over several processes")
+    slices.add_argument("--slices", metavar="N", help="share the compute nodes out into N lists that run side by side")
+    slices.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="run slices on this host, over SSH, which needs the same busbar; may be given several times",
     )
     add_run_options(provision)
     provision.set_defaults(run=_run, command="provision")
@@ -172,15 +183,16 @@ def _run(args: argparse.Namespace) -> int:
     site = own_folder(inventory[0])
     if getattr(args, "detach", False):
         return _detach(args, inventory, site)
-    log = open_log(site / "logs", args.command)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
     playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
+    shared_out = sliced(getattr(args, "slices", None), getattr(args, "on", []), playbook)
+    log = open_log(site / "logs", args.command)
     display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
     last = LastRun(playbook, wanted=not getattr(args, "no_fast", False))
     with display:
-        run, returned, interrupted = _play(playbook, last, display, log)
+        run, returned, interrupted = _play(playbook, last, shared_out, display, log)
     for line in summary(run):
         display.line(line)
     report = _report(run, site / "reports", began)
@@ -201,7 +213,9 @@ def _run(args: argparse.Namespace) -> int:
     return exit_code(returned, run.failures, verdict)
 
 
-def _play(playbook: Playbook, last: LastRun, display: LiveDisplay | PlainDisplay, log: Path) -> tuple[Run, int, bool]:
+def _play(
+    playbook: Playbook, last: LastRun, shared_out: Sliced | None, display: LiveDisplay | PlainDisplay, log: Path
+) -> tuple[Run, int, bool]:
     """Run a playbook, or only what comes after it when it is proven that it would change nothing.
 
     Returns: what it did, Ansible's exit code, and whether it was broken off.
@@ -215,9 +229,14 @@ def _play(playbook: Playbook, last: LastRun, display: LiveDisplay | PlainDisplay
             return run, returned, interrupted
     if last.why_full:
         display.line(f"full run: {last.why_full}")
+    if shared_out is not None and not (last.unchanged or shared_out.recorded):
+        return shared_out.run(playbook, display, log)
     with last.recorded(playbook) as recording:
-        run = Run(display, hosts_counter(recording.playbook))
-        returned, interrupted = run_playbook(recording.playbook, run, log)
+        if shared_out is not None and not last.unchanged:
+            run, returned, interrupted = shared_out.run(recording.playbook, display, log)
+        else:
+            run = Run(display, hosts_counter(recording.playbook))
+            returned, interrupted = run_playbook(recording.playbook, run, log)
         if problem := recording.keep(run, returned):
             display.line(f"the next run will be a full one, too: {problem}")
     return run, returned, interrupted

@@ -22,6 +22,7 @@ _RESULTS = {
     "runner_on_unreachable": "unreachable",
 }
 _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or more items failed"})
+_STATS = ("failures", "dark", "changed", "ok", "skipped", "rescued", "ignored")
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
 # How actions of the collection begin a line for which nobody should wait until the task ends.
@@ -128,6 +129,8 @@ class Run:
         self.pid: int | None = None
         self.log_problem = ""
         self.recap = ""
+        # Whether somebody began with a host anew, and what was done before is not wholly known.
+        self.again = False
         self.stats: dict[str, dict[str, int]] = {}
         self.custom: dict[str, Any] = {}
 
@@ -235,9 +238,14 @@ class Run:
         )
         failure.hosts.append(_one_line(data.get("host", "")))
 
+    def add_failure(self, found: Failure) -> None:
+        """Add a failure that another run has found."""
+        own = self._failures.setdefault((found.task, found.message), dataclasses.replace(found, hosts=[]))
+        own.hosts += [host for host in found.hosts if host not in own.hosts]
+
     def _statistics(self, data: dict[str, Any], stdout: str) -> None:
         """Take in Ansible's own recap and what plays put aside with set_stats."""
-        self.stats = {key: data.get(key) or {} for key in ("failures", "dark", "changed", "ok", "rescued", "ignored")}
+        self.stats = {key: data.get(key) or {} for key in _STATS}
         self.custom = data.get("artifact_data") or {}
         self.recap = printable(stdout).strip("\n")
 

@@ -9,18 +9,17 @@ import io
 import json
 import os
 import shlex
-import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 
 from busbar.errors import UsageError
 from busbar.paths import ansible_config, collections_root
+from busbar.run.execution import Cancel, signals_to, write_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,10 @@ if TYPE_CHECKING:
 __all__ = [
     "PROMPTS",
     "Playbook",
+    "callbacks_with",
     "environment",
+    "execute",
+    "host_groups",
     "host_variables",
     "hosts_counter",
     "inventory_hosts",
@@ -45,8 +47,6 @@ PROMPTS = {
     "ask_become_pass": r"^BECOME password.*:\s*$",
     "ask_vault_pass": r"^Vault password.*:\s*$",
 }
-# A validation cancels its jobs and writes its report in that time.
-_PATIENCE_S = 45.0
 
 
 @dataclasses.dataclass
@@ -129,6 +129,15 @@ def _collections_paths(config: Path) -> list[str]:
     return [str(config.parent / Path(each).expanduser()) for each in named.split(os.pathsep)]
 
 
+def callbacks_with(inventory: Sequence[str], name: str = "busbar.cluster.slices") -> str:
+    """Return the callbacks that an inventory's ansible.cfg enables, and one more."""
+    parsed = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
+        parsed.read(environment(inventory)["ANSIBLE_CONFIG"], encoding="utf-8")
+    given = str(os.environ.get("ANSIBLE_CALLBACKS_ENABLED") or parsed.get("defaults", "callbacks_enabled", fallback=""))
+    return ",".join([*(word.strip() for word in given.split(",") if word.strip()), name])
+
+
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
     """Return a function that tells how many hosts a pattern has, as far as the inventory can be read here."""
     known: list[Any] = []
@@ -159,6 +168,14 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
     except Exception as exc:
         message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
         raise UsageError(message) from exc
+
+
+def host_groups(playbook: Playbook) -> dict[str, tuple[str, ...]]:
+    """Return the groups of each host of a run, in the inventory's order; empty when the inventory cannot be read."""
+    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
+        hosts = _inventory(playbook).get_hosts("all")
+        return {str(host): tuple(sorted(str(group) for group in host.get_groups())) for host in hosts}
+    return {}
 
 
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
@@ -204,25 +221,32 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
         run: is told of every event.
         log: takes everything that the playbook prints.
     """
+    with log.open("ab", buffering=0) as stream, _interruptible(run) as cancelled:
+
+        def take(event: dict[str, Any]) -> None:
+            write_event(stream, run, event)
+            run.handle(event)
+
+        returned = execute(playbook, take, cancelled)
+    run.close()
+    return returned, cancelled.asked
+
+
+def execute(playbook: Playbook, take: Callable[[dict[str, Any]], None], cancelled: Callable[[], bool]) -> int:
+    """Run a playbook to its end; returns its exit code.
+
+    Args:
+        playbook: what to run.
+        take: is given every event.
+        cancelled: whether it is to be killed now.
+    """
     import ansible_runner  # noqa: PLC0415 - slow, and most commands do not need it
 
-    with (
-        tempfile.TemporaryDirectory(prefix="busbar-") as private,
-        log.open("ab", buffering=0) as stream,
-        _interruptible(run) as cancelled,
-    ):
+    def each(event: dict[str, Any]) -> bool:
+        take(event)
+        return False  # runner keeps no copy
 
-        def take(event: dict[str, Any]) -> bool:
-            # An event's last line end may be cut in two.
-            text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
-            try:
-                stream.write(f"{text}\n".encode() if text else b"")
-            except OSError as exc:
-                # The hosts are not to be left half done because this one's disk is full.
-                run.log_problem = exc.strerror or str(exc)
-            run.handle(event)
-            return False  # runner keeps no copy
-
+    with tempfile.TemporaryDirectory(prefix="busbar-") as private:
         # Runner reads these from a file only.
         settings = Path(private) / "env" / "settings"
         settings.parent.mkdir(mode=0o700)
@@ -237,54 +261,18 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             envvars=environment(playbook.inventory)
             | playbook.environment
             | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
-            event_handler=take,
+            event_handler=each,
             cancel_callback=cancelled,
             fact_cache_type="memory",
             suppress_env_files=True,
             quiet=True,
         )
-    run.close()
-    return int(result.rc if result.rc is not None else 1), cancelled.asked
-
-
-class _Cancel:
-    """Ends the playbook in two steps: it is asked to stop, and killed only when it does not."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._since: float | None = None
-        self._again = False
-
-    @property
-    def asked(self) -> bool:
-        """Whether the user broke the run off."""
-        return self._since is not None
-
-    def ask(self, number: int, frame: object) -> None:
-        """Take a signal: pass it on at the first time, insist at the second."""
-        del number, frame
-        if self._since is not None:
-            self._again = True
-            return
-        self._since = time.monotonic()
-        if self._run.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(os.getpgid(self._run.pid), signal.SIGINT)
-
-    def __call__(self) -> bool:
-        """Whether runner shall kill the playbook now."""
-        if self._since is None:
-            return False
-        return self._again or self._run.pid is None or time.monotonic() - self._since > _PATIENCE_S
+    return int(result.rc if result.rc is not None else 1)
 
 
 @contextlib.contextmanager
-def _interruptible(run: Run) -> Iterator[_Cancel]:
+def _interruptible(run: Run) -> Iterator[Cancel]:
     """Take SIGINT and SIGTERM for the playbook's sake, and give the handlers back afterwards."""
-    cancel = _Cancel(run)
-    before = {number: signal.signal(number, cancel.ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    cancel = Cancel(lambda: run.pid)
+    with signals_to(cancel.ask):
         yield cancel
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

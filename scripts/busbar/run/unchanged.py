@@ -153,7 +153,7 @@ class Recording:
 
     def keep(self, run: Run, returned: int) -> str:
         """Keep a record of a run that changed nothing; returns why not, '' when it is kept or nobody expects it."""
-        if not self._before or returned or any(run.stats.get(key) for key in _CLEAN) or not run.stats:
+        if not self._before or returned or run.again or any(run.stats.get(key) for key in _CLEAN) or not run.stats:
             return ""
         if set(inventory_hosts(self.playbook, "all")) - set(run.stats["ok"]):
             return ""

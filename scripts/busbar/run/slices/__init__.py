@@ -1,0 +1,1 @@
+"""One run of a playbook shared out over several processes, on this host or on others."""

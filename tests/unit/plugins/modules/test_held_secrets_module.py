@@ -41,6 +41,7 @@ def _held(name: str, path: Path, capsys: pytest.CaptureFixture[str]) -> bool:
         (b"two words of an administrator who wrote a note", False),
         (None, False),
     ],
+    ids=["long", "short with line end", "too short", "empty", "binary", "note", "none"],
 )
 def test_a_munge_key_of_the_cluster_is_told_from_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, *, held: bool

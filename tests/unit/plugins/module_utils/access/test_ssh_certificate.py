@@ -60,7 +60,7 @@ def _reason(certificate: str, **changes: Any) -> str:  # noqa: ANN401 - fields o
         (_sign(key=OTHER_HOST), {}, "it is for another key"),
         (_sign(authority=OTHER), {}, "another authority signed it"),
         ("", {}, "there is none"),
-        (HOST, {}, "it is a plain key"),
+        pytest.param(HOST, {}, "it is a plain key", id="plain"),
         ("nonsense", {}, "it cannot be read"),
         (_sign().replace("AAAA", "AAAB", 1), {}, "it cannot be read"),
     ],

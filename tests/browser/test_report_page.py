@@ -138,6 +138,26 @@ def test_hundreds_of_nodes_open_quickly(browser: Chrome, pages: dict[str, Path])
     assert len(browser.find_elements(By.CSS_SELECTOR, "svg.main-svg")) < 40
 
 
+def test_the_library_of_figures_runs_when_one_is_to_be_seen(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["many"])
+    # The observer of figures has told all that are in sight once a second frame is painted.
+    frames = "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))"
+    browser.execute_async_script(frames)
+    assert browser.execute_script("return typeof Plotly") == "undefined"
+    drawn(browser, "details[open] .plot")
+    assert browser.execute_script("return typeof Plotly") == "object"
+    assert complaints(browser) == []
+
+
+def test_printing_draws_the_figures_that_nobody_has_seen(browser: Chrome, pages: dict[str, Path]) -> None:
+    opened(browser, pages["slow"])
+    place = browser.find_element(By.CSS_SELECTOR, "#history .plot")
+    assert place.find_elements(By.CSS_SELECTOR, "svg.main-svg") == []
+    browser.execute_script("dispatchEvent(new Event('beforeprint'))")
+    until(browser, lambda: place.find_elements(By.CSS_SELECTOR, "svg.main-svg"))
+    assert complaints(browser) == []
+
+
 def test_the_rest_of_a_long_table_comes_when_it_is_asked_for(browser: Chrome, pages: dict[str, Path]) -> None:
     opened(browser, pages["many"])
     assert "The first 500 of 600 rows." in browser.find_element(By.ID, "tests").text

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.proves("prometheus", "alertmanager")]
 PAIR = ("ctl", "login")
 # What is long for people is short for a test. The receiver is on a host that is none of the pair.
 SITE: dict[str, Any] = {
+    # There is no Slurm here.
+    "slurm_metrics_source": "none",
     "alertmanager_receivers": {"people": [{"webhook": {"url": f"http://gpu1:{HTTP_PORT}/people"}}]},
     "alertmanager_routes": {"critical": "people", "warning": "people", "info": "none"},
     "alertmanager_group_wait": "2s",

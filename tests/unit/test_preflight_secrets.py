@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from busbar.image.tree import TAGS
 
 TOP = Path(__file__).resolve().parents[2]
 # Private keys of the authorities of SSH and TLS: texts that are longer than these bytes, made by lookups of their own.
@@ -36,7 +37,19 @@ def test_each_secret_is_known_by_what_the_roles_write() -> None:
         assert name in AUTHORITIES or re.search(rf"^{each['option']}: .*'{name}'", options, re.MULTILINE), name
 
 
-@pytest.mark.parametrize("path", sorted(TOP.glob("playbooks/*.yml")), ids=lambda path: path.stem)
+def test_an_image_is_built_without_the_tasks_that_take_a_secret() -> None:
+    """It runs in a chroot, where no host can be asked."""
+    tags = set(TAGS.split(","))
+    assert {tag for tag in tags if not tag.endswith("_install")} == {"image", "node_pull"}
+    for role in ("hosts", "munge", "slurm"):
+        files = [*(TOP / f"roles/{role}/tasks").glob("install.yml"), *(TOP / f"roles/{role}/vars").glob("*.yml")]
+        assert files
+        assert not any("busbar.cluster.secret'" in path.read_text() for path in files)
+
+
+@pytest.mark.parametrize(
+    "path", sorted({*TOP.glob("playbooks/*.yml")} - {TOP / "playbooks/image.yml"}), ids=lambda path: path.stem
+)
 def test_no_playbook_makes_a_secret_before_the_hosts_were_asked(path: Path) -> None:
     """Roles that take a secret come after playbooks/secrets.yml."""
     text = path.read_text()

@@ -69,8 +69,9 @@ def test_a_site_s_options_are_checked_before_its_first_role() -> None:
     preflight = yaml.safe_load((TOP / "playbooks/preflight.yml").read_text(encoding="utf-8"))
     files = [task["ansible.builtin.import_role"] for play in preflight for task in play.get("tasks", [])]
     assert {"name": "busbar.cluster.validation", "tasks_from": "options"} in files
-    site = yaml.safe_load((TOP / "playbooks/site.yml").read_text(encoding="utf-8"))
-    assert site[0]["ansible.builtin.import_playbook"] == "busbar.cluster.preflight"
+    for playbook, first in (("site", "configure"), ("configure", "preflight")):
+        plays = yaml.safe_load((TOP / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
+        assert plays[0]["ansible.builtin.import_playbook"] == f"busbar.cluster.{first}"
 
 
 def needed(**changes: Any) -> list[str]:  # noqa: ANN401 - any option

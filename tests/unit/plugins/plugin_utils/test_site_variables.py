@@ -24,7 +24,7 @@ READ = re.compile(r"(?<![\w.'])([a-z]\w*) *\| *default\(|\.get\(\"([a-z]\w*_\w+)
 # What one task gives to another.
 GIVEN = re.compile(r"^ +([a-z]\w*):", re.MULTILINE)
 # Facts that one role leaves for another, and keys of entries.
-NOT_SET_BY_SITES = {"tls_certificate", "slurm_type", "validation_backend"}
+NOT_SET_BY_SITES = {"tls_certificate", "slurm_type", "validation_backend", "backup_snapshot"}
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -81,6 +81,15 @@ def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any
     ]
 
 
+def said_twice(sink: Sink) -> list[list[str]]:
+    """Who said what was said before; a message about a group names whatever fires in it then."""
+    said: dict[str, list[str]] = {}
+    for message in sink.messages():
+        alerts = sorted((alert["fingerprint"], alert["status"]) for alert in message["body"]["alerts"])
+        said.setdefault(json.dumps(alerts), []).append(message["body"]["externalURL"])
+    return [senders for senders in said.values() if len(senders) > 1]
+
+
 def gives(asked: Prometheus, expression: str, value: float) -> bool:
     return asked.value(expression) == value
 
@@ -109,6 +118,7 @@ def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) ->
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
         assert len(told_of(sink, "busbar-first-fault")) == 1
+        assert said_twice(sink) == []
         time.sleep(1)
 
 
@@ -133,7 +143,7 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
         "ctl",
         "systemctl kill -s KILL prometheus prometheus-alertmanager; systemctl stop prometheus prometheus-alertmanager",
     )
-    began = time.monotonic()
+    began, died = time.monotonic(), time.time()
     try:
         left = prometheus(cluster, "login")
         sink.wait_for(lambda: told_of(sink, "MonitoringPeerDown") != [], "nobody is told of the peer", 120)
@@ -145,10 +155,13 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
         record_property("told of a fault after, s", round(time.monotonic() - began))
         # The past as well: from before the other one died until now, without a gap of more than two scrapes.
         now = time.time()
-        curve = left.get("query_range", query='up{job="node",node="gpu1"}', start=str(now - 90), end=str(now), step="5")
+        past = now - died + 30
+        curve = left.get(
+            "query_range", query='up{job="node",node="gpu1"}', start=str(now - past), end=str(now), step="5"
+        )
         assert len(curve["result"]) == 1
-        assert len(curve["result"][0]["values"]) >= 90 // 5 - 2
-        assert len(told_of(sink, "busbar-second-fault")) == 1
+        assert len(curve["result"][0]["values"]) >= past // 5 - 2
+        assert said_twice(sink) == []
     finally:
         cluster.exec("ctl", "systemctl start prometheus prometheus-alertmanager")
 
@@ -164,7 +177,7 @@ def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster
     sink.wait_for(lambda: told_of(sink, "busbar-third-fault") != [], "nobody is told", 90)
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
-        assert len(told_of(sink, "busbar-third-fault")) == 1
+        assert said_twice(sink) == []
         time.sleep(1)
 
 

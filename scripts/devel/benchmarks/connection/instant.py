@@ -40,6 +40,7 @@ FIXED: dict[str, dict[str, Any]] = {
         "visudo": True,
     },
     "files": {"changed_paths": []},
+    "find": {"files": [], "matched": 0},
     "hostname": {},
     "hosts_table": {"changed_paths": []},
     "held_secrets": {"held": []},
@@ -47,6 +48,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "port_holders": {"problems": []},
     "packages": {"installed": [], "removed": [], "held": []},
     "setup": {"ansible_facts": SYSTEM},
+    "stat": {"stat": {"exists": False}},
     "systemd_service": {"status": {}},
     "file": {},
 }

@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from busbar.image import bundle
@@ -21,6 +20,8 @@ from busbar.sandbox.inventory import write_inventory
 from busbar.sandbox.state import Sandbox, load
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from conftest import Cluster
 
 __all__ = ["SERVER", "Booted"]
@@ -52,6 +53,7 @@ class Booted:
             "slurm_compute": {"hosts": {self.node: {"pxe_server_mac": MAC}}},
         }
         self.further.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
+        self.up, self.joined = 0.0, False
         self.image = f"localhost/busbar-booted-{sandbox.name}:latest"
 
     def _save(self, state: Sandbox) -> None:
@@ -95,8 +97,8 @@ class Booted:
         assert packed.returncode == 0
         subprocess.run(["rm", "-r", tree], check=True)
 
-    def boot(self) -> float:
-        """Start the machine, and return the time at which its SSH answered."""
+    def boot(self) -> None:
+        """Start the machine, and keep the time at which its SSH answered."""
         state = load(self.sandbox.name)
         cluster.create(state, self.node, own_image=self.image, mac=MAC)
         subprocess.run(["podman", "start", state.container(self.node)], check=True, capture_output=True)
@@ -104,7 +106,7 @@ class Booted:
         while not self._answers():
             assert time.monotonic() < deadline, "no SSH"
             time.sleep(0.2)
-        return time.monotonic()
+        self.up = time.monotonic()
 
     def _answers(self) -> bool:
         try:
@@ -130,13 +132,18 @@ class Booted:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
+    def join(self, *options: str) -> str:
+        """Admit the node to the cluster; returns what was said."""
+        self.joined = True
+        return self.busbar("provision", "add_nodes", *options)
+
     def status(self) -> dict[str, Any]:
         """What the last pull ended with."""
         found: dict[str, Any] = json.loads(self.sandbox.exec(self.node, f"cat {STATUS}").stdout)
         return found
 
     def pull(self) -> dict[str, Any]:
-        """Have the node pull as at boot, and return the outcome; the unit has failed unless what is served is in force."""
+        """Have the node pull as at boot; returns the outcome, with which that of the unit agrees."""
         done = self.sandbox.exec(self.node, "systemctl start busbar-node-pull", check=False, timeout=1800)
         found = self.status()
         assert (done.returncode == 0) == (found["result"] == "applied"), done.stderr
@@ -159,3 +166,6 @@ class Booted:
         self.sandbox.exec(SERVER, f"rm -rf {SERVED} /etc/busbar/pxe; cd /etc/systemd/system && rm -f {units}")
         self.further.unlink()
         self._save(self.former)
+        for playbook in ("slurm", "monitoring") if self.joined else ():
+            done = self.sandbox.busbar("provision", playbook, "-i", str(self.sandbox.inventory))
+            assert done.returncode == 0, done.stdout + done.stderr

@@ -66,6 +66,11 @@ class Booted:
         return self.sandbox.state / "ssh" / "id_ed25519.pub"
 
     @property
+    def known_hosts(self) -> Path:
+        """What the provisioning host goes by."""
+        return self.sandbox.state / "ssh" / "known_hosts"
+
+    @property
     def inventory(self) -> list[str]:
         """Options that name the inventory with the node."""
         return ["-i", str(self.sandbox.inventory), "-i", str(self.further)]
@@ -123,10 +128,9 @@ class Booted:
 
     def bootstrap(self) -> None:
         """Let the provisioning host know the node's key, as its console shows it."""
-        known = self.sandbox.state / "ssh" / "known_hosts"
         vouched = f"{self.node}={self.fingerprint()}"
         words = ["busbar", "ssh", "bootstrap", "-i", str(self.sandbox.inventory), "--limit", self.node]
-        words += ["--key", str(self.public_key), "--known-hosts", str(known), "--fingerprint", vouched]
+        words += ["--key", str(self.public_key), "--known-hosts", str(self.known_hosts), "--fingerprint", vouched]
         done = subprocess.run(
             words, check=False, capture_output=True, text=True, timeout=120, env=os.environ | {"NO_COLOR": "1"}
         )
@@ -164,6 +168,7 @@ class Booted:
         units = "busbar-pxe-dhcp.service busbar-pxe-http.service"
         self.sandbox.exec(SERVER, f"systemctl disable -q --now {units}", check=False)
         self.sandbox.exec(SERVER, f"rm -rf {SERVED} /etc/busbar/pxe; cd /etc/systemd/system && rm -f {units}")
+        subprocess.run(["ssh-keygen", "-q", "-f", self.known_hosts, "-R", self.address], check=False, capture_output=True)
         self.further.unlink()
         self._save(self.former)
         for playbook in ("slurm", "monitoring") if self.joined else ():

@@ -37,10 +37,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         facts = (task_vars or {}).get("ansible_facts") or {}
         # Facts are of the host of the play, and another one is asked where a task is delegated.
         own = not self._task.delegate_to
-        if own and str(self._task.action).endswith(".packages") and all_seen(self._task.args, facts):
+        # Executing a module adds Ansible's own to them.
+        asked = dict(self._task.args)
+        if own and str(self._task.action).endswith(".packages") and all_seen(asked, facts):
             return {"changed": False, "installed": [], "removed": [], "held": [], "diff": []}
         result = self._ask(task_vars or {})
-        seen = seen_now(str(self._task.action), self._task.args, {**result, "dry": self._task.check_mode}, facts)
+        seen = seen_now(str(self._task.action), asked, {**result, "dry": self._task.check_mode}, facts)
         return {**result, "ansible_facts": {FACT: seen}} if own and seen is not None else result
 
     def _ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:

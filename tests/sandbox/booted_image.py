@@ -75,9 +75,10 @@ class Booted:
         """Options that name the inventory with the node."""
         return ["-i", str(self.sandbox.inventory), "-i", str(self.further)]
 
-    def busbar(self, *words: str, timeout: float = 900) -> str:
-        """Run a command on this inventory, which has to end well; returns what was said."""
-        done = self.sandbox.busbar(*words, *self.inventory, timeout=timeout)
+    def busbar(self, *words: str, also: Path | None = None, timeout: float = 900) -> str:
+        """Run a command on this inventory and one that may say more; it has to end well. Returns what was said."""
+        more = ["-i", str(also)] if also else []
+        done = self.sandbox.busbar(*words, *self.inventory, *more, timeout=timeout)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -168,7 +169,8 @@ class Booted:
         units = "busbar-pxe-dhcp.service busbar-pxe-http.service"
         self.sandbox.exec(SERVER, f"systemctl disable -q --now {units}", check=False)
         self.sandbox.exec(SERVER, f"rm -rf {SERVED} /etc/busbar/pxe; cd /etc/systemd/system && rm -f {units}")
-        subprocess.run(["ssh-keygen", "-q", "-f", self.known_hosts, "-R", self.address], check=False, capture_output=True)
+        forget = ["ssh-keygen", "-q", "-f", self.known_hosts, "-R", self.address]
+        subprocess.run(forget, check=False, capture_output=True)
         self.further.unlink()
         self._save(self.former)
         for playbook in ("slurm", "monitoring") if self.joined else ():

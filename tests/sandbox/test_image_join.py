@@ -83,7 +83,7 @@ def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: 
     job = sandbox.exec("login", f"sbatch --parsable {work}", user="alice").stdout.strip()
     try:
         sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
-        booted.busbar("image", "bundle", str(tmp_path), "-i", str(broken))
+        booted.busbar("image", "bundle", str(tmp_path), also=broken)
         booted.offer(tmp_path)
         outcome = booted.pull()
         assert _state(sandbox, job) == "RUNNING"

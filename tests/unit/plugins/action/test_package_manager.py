@@ -129,6 +129,8 @@ class Host:
 
         def execute(**_: object) -> dict[str, Any]:
             self.asked += 1
+            # As Ansible does.
+            task.args["_ansible_check_mode"] = dry
             return {"changed": changed, "installed": ["chrony"] if changed else []}
 
         action.__dict__.update(_task=task, _execute_module=execute)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.proves("node_pull", "pxe_server", "slurm"), pytest.mark.grows]
 
 ALSO = "only-in-the-bad-bundle"
+LATER = "munge slurmd prometheus-node-exporter"
 SLURMD = "systemctl show -p InvocationID --value slurmd"
 FILES = "cat /etc/hosts; readlink /etc/localtime || true"
 
@@ -53,6 +54,9 @@ def good(booted: Booted) -> Iterator[dict[str, Any]]:
 
 def test_it_joins_through_the_gate(booted: Booted, record_property: Callable[[str, object], None]) -> None:
     sandbox, node = booted.sandbox, booted.node
+    # Packages would have started them, without key, controller or TLS.
+    waiting = sandbox.exec(node, f"systemctl is-enabled {LATER}", check=False).stdout.split()
+    assert set(waiting) == {"disabled"}
     booted.bootstrap()
     known = time.monotonic()
     said = booted.join(*QUICK)

@@ -169,7 +169,7 @@ class Booted:
         units = "busbar-pxe-dhcp.service busbar-pxe-http.service"
         self.sandbox.exec(SERVER, f"systemctl disable -q --now {units}", check=False)
         self.sandbox.exec(SERVER, f"rm -rf {SERVED} /etc/busbar/pxe; cd /etc/systemd/system && rm -f {units}")
-        forget = ["ssh-keygen", "-q", "-f", self.known_hosts, "-R", self.address]
+        forget = ["ssh-keygen", "-q", "-f", str(self.known_hosts), "-R", self.address]
         subprocess.run(forget, check=False, capture_output=True)
         self.further.unlink()
         self._save(self.former)

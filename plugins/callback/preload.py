@@ -22,6 +22,7 @@ description:
   - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
     share, a connection of an earlier run hides for two minutes that a host's key has changed. A directory that the user
     names, in the environment or in C(ansible.cfg), stays.
+  - A run has a number of its own, by which a host is not asked again for packages that the run has found on it.
   - It is enabled in the C(ansible.cfg) of this collection.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
@@ -45,6 +46,7 @@ from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
 from ..module_utils.catalogue.profiles import site_catalogue
 from ..module_utils.catalogue.schema import validator
+from ..plugin_utils.packages_seen import begin_run
 from ..plugin_utils.recording import Recorder, recorder
 
 # Whichever is asked for, Ansible loads them all.
@@ -97,6 +99,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     def v2_playbook_on_start(self, playbook: object) -> None:  # noqa: ARG002 - Ansible's signature
         """Prepare this process, which all others are forked from."""
         own_control_paths()
+        begin_run()
         if self._recorder is None:
             self._recorder = recorder()
         filter_loader.get(FILTER)

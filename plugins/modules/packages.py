@@ -16,6 +16,8 @@ description:
   - In check mode it says what would be done, without lists and without the network.
   - Works with apt, and with dnf, where holding is the work of its plugin versionlock and removing is a transaction of
     its own after the first. A package without a version stays at the one that it has.
+  - Names that the same run of Ansible has found on the host already are not asked for again, where the callback
+    C(busbar.cluster.preload) is enabled.
   - While another package manager is at work it waits, says who that is, and gives up after five minutes.
 attributes:
   check_mode:

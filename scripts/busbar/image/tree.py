@@ -28,16 +28,18 @@ KERNEL = "linux-image-amd64"
 # What is installed into an image; the rest of each role is for the node that has booted it.
 TAGS = "image,hosts_install,munge_install,slurm_install,node_pull"
 NETWORK = "[Match]\nType=ether\n\n[Network]\nDHCP=yes\n\n[DHCPv4]\nClientIdentifier=mac\n"
-# Started by their packages; the first has its key, the second its controller from the provisioning host.
-LATER = ["munge.service", "slurmd.service"]
+# Started by their packages; key, controller and TLS come from the provisioning host, which starts them then.
+LATER = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
 # What makes one machine of many, and what packages made at random while they were installed here.
 IDENTITY = (
     *("etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key", "etc/ssl/private/*", "etc/resolv.conf"),
     *("var/lib/dbus/machine-id", "var/lib/systemd/random-seed", "var/lib/systemd/credential.secret"),
     *("var/lib/busbar/record", "var/lib/busbar/state", "var/lib/chrony/*", "var/lib/dhcp/*"),
     *("root/.ssh/id_*", "root/.ssh/known_hosts", "root/.bash_history", "root/.ansible"),
-    *("var/log/*", "var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
+    *("var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
 )
+# Its files are of the installation; its folders are of packages, whose daemons do not start without them.
+LOGS = "var/log"
 # Places in which a secret would lie; what packages bring lies elsewhere.
 SEARCHED = ("etc", "root", "home", "srv", "opt", "usr/local", "var")
 PRIVATE_KEY = b"PRIVATE KEY-----"
@@ -141,9 +143,16 @@ def seal(tree: Path) -> None:
     for pattern in IDENTITY:
         for path in tree.glob(pattern):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in _logs(tree):
+        path.unlink()
     # Empty, and not missing: systemd makes one for this boot, and does not take it for that after an installation.
     (tree / "etc/machine-id").write_text("", encoding="utf-8")
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n", encoding="utf-8")
+
+
+def _logs(tree: Path) -> list[Path]:
+    """Return what has been logged in a tree."""
+    return [path for path in sorted((tree / LOGS).rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
 def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
@@ -153,7 +162,8 @@ def traces(tree: Path, secrets: Mapping[str, str]) -> list[str]:
         tree: the tree.
         secrets: the texts of the secrets of the site, by their names.
     """
-    found = [f"/{path.relative_to(tree)}: tells a node from another" for mark in IDENTITY for path in tree.glob(mark)]
+    own = [*(path for mark in IDENTITY for path in tree.glob(mark)), *_logs(tree)]
+    found = [f"/{path.relative_to(tree)}: tells a node from another" for path in own]
     machine = tree / "etc/machine-id"
     if not machine.exists() or machine.read_bytes():
         found.append("/etc/machine-id: is not empty")

@@ -209,8 +209,16 @@ def ensure_shared(sandbox: Sandbox) -> None:
     sandbox.shared.chmod(0o1777)
 
 
-def create(sandbox: Sandbox, node: str, public_key: str) -> None:
-    """Make one node's container, with its simulated GPUs where it is a compute node."""
+def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "", mac: str = "") -> None:
+    """Make one node's container, with its simulated GPUs where it is a compute node.
+
+    Args:
+        sandbox: of which it is a part.
+        node: its name.
+        public_key: who may log in; nobody but those that an image of its own lets in, when empty.
+        own_image: what it boots in place of the sandbox's bare machine.
+        mac: its Ethernet address; any when empty.
+    """
     container = sandbox.container(node)
     has_state = len(sandbox.controller_nodes) > 1 and node in sandbox.controller_nodes
     host.podman(
@@ -227,12 +235,12 @@ def create(sandbox: Sandbox, node: str, public_key: str) -> None:
         "--cgroupns=private",
         "--pids-limit=-1",
         "--stop-signal=SIGRTMIN+3",
-        f"--env=ADMIN={image.ADMIN}",
-        f"--env=ADMIN_KEY={public_key}",
+        *([f"--env=ADMIN={image.ADMIN}", f"--env=ADMIN_KEY={public_key}"] if public_key else []),
+        *([f"--mac-address={mac}"] if mac else []),
         *([f"--volume={sandbox.shared}:{SHARED}"] if sandbox.storage else []),
         *([f"--volume={sandbox.controller_state}:{STATE}"] if has_state else []),
         *host.ulimits(),
-        image.image_name(sandbox.distribution),
+        own_image or image.image_name(sandbox.distribution),
         "/bin/sh",
         "-c",
         (FILES / "init").read_text(encoding="utf-8"),

@@ -181,6 +181,8 @@ def test_what_tells_a_node_from_another_is_taken_out(root: Path) -> None:
     assert tree.traces(root, {}) == []
     assert (root / "etc/machine-id").read_text() == ""
     assert (root / "root/.ssh/authorized_keys").exists()
+    # Daemons do not start without the folder of their log, as munged.
+    assert (root / "var/log/apt").is_dir()
 
 
 def leave(path: str, text: str) -> Callable[[Path], Any]:
@@ -194,6 +196,7 @@ def leave(path: str, text: str) -> Callable[[Path], Any]:
         (leave("etc/tls.pem", "-----BEGIN RSA PRIVATE KEY-----\n"), "/etc/tls.pem: is a private key"),
         (leave("etc/app.conf", "password=0123456789abcdef\n"), "/etc/app.conf: holds the secret monitoring.password"),
         (leave("etc/hostname", "builder"), "/etc/hostname: tells a node from another"),
+        (leave("var/log/apt/term.log", "Log"), "/var/log/apt/term.log: tells a node from another"),
         (leave("etc/machine-id", "0123"), "/etc/machine-id: is not empty"),
         (lambda root: (root / "etc/machine-id").unlink(), "/etc/machine-id: is not empty"),
     ],

@@ -160,7 +160,7 @@ def of_playbooks() -> set[str]:
         for name in re.findall(r"\b(?:update_nodes|repair_nodes|upgrade_slurm|uninstall)_\w+", path.read_text())
     }
     chosen = {"new_nodes", "remove_nodes", "remove_nodes_wait", "replace_node", "update_nodes", "repair_nodes"}
-    return listed | chosen | {"rotate_secrets"}
+    return listed | chosen | {"rotate_secrets", "replace_node_same_machine"}
 
 
 @pytest.mark.parametrize(("where", "command"), commands())

@@ -314,3 +314,33 @@ def test_the_settings_of_the_role_are_those_that_the_program_reads(tmp_path: Pat
     path = tmp_path / "settings.json"
     path.write_text(json.dumps(dict.fromkeys(keys, "1")))
     assert node_pull.read_settings(path).patience_s == 1.0
+
+
+TASKS = """
+TASK [busbar.cluster.hosts : configure | Write the table of hosts] *************
+changed: [gpu1]
+
+TASK [busbar.cluster.hosts : configure | Set the time zone] ********************
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (
+            TASKS + 'fatal: [gpu1]: FAILED! => {"changed": false, "msg": "there is no \\"No/Where\\"", "path": "x"}',
+            "task 'hosts : configure | Set the time zone' failed: there is no \"No/Where\"",
+        ),
+        (
+            TASKS + "[ERROR]: Task failed: no such filter",
+            "task 'hosts : configure | Set the time zone' failed: [ERROR]",
+        ),
+        ("[ERROR]: the playbook could not be found", "[ERROR]: the playbook could not be found"),
+        (TASKS + "changed: [gpu1]", ""),
+        ("", ""),
+    ],
+)
+def test_the_reason_of_a_failure_names_the_task(log: str, told: str) -> None:
+    said = node_pull.failed_task(log)
+    assert said.startswith(told)
+    assert bool(said) == bool(told)

@@ -1,0 +1,178 @@
+"""A compute node of the sandbox that booted the image of its cluster: built, served, and started as a container of it.
+
+The file system is what `root.squashfs` has, systemd is the first process, its address comes by DHCP from the server of
+the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and initramfs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from busbar.image import bundle
+from busbar.sandbox import cluster
+from busbar.sandbox.inventory import write_inventory
+from busbar.sandbox.state import Sandbox, load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Cluster
+
+__all__ = ["SERVER", "Booted"]
+
+SERVER = "login"
+MAC = "52:54:00:bb:98:01"
+SERVED = "/var/cache/busbar/pxe"
+STATUS = "/run/busbar/node_pull_status.json"
+BUILD_TIMEOUT_S = 1800
+BOOT_TIMEOUT_S = 180
+
+
+class Booted:
+    """One node more in the sandbox, which boots from the network."""
+
+    def __init__(self, sandbox: Cluster, folder: Path) -> None:
+        """Write the node into the inventory, and beside it what serves it."""
+        self.sandbox, self.folder = sandbox, folder / "published"
+        self.former = load(sandbox.name)
+        grown = dataclasses.replace(self.former, compute=self.former.compute + 1)
+        self.node = grown.compute_nodes[-1]
+        self.address = grown.address(self.node)
+        self._save(grown)
+        self.server = grown.address(SERVER)
+        self.further = sandbox.state / "pxe.yml"
+        own = {"pxe_server_interface": "eth0", "pxe_server_content": str(self.folder)}
+        hosts: dict[str, Any] = {
+            "pxe_server": {"hosts": {SERVER: own}},
+            "slurm_compute": {"hosts": {self.node: {"pxe_server_mac": MAC}}},
+        }
+        self.further.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
+        self.up, self.joined = 0.0, False
+        self.image = f"localhost/busbar-booted-{sandbox.name}:latest"
+
+    def _save(self, state: Sandbox) -> None:
+        state.save()
+        write_inventory(state, self.public_key.read_text(encoding="utf-8").strip())
+
+    @property
+    def public_key(self) -> Path:
+        """With which busbar logs in."""
+        return self.sandbox.state / "ssh" / "id_ed25519.pub"
+
+    @property
+    def known_hosts(self) -> Path:
+        """What the provisioning host goes by."""
+        return self.sandbox.state / "ssh" / "known_hosts"
+
+    @property
+    def inventory(self) -> list[str]:
+        """Options that name the inventory with the node."""
+        return ["-i", str(self.sandbox.inventory), "-i", str(self.further)]
+
+    def busbar(self, *words: str, also: Path | None = None, timeout: float = 900) -> str:
+        """Run a command on this inventory and one that may say more; it has to end well. Returns what was said."""
+        more = ["-i", str(also)] if also else []
+        done = self.sandbox.busbar(*words, *self.inventory, *more, timeout=timeout)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def build(self) -> None:
+        """Make bundle and image, and serve them."""
+        self.folder.mkdir()
+        self.busbar("image", "bundle", str(self.folder))
+        words = ("image", "build", str(self.folder), "--like", self.node, "--url", f"http://{self.server}/")
+        own = ("--authorized-key", str(self.public_key), "--distribution", self.former.distribution)
+        self.busbar(*words, *own, timeout=BUILD_TIMEOUT_S)
+        self.busbar("provision", "pxe")
+
+    def unpack(self) -> None:
+        """Make an image of podman from what machines fetch as their file system."""
+        tree = self.folder / "tree"
+        squashed = self.folder / "root.squashfs"
+        subprocess.run(["unsquashfs", "-quiet", "-no-progress", "-d", tree, squashed], check=True, capture_output=True)
+        with subprocess.Popen(["tar", "-C", tree, "-c", "."], stdout=subprocess.PIPE) as packed:
+            subprocess.run(
+                ["podman", "import", "--quiet", "-", self.image], stdin=packed.stdout, check=True, capture_output=True
+            )
+        assert packed.returncode == 0
+        subprocess.run(["rm", "-r", tree], check=True)
+
+    def boot(self) -> None:
+        """Start the machine, and keep the time at which its SSH answered."""
+        state = load(self.sandbox.name)
+        cluster.create(state, self.node, own_image=self.image, mac=MAC)
+        subprocess.run(["podman", "start", state.container(self.node)], check=True, capture_output=True)
+        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        while not self._answers():
+            assert time.monotonic() < deadline, "no SSH"
+            time.sleep(0.2)
+        self.up = time.monotonic()
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((self.address, 22), timeout=1) as link:
+                return link.recv(4) == b"SSH-"
+        except OSError:
+            return False
+
+    def fingerprint(self) -> str:
+        """What the node shows on its console."""
+        shown = self.sandbox.exec(self.node, "journalctl -b -u busbar-node-identity -o cat").stdout
+        (line,) = (line for line in shown.splitlines() if "host key of this node" in line)
+        return next(word for word in line.split() if word.startswith("SHA256:"))
+
+    def bootstrap(self) -> None:
+        """Let the provisioning host know the node's key, as its console shows it."""
+        vouched = f"{self.node}={self.fingerprint()}"
+        words = ["busbar", "ssh", "bootstrap", "-i", str(self.sandbox.inventory), "--limit", self.node]
+        words += ["--key", str(self.public_key), "--known-hosts", str(self.known_hosts), "--fingerprint", vouched]
+        done = subprocess.run(
+            words, check=False, capture_output=True, text=True, timeout=120, env=os.environ | {"NO_COLOR": "1"}
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def join(self, *options: str) -> str:
+        """Admit the node to the cluster; returns what was said."""
+        self.joined = True
+        return self.busbar("provision", "add_nodes", *options)
+
+    def status(self) -> dict[str, Any]:
+        """What the last pull ended with."""
+        found: dict[str, Any] = json.loads(self.sandbox.exec(self.node, f"cat {STATUS}").stdout)
+        return found
+
+    def pull(self) -> dict[str, Any]:
+        """Have the node pull as at boot; returns the outcome, with which that of the unit agrees."""
+        done = self.sandbox.exec(self.node, "systemctl start busbar-node-pull", check=False, timeout=1800)
+        found = self.status()
+        assert (done.returncode == 0) == (found["result"] == "applied"), done.stderr
+        return found
+
+    def offer(self, folder: Path) -> None:
+        """Serve the bundle of a folder, the manifest last."""
+        signed = folder / bundle.SIGNED
+        for path in (*folder.glob("bundle-*.tar.gz"), signed):
+            target = f"{self.sandbox.container(SERVER)}:{SERVED}/{path.name}"
+            subprocess.run(["podman", "cp", str(path), target], check=True)
+
+    def remove(self) -> None:
+        """Take all that away: machine, image, server, and the node's place in the inventory."""
+        container = load(self.sandbox.name).container(self.node)
+        subprocess.run(["podman", "rm", "-f", "-t", "0", "--ignore", container], check=False, capture_output=True)
+        subprocess.run(["podman", "rmi", "-f", self.image], check=False, capture_output=True)
+        units = "busbar-pxe-dhcp.service busbar-pxe-http.service"
+        self.sandbox.exec(SERVER, f"systemctl disable -q --now {units}", check=False)
+        self.sandbox.exec(SERVER, f"rm -rf {SERVED} /etc/busbar/pxe; cd /etc/systemd/system && rm -f {units}")
+        forget = ["ssh-keygen", "-q", "-f", str(self.known_hosts), "-R", self.address]
+        subprocess.run(forget, check=False, capture_output=True)
+        self.further.unlink()
+        self._save(self.former)
+        for playbook in ("slurm", "monitoring") if self.joined else ():
+            done = self.sandbox.busbar("provision", playbook, "-i", str(self.sandbox.inventory))
+            assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,140 @@
+"""A node that booted the image of its cluster: joined by way of the gate, and configured by what its cluster signed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from booted_image import Booted
+from busbar.image import bundle
+from conftest import QUICK, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from conftest import Cluster
+
+pytestmark = [pytest.mark.proves("node_pull", "pxe_server", "slurm"), pytest.mark.grows]
+
+ALSO = "only-in-the-bad-bundle"
+LATER = "munge slurmd prometheus-node-exporter"
+SLURMD = "systemctl show -p InvocationID --value slurmd"
+FILES = "cat /etc/hosts; readlink /etc/localtime || true"
+
+
+@pytest.fixture(scope="module")
+def booted(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+    """A node that has booted, and is no member yet; all is as before in the end."""
+    made = Booted(sandbox, tmp_path_factory.mktemp("booted"))
+    try:
+        made.build()
+        made.unpack()
+        made.boot()
+        yield made
+    finally:
+        made.remove()
+
+
+@pytest.fixture
+def good(booted: Booted) -> Iterator[dict[str, Any]]:
+    """What is in force; in the end a newer one is, since a node takes none older than one that failed."""
+    found = booted.pull()
+    assert found["result"] == "applied", found
+    yield found
+    booted.busbar("image", "bundle", str(booted.folder))
+    booted.offer(booted.folder)
+    assert booted.pull()["result"] == "applied"
+
+
+def test_it_joins_through_the_gate(booted: Booted) -> None:
+    sandbox, node = booted.sandbox, booted.node
+    # Packages would have started them, without key, controller or TLS.
+    waiting = sandbox.exec(node, f"systemctl is-enabled {LATER}", check=False).stdout.split()
+    assert set(waiting) == {"disabled"}
+    booted.bootstrap()
+    known = time.monotonic()
+    said = booted.join(*QUICK)
+    joined = time.monotonic()
+    sandbox.wait_idle()
+    assert "Verdict: PASS" in said
+    # Of a machine that others use no limit can be asked: the figures are for the docs.
+    figures = {"trusted_s": known - booted.up, "joined_s": joined - booted.up, "load": os.getloadavg()[0]}
+    (sandbox.state / "booted.json").write_text(json.dumps(figures), encoding="utf-8")
+    # What the image has is looked at, and nothing is installed.
+    assert sandbox.exec(node, "cat /var/log/apt/history.log", check=False).stdout == ""
+    assert booted.status()["result"] == "applied"
+    assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
+    again = booted.join()
+    assert "New nodes: none" in again
+    assert all(counts["changed"] == 0 for counts in recap(again).values())
+
+
+def test_a_bundle_that_fails_in_the_middle_is_rolled_back(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
+    sandbox, node = booted.sandbox, booted.node
+    before, slurmd = sandbox.exec(node, FILES).stdout, sandbox.exec(node, SLURMD).stdout
+    # Names come before the time zone, of which there is none such.
+    options = {"hosts_extra": [{"address": "192.0.2.77", "names": [ALSO]}], "hosts_timezone": "No/Where"}
+    broken = tmp_path / "broken.yml"
+    broken.write_text(json.dumps({"all": {"hosts": {node: options}}}), encoding="utf-8")
+    work = f"-w {node} -n1 --mem=64 -o /dev/null --wrap 'sleep 900'"
+    job = sandbox.exec("login", f"sbatch --parsable {work}", user="alice").stdout.strip()
+    try:
+        sandbox.wait_until(lambda: _state(sandbox, job) == "RUNNING", "the job does not start")
+        booted.busbar("image", "bundle", str(tmp_path), also=broken)
+        booted.offer(tmp_path)
+        outcome = booted.pull()
+        assert _state(sandbox, job) == "RUNNING"
+    finally:
+        sandbox.exec("ctl", f"scancel {job}")
+    assert (outcome["result"], outcome["serial"]) == ("failed", good["serial"]), outcome
+    assert f"serial {bundle.published_serial(tmp_path)}: " in outcome["reason"]
+    assert "hosts : configure | Set the time zone" in outcome["reason"], outcome
+    # Both runs wrote the names: the bad one, and the good one in its place.
+    log = sandbox.exec(node, "cat /run/busbar/node_pull.log").stdout
+    assert len(re.findall(r"Write the table of hosts\] \*+\nchanged: ", log)) == 2, log
+    assert sandbox.exec(node, FILES).stdout == before
+    assert ALSO not in before
+    assert sandbox.exec(node, SLURMD).stdout == slurmd
+    sandbox.wait_idle()
+
+
+def test_what_the_cluster_did_not_sign_is_refused(booted: Booted, good: dict[str, Any], tmp_path: Path) -> None:
+    before = booted.sandbox.exec(booted.node, FILES).stdout
+    for name, (given, says) in forged(booted, good["serial"], tmp_path).items():
+        folder = tmp_path / name
+        bundle.publish(**given, folder=folder)
+        if name == "unsigned":
+            signed = folder / bundle.SIGNED
+            signed.write_text(signed.read_text().partition(bundle.MARK)[0])
+        booted.offer(folder)
+        outcome = booted.pull()
+        assert (outcome["result"], outcome["serial"]) == ("refused", good["serial"]), (name, outcome)
+        assert says in outcome["reason"], (name, outcome)
+        assert booted.sandbox.exec(booted.node, FILES).stdout == before
+    booted.sandbox.wait_idle()
+
+
+def forged(booted: Booted, serial: int, folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
+    """What is served in place of a bundle of the cluster, and why it is refused."""
+    other = folder / "other_key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
+    archive = next(booted.folder.glob("bundle-*.tar.gz")).read_bytes()
+    key = booted.sandbox.state / "secrets" / bundle.KEY
+    own = {"content": archive, "cluster": booted.sandbox.name, "key": key, "serial": serial + 1000}
+    return {
+        "unsigned": (own, "is not signed"),
+        "foreign-key": (own | {"key": other}, "is not signed by cluster"),
+        "other-cluster": (own | {"cluster": "other"}, "is of cluster other"),
+        "older": (own | {"serial": serial - 1}, "is older"),
+    }
+
+
+def _state(sandbox: Cluster, job: str) -> str:
+    """The state of a job."""
+    return sandbox.exec("ctl", f"squeue -h -j {job} -o %T", check=False).stdout.strip()

@@ -55,7 +55,8 @@ class Host:
         running = bool(status)
         alone = running and status.get("wsrep_on") != "ON"
         primary = not alone and status.get("wsrep_cluster_status") == "Primary"
-        cluster, transaction, left_last = self._state()
+        # What it has written since it left a cluster is counted nowhere: the others' data would look as new as its own.
+        cluster, transaction, left_last = ("", -1, False) if alone else self._state()
         if cluster and not running and transaction < 0:
             transaction = self._counted(cluster) if recover else NOT_COUNTED
         return {

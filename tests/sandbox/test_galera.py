@@ -200,6 +200,11 @@ def test_all_of_them_killed_are_started_by_the_play(cluster: Cluster) -> None:
     cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
 
 
+def counted(prometheus: Prometheus) -> list[float]:
+    """How many hosts each of them sees, as Prometheus has it."""
+    return sorted(value for _, value in prometheus.query("busbar_slurm_database_cluster_hosts"))
+
+
 def test_each_host_counts_and_one_that_is_missing_is_told(
     cluster: Cluster, record_property: Callable[[str, object], None]
 ) -> None:
@@ -207,14 +212,13 @@ def test_each_host_counts_and_one_that_is_missing_is_told(
     done = cluster.playbook("monitoring.yml", "-e", json.dumps(soon), timeout=1800)
     assert done.returncode == 0, done.stdout[-3000:]
     prometheus = Prometheus(cluster.name)
-    counted = lambda: sorted(value for _, value in prometheus.query("busbar_slurm_database_cluster_hosts"))  # noqa: E731
     fires = 'ALERTS{alertname="DatabaseClusterDegraded",alertstate="firing"}'
-    prometheus.wait(lambda: counted() == [3.0] * 3, "not each host counts three", 120)
+    prometheus.wait(lambda: counted(prometheus) == [3.0] * 3, "not each host counts three", 120)
     assert prometheus.query(fires) == []
     cluster.exec("db3", "systemctl stop mariadb", timeout=120)
     try:
         told = prometheus.wait(lambda: prometheus.value(fires) is not None, "no alert", 180)
-        assert counted() == [0.0, 2.0, 2.0]
+        assert counted(prometheus) == [0.0, 2.0, 2.0]
         record_property("alert after, s", round(told))
     finally:
         cluster.exec("db3", "systemctl start mariadb", timeout=300)

@@ -41,8 +41,9 @@ class Member(TypedDict):
 
     `running` is whether mariadbd runs, `cluster` the one whose majority it belongs to right now, empty for none.
     `was_in` is the cluster of which it has data, empty for none and where it has gone on outside of any, `transaction`
-    how far these go, -1 where unknown, and `left_last` whether it was the last one to stop in order. `databases` are those that nobody else has; `alone` says
-    that it runs outside of any cluster. `saved_s` is the age of its newest snapshot, -1 for none.
+    how far these go, -1 where unknown, and `left_last` whether it was the last one to stop in order. `databases` are
+    those that nobody else has; `alone` says that it runs outside of any cluster. `saved_s` is the age of its newest
+    snapshot, -1 for none.
     """
 
     running: bool

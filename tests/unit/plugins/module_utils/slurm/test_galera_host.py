@@ -7,7 +7,6 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import galera_host
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.galera_host import Host
 
 if TYPE_CHECKING:
@@ -56,5 +55,5 @@ def test_who_was_killed_counts_as_the_user_and_the_groups_of_the_unit(
             return subprocess.CompletedProcess(command, 0 if may_read else 1, "", said)
         return subprocess.CompletedProcess(command, 0 if command[0] == "systemctl" else 1, "", "")
 
-    monkeypatch.setattr(galera_host.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     assert Host(str(tmp_path), "/run/none").look(recover=True)["transaction"] == 17

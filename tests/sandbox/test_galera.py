@@ -235,6 +235,8 @@ def test_what_cannot_be_a_cluster_is_refused_before_anything_changes(cluster: Cl
         said = " ".join((done.stdout + done.stderr).split())
         assert (done.returncode, told in said) == (2, True), said[-3000:]
         assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    done = cluster.playbook("preflight.yml", "--tags", "mariadb")
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_a_plain_run_after_all_that_changes_nothing(cluster: Cluster) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import as_json, recap
+from conftest import as_json, plain_environment, recap
 from test_slurm_jobs import job_state, submit, wait_for_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from conftest import Cluster
 
@@ -201,6 +203,66 @@ def test_a_proof_counts_what_would_come_back_and_touches_nothing(sandbox: Cluste
     done = verified(sandbox, "abcdef01")
     assert done.returncode == 1, done.stdout
     assert "no snapshot 'abcdef01' of ctl" in " ".join(done.stdout.split())
+
+
+@pytest.mark.usefixtures("backed_up")
+def test_the_folder_of_the_site_is_saved_proven_and_fetched(sandbox: Cluster, tmp_path: Path) -> None:
+    if not shutil.which("restic"):
+        pytest.skip("this host has no restic: scripts/setup --test")
+    site = ("-e", "backup_site_folder=true")
+    secrets = sandbox.state / "secrets"
+    changed, added = secrets / "changed.later", secrets / "added.later"
+    changed.write_text("as it was saved\n")
+    try:
+        done = provision(sandbox, "backup", *site)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "backup.password, backup_site.password, backup.key" in " ".join(done.stdout.split())
+        done = verified(sandbox, *site)
+        assert (done.returncode, "folder" in done.stdout) == (0, False), done.stdout + done.stderr
+        saved = {path.name: path.read_bytes() for path in secrets.iterdir() if path.is_file()}
+
+        changed.write_text("another one\n")
+        added.write_text("new\n")
+        done = verified(sandbox, *site)
+        said = " ".join(done.stdout.split())
+        assert done.returncode == 1, said
+        assert "secrets/changed.later is another one than in the snapshot of the site's folder" in said
+        assert "secrets/added.later is not in the snapshot of the site's folder" in said
+    finally:
+        changed.unlink()
+        added.unlink(missing_ok=True)
+    _fetch_site(sandbox, tmp_path)
+    fetched = tmp_path / secrets.relative_to("/")
+    found = {path.name: path.read_bytes() for path in fetched.iterdir() if path.is_file()}
+    # Locks and what SSH learns of hosts are written all the time.
+    for names in (saved, found):
+        for name in [name for name in names if name.endswith(".lock") or name.startswith("known_hosts")]:
+            names.pop(name)
+    assert found == saved
+    assert {path.stat().st_mode & 0o077 for path in fetched.rglob("*.password")} == {0}
+    hosts = sandbox.inventory.relative_to("/") / "hosts.yml"
+    assert (tmp_path / hosts).read_bytes() == (sandbox.inventory / "hosts.yml").read_bytes()
+
+
+def _fetch_site(sandbox: Cluster, target: Path) -> None:
+    """Restore the folder of the site with the three files that are kept elsewhere, as docs/backup.md says."""
+    secrets = sandbox.state / "secrets"
+    keeper = f"busbar-backup@{sandbox.exec(KEEPER, 'hostname -I').stdout.split()[0]}"
+    # On a new provisioning host nothing is known of the keeper, and a person says yes to its key.
+    first = f"-F none -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={target / 'keeper'}"
+    done = subprocess.run(
+        [
+            *("restic", "--repo", f"sftp:{keeper}:/var/backups/busbar/site"),
+            *("--option", f"sftp.command=ssh {first} -i '{secrets / 'backup.key'}' {keeper} -s sftp"),
+            *("restore", "latest", "--target", str(target)),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=plain_environment() | {"RESTIC_PASSWORD_FILE": str(secrets / "backup_site.password")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.usefixtures("backed_up")

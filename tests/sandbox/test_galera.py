@@ -8,12 +8,14 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 from conftest import Cluster, recap
+from prometheus_api import Prometheus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.proves("mariadb", "slurm")]
+pytestmark = [pytest.mark.proves("mariadb", "slurm", "slurm_metrics", "backup")]
 
 HOSTS = ("db1", "db2", "db3")
 LOOP, SENT = "/shared/submit", "/shared/submitted.txt"
@@ -198,6 +200,31 @@ def test_all_of_them_killed_are_started_by_the_play(cluster: Cluster) -> None:
     cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
 
 
+def counted(prometheus: Prometheus) -> list[float]:
+    """How many hosts each of them sees, as Prometheus has it."""
+    return sorted(value for _, value in prometheus.query("busbar_slurm_database_cluster_hosts"))
+
+
+def test_each_host_counts_and_one_that_is_missing_is_told(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    soon = {"prometheus_alerts": {"DatabaseClusterDegraded": {"for": "5s"}, "ClockNotSynchronised": {"enabled": False}}}
+    done = cluster.playbook("monitoring.yml", "-e", json.dumps(soon), timeout=1800)
+    assert done.returncode == 0, done.stdout[-3000:]
+    prometheus = Prometheus(cluster.name)
+    fires = 'ALERTS{alertname="DatabaseClusterDegraded",alertstate="firing"}'
+    prometheus.wait(lambda: counted(prometheus) == [3.0] * 3, "not each host counts three", 120)
+    assert prometheus.query(fires) == []
+    cluster.exec("db3", "systemctl stop mariadb", timeout=120)
+    try:
+        told = prometheus.wait(lambda: prometheus.value(fires) is not None, "no alert", 180)
+        assert counted(prometheus) == [0.0, 2.0, 2.0]
+        record_property("alert after, s", round(told))
+    finally:
+        cluster.exec("db3", "systemctl start mariadb", timeout=300)
+    prometheus.wait(lambda: prometheus.value(fires) is None, "the alert stays", 180)
+
+
 def test_what_cannot_be_a_cluster_is_refused_before_anything_changes(cluster: Cluster) -> None:
     for variables, told in (
         ({"slurm_database_storage_host": "elsewhere"}, "would leave the cluster unused"),
@@ -208,9 +235,91 @@ def test_what_cannot_be_a_cluster_is_refused_before_anything_changes(cluster: Cl
         said = " ".join((done.stdout + done.stderr).split())
         assert (done.returncode, told in said) == (2, True), said[-3000:]
         assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    done = cluster.playbook("preflight.yml", "--tags", "mariadb")
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_a_plain_run_after_all_that_changes_nothing(cluster: Cluster) -> None:
     done = cluster.playbook("slurm.yml")
     assert done.returncode == 0, done.stdout[-3000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
+
+
+@contextlib.contextmanager
+def one_database(one: Cluster) -> Iterator[tuple[str, str]]:
+    """While this goes on, the inventory has one host with a database; with these arguments it is no cluster."""
+    inventory = one.inventory / "hosts.yml"
+    three = inventory.read_text()
+    site = yaml.safe_load(three)
+    group = site["all"]["children"]["slurm_database"]
+    group["hosts"] = {"db1": group["hosts"]["db1"]}
+    inventory.write_text(yaml.safe_dump(site))
+    try:
+        yield "-e", "mariadb_cluster=false"
+    finally:
+        inventory.write_text(three)
+
+
+def refused_plan(one: Cluster, *arguments: str) -> str:
+    """What a run on the databases says that is refused before anything changes."""
+    done = one.playbook("slurm.yml", "--limit", "slurm_database", "--tags", "mariadb", *arguments)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, said[-3000:]
+    assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
+    return said
+
+
+def test_one_database_becomes_three_when_it_is_saved(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """And three become one before, as docs/failover.md says: the other two are former members with data."""
+    before = accounted(cluster)
+    for node in HOSTS[1:]:
+        cluster.exec(node, "systemctl disable --now mariadb", timeout=120)
+    with one_database(cluster) as alone:
+        done = cluster.playbook("slurm.yml", *alone)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert sql(cluster, "db1", "SELECT @@wsrep_on") == "0"
+    cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
+    cluster.exec("login", "sbatch --mem=16 -n1 -J alone -o /dev/null --wrap true", user="alice")
+    cluster.wait_until(lambda: accounted(cluster).get("alone") == "COMPLETED", "a job is not accounted", 120)
+
+    assert "left others on db2, db3: only one of the two can be kept" in refused_plan(cluster)
+    for node in HOSTS[1:]:
+        cluster.exec(node, "mv /var/lib/mysql /var/lib/mysql.former")
+    assert "no snapshot of it from the last 24 hours" in refused_plan(cluster)
+    saving = "backup_enabled: true\nbackup_host: login\nbackup_site_folder: false\n"
+    (cluster.inventory / "group_vars" / "all" / "backup.yml").write_text(saving)
+    with one_database(cluster) as alone:
+        done = cluster.busbar("provision", "backup", "-i", str(cluster.inventory), *alone, timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+    began = time.monotonic()
+    done = cluster.playbook("slurm.yml")
+    assert done.returncode == 0, done.stdout[-3000:]
+    record_property("from one to three, s", round(time.monotonic() - began))
+    assert all_are_members(cluster)
+    assert same_everywhere(cluster)
+    cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
+    assert (before | {"alone": "COMPLETED"}).items() <= accounted(cluster).items()
+
+
+def test_a_cluster_is_restored_whole(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:
+    """Onto three hosts with a cluster of later, which is moved aside."""
+    done = cluster.busbar("provision", "backup", "-i", str(cluster.inventory), timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = accounted(cluster)
+    cluster.exec("login", "sbatch --mem=16 -n1 -J later -o /dev/null --wrap true", user="alice")
+    cluster.wait_until(lambda: accounted(cluster).get("later") == "COMPLETED", "a job is not accounted", 120)
+    began = time.monotonic()
+    restore = ("restore", "-i", str(cluster.inventory), "-e", "restore_replace=true")
+    done = cluster.busbar("provision", *restore, timeout=2400)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr
+    record_property("restored after, s", round(time.monotonic() - began))
+    assert all_are_members(cluster)
+    assert same_everywhere(cluster)
+    cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
+    found = accounted(cluster)
+    assert saved.items() <= found.items()
+    assert "later" not in found
+    assert cluster.exec("db1", "ls /var/lib/busbar-backup/*.sql* | wc -l").stdout.strip() != "0"

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from conftest import FIRST_RUN_TIMEOUT_S, TOP, Cluster, plain_environment, recap
 from test_slurm_jobs import job_state, submit, wait_for_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = [pytest.mark.proves("slurm")]
@@ -74,7 +75,9 @@ def accounted(one: Cluster) -> dict[str, str]:
     return dict(line.split("|") for line in listed.split("\n") if line)
 
 
-def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(cluster: Cluster) -> None:
+def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
     ended = [submit(cluster, "-n1 --mem=64 -o /dev/null", "true") for _ in range(3)]
     for job in ended:
         wait_for_state(cluster, job, "COMPLETED")
@@ -92,9 +95,13 @@ def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(cluster: Cl
     assert cluster.exec("ctl", files).stdout == ""
     assert job_state(cluster, running) == "RUNNING"
 
+    began = time.monotonic()
     done = provision(cluster)
-    changed = {host for host, counts in recap(done.stdout).items() if counts["changed"]}
-    assert changed <= {host for host, count in planned.items() if count}
+    record_property("provisioned in, s", round(time.monotonic() - began))
+    changed = {host: counts["changed"] for host, counts in recap(done.stdout).items() if counts["changed"]}
+    record_property("planned", planned)
+    record_property("changed", changed)
+    assert set(changed) <= {host for host, count in planned.items() if count}
     assert job_state(cluster, running) == "RUNNING"
     assert job_state(cluster, waiting) == "PENDING"
     assert cluster.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users
@@ -103,7 +110,9 @@ def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(cluster: Cl
     assert counted == list(range(1, len(counted) + 1))
 
     again = provision(cluster)
-    assert {host: counts["changed"] for host, counts in recap(again.stdout).items() if counts["changed"]} == {}
+    assert {host: counts["changed"] for host, counts in recap(again.stdout).items() if counts["changed"]} == {}, (
+        again.stdout
+    )
 
     assert job_state(cluster, running) == "RUNNING"
     cluster.exec("login", f"scancel {running}", user="alice")
@@ -111,3 +120,4 @@ def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(cluster: Cl
     known = accounted(cluster)
     assert {job: known.get(job) for job in (*ended, waiting)} == dict.fromkeys((*ended, waiting), "COMPLETED")
     assert known[running].startswith("CANCELLED")
+    record_property("jobs submitted, accounted", (len(ended) + 2, len({*ended, waiting, running} & set(known))))

@@ -57,7 +57,7 @@ def collect(settings: Settings, folder: Path) -> dict[str, Any]:
     has_slurm = bool(settings.slurm_state or settings.database)
     release = installed_release() if has_slurm else ""
     if has_slurm and not release:
-        message = "scontrol --version does not say which Slurm this is, without which nothing could be restored"
+        message = "neither scontrol --version nor slurmdbd -V says which Slurm this is: nothing could be restored"
         raise BackupError(message)
     manifest: dict[str, Any] = {
         "format": FORMAT,

@@ -94,9 +94,13 @@ def answer_of(command: Sequence[str]) -> str:
 
 
 def installed_release() -> str:
-    """Return the release of Slurm's commands here; empty for none."""
-    found = re.search(r"\d+\.\d+(\.\d+)?", answer_of(["scontrol", "--version"]))
-    return found[0] if found else ""
+    """Return the release of Slurm here; empty for none."""
+    # A host of slurmdbd alone has no configuration of the cluster, without which scontrol says nothing.
+    for command in (["scontrol", "--version"], ["slurmdbd", "-V"]):
+        found = re.search(r"\d+\.\d+(\.\d+)?", answer_of(command))
+        if found:
+            return found[0]
+    return ""
 
 
 def offered_release() -> str:

@@ -40,9 +40,10 @@ class Member(TypedDict):
     """What a host says of itself.
 
     `running` is whether mariadbd runs, `cluster` the one whose majority it belongs to right now, empty for none.
-    `was_in` is the cluster of which it has data, empty for none, `transaction` how far these go, -1 where unknown, and
-    `left_last` whether it was the last one to stop in order. `databases` are those that nobody else has; `alone` says
-    that it runs outside of any cluster. `saved_s` is the age of its newest snapshot, -1 for none.
+    `was_in` is the cluster of which it has data, empty for none and where it has gone on outside of any, `transaction`
+    how far these go, -1 where unknown, and `left_last` whether it was the last one to stop in order. `databases` are
+    those that nobody else has; `alone` says that it runs outside of any cluster. `saved_s` is the age of its newest
+    snapshot, -1 for none.
     """
 
     running: bool
@@ -145,16 +146,21 @@ def cluster_plan(hosts: Sequence[str], members: Mapping[str, Member], *, convert
 
 def _foreign(members: Mapping[str, Member], alive: set[str]) -> list[Problem]:
     """Return the hosts whose data would be lost, since joining replaces them."""
-    clusters = alive or {member["was_in"] for member in members.values() if member["was_in"]}
+    stopped = [name for name, member in members.items() if member["was_in"] and not alive]
     problems = []
     for name, member in members.items():
+        remedy = "save them (mariadb-dump) and move /var/lib/mysql aside, or leave the host out of slurm_database"
         if member["was_in"] and alive and member["was_in"] not in alive:
             problem = f"has the data of another cluster ({member['was_in']}), which joining would replace"
-        elif clusters and member["databases"] and not member["was_in"]:
+        elif alive and member["databases"] and not member["was_in"]:
             problem = f"has databases of its own ({', '.join(member['databases'])}), which joining would replace"
+        elif stopped and member["databases"] and not member["was_in"]:
+            own = ", ".join(member["databases"])
+            problem = f"has databases of its own ({own}), and a cluster that has stopped left others on "
+            problem += f"{', '.join(stopped)}: only one of the two can be kept"
+            remedy = "find which has the newer jobs, and move /var/lib/mysql aside on the hosts of the other"
         else:
             continue
-        remedy = "save them (mariadb-dump) and move /var/lib/mysql aside, or leave the host out of slurm_database"
         problems.append(make_problem([name], "mariadb_cluster", problem, remedy))
     return problems
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import pwd
 import re
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .galera import NOT_COUNTED, Member, parse_position, parse_state
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Host", "StartError", "read_status"]
 
@@ -55,7 +56,8 @@ class Host:
         running = bool(status)
         alone = running and status.get("wsrep_on") != "ON"
         primary = not alone and status.get("wsrep_cluster_status") == "Primary"
-        cluster, transaction, left_last = self._state()
+        # What it has written since it left a cluster is counted nowhere: the others' data would look as new as its own.
+        cluster, transaction, left_last = ("", -1, False) if alone else self._state()
         if cluster and not running and transaction < 0:
             transaction = self._counted(cluster) if recover else NOT_COUNTED
         return {
@@ -107,7 +109,7 @@ class Host:
 
     def _counted(self, cluster: str) -> int:
         _run(["systemctl", "stop", _UNIT], _RECOVER_S)
-        rc, printed, complaint = _run(["galera_recovery"], _RECOVER_S)
+        rc, printed, complaint = _run(["galera_recovery"], _RECOVER_S, _service_account())
         found = parse_position(f"{complaint}\n{printed}")
         return found.transaction if rc == 0 and found.cluster == cluster else -1
 
@@ -141,12 +143,29 @@ class Host:
         return f"{complaint.strip()}\n{said.strip()}".strip()
 
 
-def _run(command: Sequence[str], timeout_s: float) -> tuple[int, str, str]:
+def _service_account() -> dict[str, Any]:
+    """User and groups of the unit, which alone may read its private key: a server that cannot ends before it counts."""
+    _, shown, _ = _run(["systemctl", "show", _UNIT, "--property=User,SupplementaryGroups"], _ASK_S)
+    values = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    try:
+        group = pwd.getpwnam(values.get("User", "")).pw_gid
+    except KeyError:
+        return {}
+    return {"user": values["User"], "group": group, "extra_groups": values.get("SupplementaryGroups", "").split()}
+
+
+def _run(command: Sequence[str], timeout_s: float, account: Mapping[str, Any] | None = None) -> tuple[int, str, str]:
     """Return status, output and complaint of a program; one that is missing or late has a status as well."""
     try:
         done = subprocess.run(  # noqa: S603 - the commands above
-            command, check=False, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            stdin=subprocess.DEVNULL,
+            **(account or {}),
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except (OSError, KeyError, subprocess.TimeoutExpired) as error:
         return 127, "", str(error)
     return done.returncode, done.stdout, done.stderr

@@ -80,6 +80,7 @@ def test_nobody_starts_one_while_a_host_did_not_answer(asked: list[str], state: 
         pytest.param([ALONE | {"saved_s": DAYS_S}, BARE, BARE], ["db1"], "no snapshot", id="saved long ago"),
         pytest.param([ALONE, ALONE, BARE], ["db1", "db2"], "could keep only one", id="two databases"),
         pytest.param([LIVES, ALONE, LIVES], ["db2"], "has databases of its own", id="a database beside the cluster"),
+        pytest.param([ALONE, stopped(9), stopped(9)], ["db1"], "left others on db2, db3", id="a former cluster"),
         pytest.param([LIVES, LIVES, LIVES | {"cluster": OTHER}], HOSTS, "two clusters", id="split brain"),
         pytest.param([LIVES, LIVES, stopped(3, cluster=OTHER)], ["db3"], "data of another cluster", id="foreign"),
         pytest.param([stopped(3), stopped(4), stopped(5, cluster=OTHER)], HOSTS, "different clusters", id="two pasts"),

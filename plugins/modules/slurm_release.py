@@ -32,6 +32,10 @@ options:
     description: Whether source and preferences are written, or removed for an empty O(repository).
     type: bool
     default: false
+  state:
+    description: Directory with the record of the SPANK plugins that busbar gave this host.
+    type: path
+    default: /var/lib/busbar/spank
   download:
     description: Whether the packages are fetched, so that an upgrade later waits for no network. Not in check mode.
     type: bool
@@ -68,6 +72,12 @@ lost:
   returned: always
   type: list
   elements: str
+plugins:
+  description: C(library), C(file) with the line that loads it, and C(slurm) that it was built for, of each SPANK plugin
+    of others; of a package that would be upgraded along it is left out.
+  returned: always
+  type: list
+  elements: dict
 daemons:
   description: C(current), C(stale) (an older program runs) or C(stopped), for each daemon that is switched on.
   returned: always
@@ -75,6 +85,7 @@ daemons:
 """
 
 import contextlib
+import json
 import re
 import shutil
 import tempfile
@@ -95,6 +106,7 @@ from ..module_utils.slurm.repository import (
     repository_problems,
     source_text,
 )
+from ..module_utils.slurm.spank_stack import foreign_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +114,7 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, Any] = {
     "repository": {"type": "dict", "default": {}},
     "also": {"type": "list", "elements": "str", "default": []},
+    "state": {"type": "path", "default": "/var/lib/busbar/spank"},
     "write": {"type": "bool", "default": False},
     "download": {"type": "bool", "default": False},
 }
@@ -255,6 +268,17 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
     return sorted(mpi_types(present) - mpi_types(coming)) if coming else []
 
 
+def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]]:
+    """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
+    try:
+        recorded = json.loads(Path(module.params["state"], "installed.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        recorded = {}
+    found = foreign_plugins(item["library"] for item in recorded.values())
+    owned = (module.run_command(["dpkg-query", "-S", each["library"]])[1].partition(":")[0] for each in found)
+    return [each for each, owner in zip(found, owned, strict=True) if owner not in moves]
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
@@ -262,7 +286,9 @@ def main() -> None:
         if module.params["repository"]:
             module.fail_json(msg="slurm_repository: is for apt: leave it empty on this system")
         module.exit_json(
-            changed=False, installed={}, offered={}, removes=[], error="", lost=[], daemons=daemon_states(module)
+            changed=False,
+            **{"installed": {}, "offered": {}, "removes": [], "error": "", "lost": [], "plugins": []},
+            daemons=daemon_states(module),
         )
     files = wanted_files(module)
     before = {path: Path(path).read_text(encoding="utf-8") if Path(path).exists() else "" for path in files}
@@ -300,6 +326,7 @@ def main() -> None:
         removes=removes,
         error=error,
         lost=lost,
+        plugins=plugins(module, moves),
         daemons=daemon_states(module),
         diff=diff,
     )

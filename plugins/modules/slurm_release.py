@@ -94,6 +94,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.host_record import note_files
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
 from ..module_utils.slurm.releases import parse_candidates, release_text
@@ -176,8 +177,9 @@ def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
         yield options
 
 
-def write(files: dict[str, str]) -> None:
+def write(module: AnsibleModule, files: dict[str, str]) -> None:
     """Put the files in place, and take away those that are not to be there."""
+    note_files(module, {path: text or None for path, text in files.items() if text or Path(path).exists()})
     for path, text in files.items():
         if text:
             fresh = Path(f"{path}.new")
@@ -287,14 +289,19 @@ def main() -> None:
             module.fail_json(msg="slurm_repository: is for apt: leave it empty on this system")
         module.exit_json(
             changed=False,
-            **{"installed": {}, "offered": {}, "removes": [], "error": "", "lost": [], "plugins": []},
+            installed={},
+            offered={},
+            removes=[],
+            error="",
+            lost=[],
+            plugins=[],
             daemons=daemon_states(module),
         )
     files = wanted_files(module)
     before = {path: Path(path).read_text(encoding="utf-8") if Path(path).exists() else "" for path in files}
     changed = module.params["write"] and files != before
     if changed and not module.check_mode:
-        write(files)
+        write(module, files)
     in_place = files == before or (changed and not module.check_mode)
     with contextlib.nullcontext(list[str]()) if in_place else as_if_written(files) as options:
         installed = installed_packages(module)

@@ -13,9 +13,10 @@ import yaml
 from conftest import Cluster, recap
 from test_failover import accounted, controllers, is_unbroken, sent, submitting
 from test_spank import PLUGIN, STATE
-from test_upgrade_slurm import NEW, OLD, RELEASE, WITHOUT, release, rows, upgrade
+from test_upgrade_slurm import DBD, NEW, OLD, RELEASE, WITHOUT, release, rows, upgrade
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
@@ -25,7 +26,10 @@ pytestmark = [pytest.mark.proves("slurm", "slurm_spank")]
 DATABASE = "gpu3"
 GO, LINES = "/shared/go-on", "/shared/runs.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done; srun --mem=64 echo a step after"
-HOSTS = ("ctl", "ctl2", DATABASE, "login", "gpu1", "gpu2")
+# A plugin that somebody has built by hand, for all hosts at one path.
+OWN, STACK = "/shared/welcome.so", "/etc/slurm/plugstack.conf"
+LINE = f"required {OWN} default=hi"
+BUILD = f"cc -shared -fPIC -o {OWN} /shared/welcome.c"
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +102,54 @@ def test_the_plan_names_both_of_each(cluster: Cluster) -> None:
     assert {counts["changed"] for counts in recap(output).values()} == {0}
 
 
-def test_all_are_upgraded_while_jobs_come_in(
-    cluster: Cluster, record_property: Callable[[str, object], None]
-) -> None:
+def load_own(one: Cluster, *, wanted: bool) -> None:
+    """Add the line of the plugin that was built by hand, or take it out."""
+    change = f"echo '{LINE}' >>{STACK}" if wanted else f"sed -i '\\|{OWN}|d' {STACK}"
+    for node in ("ctl", "ctl2"):
+        one.exec(node, change)
+    one.exec("ctl", "scontrol reconfigure")
+
+
+def welcome(one: Cluster) -> subprocess.CompletedProcess[str]:
+    """Run a job that the plugin of somebody welcomes."""
+    job = "srun --quiet -w gpu2 --mem=64 --welcome=moin printenv BUSBAR_WELCOME"
+    return one.exec("login", job, user="alice", check=False)
+
+
+def test_a_plugin_that_busbar_does_not_build_is_refused(cluster: Cluster) -> None:
+    source = (PLUGIN / "greeting.c").read_text(encoding="utf-8")
+    source = source.replace("greeting", "welcome").replace("GREETING", "WELCOME")
+    cluster.exec("ctl", f"cat >/shared/welcome.c <<'END'\n{source}\nEND\n{BUILD}")
+    load_own(cluster, wanted=True)
+    try:
+        cluster.wait_until(lambda: welcome(cluster).stdout == "moin\n", "the plugin does not welcome")
+        for check in (("--check",), ()):
+            code, said, output = upgrade(cluster, *WITHOUT, *check)
+            assert code == 2, said
+            assert f"ctl,ctl2,gpu1,gpu2,login: slurm_spank_plugins: {OWN} is built for Slurm 24.11" in said, said
+            assert f"take its line out of {STACK} until you have built it for 26.05" in said
+            assert {counts["changed"] for counts in recap(output).values()} == {0}
+    finally:
+        load_own(cluster, wanted=False)
+    assert greeting(cluster) == ["hello"]
+
+
+def test_a_new_slurmdbd_that_does_not_start_is_rolled_back_on_both_hosts(cluster: Cluster) -> None:
+    before = rows(cluster, DATABASE)
+    cluster.exec(DATABASE, f"cp -p {DBD} {DBD}.sound; echo NoSuchKey=1 >>{DBD}")
+    code, said, _ = upgrade(cluster, *WITHOUT)
+    assert (code, "The new slurmdbd does not start" in said) == (2, True), said
+    cluster.exec(DATABASE, f"mv {DBD}.sound {DBD}")
+    code, said, _ = upgrade(cluster, "-e", "upgrade_slurm_rollback=true")
+    assert code == 0, said
+    assert {release(cluster, node, "slurmdbd -V") for node in (DATABASE, "ctl2")} == {OLD}
+    assert controllers(cluster) == ["UP", "UP"]
+    assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
+    assert rows(cluster, DATABASE) == before
+    is_unbroken(cluster)
+
+
+def test_all_are_upgraded_while_jobs_come_in(cluster: Cluster, record_property: Callable[[str, object], None]) -> None:
     with submitting(cluster):
         code, said, _ = upgrade(cluster, *WITHOUT)
         assert code == 0, said
@@ -108,7 +157,8 @@ def test_all_are_upgraded_while_jobs_come_in(
     for note in re.findall(r"\w+: slurm\w+ (?:stood still for|was away for) \d+ s", said):
         record_property("pause", note)
     record_property("jobs submitted", len(sent(cluster)))
-    record_property("jobs accounted as completed", sum(accounted(cluster)[name] == {"COMPLETED"} for name in sent(cluster)))
+    ended = sum(accounted(cluster)[name] == {"COMPLETED"} for name in sent(cluster))
+    record_property("jobs accounted as completed", ended)
     is_unbroken(cluster)
     for node, commands in {
         DATABASE: ("slurmdbd -V",),
@@ -119,3 +169,62 @@ def test_all_are_upgraded_while_jobs_come_in(
         "login": ("sinfo -V",),
     }.items():
         assert {release(cluster, node, each) for each in commands} == {NEW}, node
+
+
+def test_the_plugin_was_built_for_the_new_release(cluster: Cluster) -> None:
+    built = cluster.exec("ctl", f"cat {STATE}/installed.json").stdout
+    assert json.loads(built)["greeting"]["slurm"].startswith(NEW)
+    assert greeting(cluster) == ["hello"]
+    assert greeting(cluster, "--greeting=moin") == ["moin"]
+
+
+def test_the_old_build_by_hand_breaks_jobs_and_a_new_one_works(cluster: Cluster) -> None:
+    load_own(cluster, wanted=True)
+    try:
+        broken = welcome(cluster)
+        assert (broken.returncode != 0, "Incompatible Slurm plugin" in broken.stderr) == (True, True), broken.stderr
+        code, said, _ = upgrade(cluster, "--check")
+        assert (code, f"{OWN} is built for Slurm 24.11" in said) == (2, True), said
+        cluster.exec("ctl", BUILD)
+        cluster.exec("ctl", "scontrol reconfigure")
+        cluster.wait_until(lambda: welcome(cluster).stdout == "moin\n", "the plugin does not welcome")
+    finally:
+        load_own(cluster, wanted=False)
+    cluster.wait_until(lambda: cluster.node_states() == {"gpu1": "mix", "gpu2": "idle"}, "a node is out of service")
+
+
+def test_the_backups_work_with_the_new_release(cluster: Cluster) -> None:
+    def ran(name: str) -> bool:
+        return accounted(cluster).get(name) == {"COMPLETED"}
+
+    cluster.exec("ctl", "systemctl stop slurmctld")
+    try:
+        cluster.wait_until(lambda: controllers(cluster) == ["DOWN", "UP"], "the primary does not stop")
+        submit = "sbatch --parsable --job-name=backup --mem=16 -o /dev/null --wrap true"
+        taken = lambda: cluster.exec("login", submit, user="alice", check=False, timeout=120).returncode == 0  # noqa: E731
+        cluster.wait_until(taken, "the backup takes no job", 240)
+        cluster.wait_until(lambda: ran("backup"), "the job does not run", 240)
+    finally:
+        cluster.exec("ctl", "systemctl start slurmctld")
+    cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 120)
+    cluster.exec(DATABASE, "systemctl stop slurmdbd")
+    try:
+        asked = lambda: cluster.exec("login", "sacct -a -X --name=backup -n", check=False, timeout=90)  # noqa: E731
+        cluster.wait_until(lambda: "COMPLETED" in asked().stdout, "the second slurmdbd does not answer", 240)
+    finally:
+        cluster.exec(DATABASE, "systemctl start slurmdbd")
+    is_unbroken(cluster)
+
+
+def test_the_job_from_before_ends_well(cluster: Cluster) -> None:
+    cluster.exec("login", f"rm {GO}", user="alice")
+    cluster.wait_until(lambda: accounted(cluster)["runs"] == {"COMPLETED"}, "the job does not end well", 120)
+    assert cluster.exec("login", f"tail -n 1 {LINES}").stdout == "a step after\n"
+
+
+def test_neither_a_second_upgrade_nor_a_site_run_changes_anything(cluster: Cluster) -> None:
+    for name in ("upgrade_slurm.yml", "slurm.yml", "containers.yml"):
+        done = cluster.playbook(name)
+        assert done.returncode == 0, done.stdout[-3000:]
+        assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
+    assert controllers(cluster) == ["UP", "UP"]

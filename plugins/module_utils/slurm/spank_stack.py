@@ -70,8 +70,15 @@ def foreign_plugins(ours: Iterable[str], root: Path = Path("/")) -> list[dict[st
                 slurm = slurm_of_plugin(library.read_bytes())
             except (OSError, ValueError):
                 continue
-            found.append({"library": str(library), "file": line.file, "slurm": slurm})
+            found.append({"library": str(library), "file": _source(line.file, root), "slurm": slurm})
     return found
+
+
+def _source(file: str, root: Path) -> str:
+    """Return where a file that a controller has sent is written: there, and not in the copy, it is changed."""
+    source, sent = (root / folder.lstrip("/") for folder in FOLDERS)
+    path = Path(file)
+    return str(source / path.relative_to(sent) if path.is_relative_to(sent) else path)
 
 
 def _stacks(root: Path) -> Iterator[Path]:

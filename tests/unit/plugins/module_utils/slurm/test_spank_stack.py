@@ -16,7 +16,7 @@ BUILT = b"built for 24.11.5"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A root with a plugin among those of Slurm, one of busbar's, and one elsewhere; a real ELF is read in sandboxes."""
+    """A root with a plugin among those of Slurm, one of busbar's, and one elsewhere."""
 
     def slurm_of(data: bytes) -> str:
         if data != BUILT:
@@ -61,7 +61,8 @@ def test_the_copy_that_a_node_was_sent_and_a_file_of_another_name_are_read_too(r
     (sent / "slurm.conf").write_text("ClusterName=a\n plugstackconfig = /etc/other.conf\n")
     (sent / "plugstack.conf").write_text("required own.so\n")
     (root / "etc/other.conf").write_text(f"optional {root}/opt/greet.so\n")
-    assert len(foreign_plugins([], root)) == 2
+    files = {each["file"] for each in foreign_plugins([], root)}
+    assert files == {str(root / "etc/slurm/plugstack.conf"), str(root / "etc/other.conf")}
 
 
 def test_no_file_is_no_plugin(root: Path) -> None:

@@ -32,6 +32,10 @@ options:
     description: Whether source and preferences are written, or removed for an empty O(repository).
     type: bool
     default: false
+  state:
+    description: Directory with the record of the SPANK plugins that busbar gave this host.
+    type: path
+    default: /var/lib/busbar/spank
   download:
     description: Whether the packages are fetched, so that an upgrade later waits for no network. Not in check mode.
     type: bool
@@ -68,6 +72,12 @@ lost:
   returned: always
   type: list
   elements: str
+plugins:
+  description: C(library), C(file) with the line that loads it, and C(slurm) that it was built for, of each SPANK plugin
+    of others; of a package that would be upgraded along it is left out.
+  returned: always
+  type: list
+  elements: dict
 daemons:
   description: C(current), C(stale) (an older program runs) or C(stopped), for each daemon that is switched on.
   returned: always
@@ -75,6 +85,7 @@ daemons:
 """
 
 import contextlib
+import json
 import re
 import shutil
 import tempfile
@@ -83,6 +94,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.host_record import note_files
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
 from ..module_utils.slurm.releases import parse_candidates, release_text
@@ -95,6 +107,7 @@ from ..module_utils.slurm.repository import (
     repository_problems,
     source_text,
 )
+from ..module_utils.slurm.spank_stack import foreign_plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -102,6 +115,7 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, Any] = {
     "repository": {"type": "dict", "default": {}},
     "also": {"type": "list", "elements": "str", "default": []},
+    "state": {"type": "path", "default": "/var/lib/busbar/spank"},
     "write": {"type": "bool", "default": False},
     "download": {"type": "bool", "default": False},
 }
@@ -163,8 +177,9 @@ def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
         yield options
 
 
-def write(files: dict[str, str]) -> None:
+def write(module: AnsibleModule, files: dict[str, str]) -> None:
     """Put the files in place, and take away those that are not to be there."""
+    note_files(module, {path: text or None for path, text in files.items() if text or Path(path).exists()})
     for path, text in files.items():
         if text:
             fresh = Path(f"{path}.new")
@@ -255,6 +270,17 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
     return sorted(mpi_types(present) - mpi_types(coming)) if coming else []
 
 
+def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]]:
+    """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
+    try:
+        recorded = json.loads(Path(module.params["state"], "installed.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        recorded = {}
+    found = foreign_plugins(item["library"] for item in recorded.values())
+    owned = (module.run_command(["dpkg-query", "-S", each["library"]])[1].partition(":")[0] for each in found)
+    return [each for each, owner in zip(found, owned, strict=True) if owner not in moves]
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
@@ -262,13 +288,20 @@ def main() -> None:
         if module.params["repository"]:
             module.fail_json(msg="slurm_repository: is for apt: leave it empty on this system")
         module.exit_json(
-            changed=False, installed={}, offered={}, removes=[], error="", lost=[], daemons=daemon_states(module)
+            changed=False,
+            installed={},
+            offered={},
+            removes=[],
+            error="",
+            lost=[],
+            plugins=[],
+            daemons=daemon_states(module),
         )
     files = wanted_files(module)
     before = {path: Path(path).read_text(encoding="utf-8") if Path(path).exists() else "" for path in files}
     changed = module.params["write"] and files != before
     if changed and not module.check_mode:
-        write(files)
+        write(module, files)
     in_place = files == before or (changed and not module.check_mode)
     with contextlib.nullcontext(list[str]()) if in_place else as_if_written(files) as options:
         installed = installed_packages(module)
@@ -300,6 +333,7 @@ def main() -> None:
         removes=removes,
         error=error,
         lost=lost,
+        plugins=plugins(module, moves),
         daemons=daemon_states(module),
         diff=diff,
     )

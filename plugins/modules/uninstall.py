@@ -15,7 +15,7 @@ description:
   - A host that busbar changed before it kept a record is refused. Without a sign of busbar nothing is done.
   - The record goes last, so a run that was killed is finished by the next one.
 notes:
-  - Removes C(/var/lib/busbar), except for C(/var/lib/busbar/kept).
+  - Removes C(/var/lib/busbar), except for C(/var/lib/busbar/kept) and O(data).
 attributes:
   check_mode:
     description: Can run in check mode and return changed status prediction without modifying target.

@@ -24,6 +24,7 @@ SAVES_S = 5 + 1
 TAKEOVER_S = 15
 LINES, GO, LOOP, SENT = "/shared/runs.txt", "/shared/go-on", "/shared/submit", "/shared/submitted.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done"
+REFUSED = "Socket timed out|Unable to contact slurm controller"
 SUBMITS = f"""#!/bin/bash
 while [ -e {LOOP} ]; do
     name=n$(date +%s%N)
@@ -57,8 +58,8 @@ def controllers(one: Cluster, node: str = "login") -> list[str]:
 def accounted(one: Cluster) -> dict[str, set[str]]:
     """All states of each job by its name: a number is given again by a slurmctld that died before it wrote it down."""
     states: dict[str, set[str]] = {}
-    for line in one.exec("login", "sacct -a -D -nX -P -o JobName,State", timeout=90).stdout.split():
-        name, state = line.split("|")
+    for line in one.exec("login", "sacct -a -D -nX -P -o JobName,State", timeout=90).stdout.splitlines():
+        name, state = line.rsplit("|", 1)
         states.setdefault(name, set()).add(state)
     return states
 
@@ -73,10 +74,11 @@ def asked_at(name: str) -> float:
 
 
 @contextlib.contextmanager
-def submitting(one: Cluster) -> Iterator[dict[str, float]]:
+def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float]]:
     """While this goes on, alice submits a job each second; at the end each has been run and accounted.
 
-    Whoever kills slurmctld says when, as `killed`: what was taken just before may be lost.
+    Whoever kills slurmctld says when, as `killed`: what was taken just before may be lost. What sbatch may say of a job
+    that it does not take is `refused`.
     """
     one.exec(
         "login", f"rm -f {SENT}; touch {LOOP}; setsid bash /shared/submit.sh >/shared/submit.log 2>&1 &", user="alice"
@@ -90,7 +92,7 @@ def submitting(one: Cluster) -> Iterator[dict[str, float]]:
     one.wait_until(lambda: "submit.sh" not in one.exec("login", "ps -eo args").stdout, "the loop goes on", 120)
     # What sbatch has not taken it says, and the user asks again.
     for line in one.exec("login", "cat /shared/submit.log").stdout.splitlines():
-        assert re.search("Socket timed out|Unable to contact slurm controller", line), line
+        assert re.search(refused, line), line
     jobs = [name for name in sent(one) if not -SAVES_S - 1 < asked_at(name) - what["killed"] <= 0]
     ended = lambda: all(accounted(one).get(name) == {"COMPLETED"} for name in jobs)  # noqa: E731
     one.wait_until(ended, "not all that was submitted is accounted as completed", 480)

@@ -12,7 +12,7 @@ from host_snapshot import snapshot, snapshot_differences
 from test_slurm_jobs import submit, wait_for_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from conftest import Cluster
 
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 # Why a difference may remain; what none of these patterns explains fails the test.
-EXPLAINED = {
+SYSTEM = {
     r"path /etc/(group|gshadow|passwd|shadow|subgid|subuid)-: ": "the tools for accounts keep the last version",
     r"path /etc/sub(gid|uid): ": "useradd gives ranges of numbers, and userdel takes the lines away again",
     r"path /etc/ld\.so\.cache: |path /var/cache/ldconfig/": "ldconfig writes its cache anew",
@@ -34,7 +34,9 @@ EXPLAINED = {
     r"path (/home/admin|/root)/\.(ansible|sudo_as_admin_successful|cache)": "who provisions logs in to each machine",
     r"path /var/cache/busbar-zip-bytecode": "the sandbox keeps compiled Python of what Ansible sends",
     r"active systemd-(hostnamed|localed|timedated)\.service: ": "is started when it is asked, and ends by itself",
-    # What the admin did meanwhile.
+}
+# What the admin did meanwhile.
+ADMIN = {
     r"(package|manual) libmunge-dev: ": "the admin's package",
     r"path /usr/(include/munge|lib/\S+/(libmunge\.(a|la|so:)|pkgconfig))": "of the admin's package",
     r"path /(usr/share/doc|var/lib/dpkg/info)/libmunge-dev": "the admin's package",
@@ -200,9 +202,10 @@ def test_a_killed_run_is_finished_by_the_next(sandbox: Cluster, joined: tuple[st
     assert "/var/lib/busbar/record" not in sandbox.exec(node, "ls -d /var/lib/busbar/*").stdout
 
 
-def unexplained(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the differences without a reason."""
-    return [line for line in snapshot_differences(before, after) if not any(re.match(why, line) for why in EXPLAINED)]
+def unexplained(before: dict[str, Any], after: dict[str, Any], explained: Iterable[str] = ADMIN) -> list[str]:
+    """Return the differences without a reason: neither the system's nor one of these."""
+    whys = [*SYSTEM, *explained]
+    return [line for line in snapshot_differences(before, after) if not any(re.match(why, line) for why in whys)]
 
 
 def _succeeds(sandbox: Cluster, node: str, command: str) -> bool:

@@ -59,12 +59,12 @@ def states(one: Cluster) -> dict[str, str]:
     return dict(line.split("|") for line in listed.split())
 
 
-def rows(one: Cluster) -> str:
+def rows(one: Cluster, database: str = "ctl") -> str:
     """How many jobs, steps and users accounting has."""
     name = one.exec("ctl", "scontrol show config | sed -n 's/^ClusterName *= //p'").stdout.strip()
     tables = (f"{name}_job_table", f"{name}_step_table", f"{name}_assoc_table", "user_table", "qos_table")
     counts = [f"SELECT COUNT(*) FROM `{table}`;" for table in tables]  # noqa: S608 - names of this file
-    return one.exec("ctl", f"mariadb -N slurm_acct_db -e '{' '.join(counts)}'").stdout.strip()
+    return one.exec(database, f"mariadb -N slurm_acct_db -e '{' '.join(counts)}'").stdout.strip()
 
 
 def upgrade(one: Cluster, *arguments: str) -> tuple[int, str, str]:

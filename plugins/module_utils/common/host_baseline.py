@@ -102,11 +102,11 @@ def host_baseline(module: AnsibleModule, record: Path) -> dict[str, Any]:
 def signs_of_busbar(record: Path) -> list[str]:
     """Return what shows that busbar has changed this host without the record, which lies beside its other files.
 
-    What an uninstallation has kept is no such sign.
+    What an uninstallation has kept is no such sign, nor what an upgrade of Slurm has saved, which it leaves.
     """
     found = [path for path in _OLDER if Path(path).exists()]
     beside = {path.name for path in record.parent.iterdir()} if record.parent.is_dir() else set()
-    if beside - {record.name, "kept"}:
+    if beside - {record.name, "kept", "upgrade_slurm"}:
         found.append(str(record.parent))
     if "# BEGIN busbar" in Path("/etc/hosts").read_text(encoding="utf-8", errors="replace"):
         found.append("the names of the cluster in /etc/hosts")

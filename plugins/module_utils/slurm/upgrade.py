@@ -153,7 +153,27 @@ def _problems(
             gone = ", ".join(host["removes"])
             remedy = f"add the packages that must come along to {KEY}.packages, or remove {gone} yourself first"
             found.append(make_problem([name], KEY, f"apt would remove {gone}", remedy))
-    return found
+    return found + _plugin_problems(hosts)
+
+
+def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
+    """Return the SPANK plugins that the new Slurm would refuse: of a required one all jobs fail, and slurmd may too."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, host in hosts.items():
+        for each in host.get("plugins") or ():
+            after = {release_text(version) for version in host["offered"].values()} - {release_text(each["slurm"])}
+            if after:
+                found.setdefault((each["library"], each["slurm"], each["file"], max(after)), []).append(name)
+    return [
+        make_problem(
+            names,
+            "slurm_spank_plugins",
+            f"{library} is built for Slurm {slurm}, and {after} would refuse it, and the jobs with it",
+            f"declare it in slurm_spank_plugins, so that it is built for {after} in step, or take its line out of "
+            f"{file} until you have built it for {after}",
+        )
+        for (library, slurm, file, after), names in found.items()
+    ]
 
 
 def _unready(

@@ -75,7 +75,7 @@ class Host(PackagesOfHost, PathsOfHost, ServicesOfHost):
         if self.problems:
             return
         for each in sorted(BUSBAR.iterdir()):
-            if each in {KEPT, self.record.folder} or (
+            if each in {KEPT, self.record.folder, *map(Path, self.data)} or (
                 each == AWAY and any(not path.is_dir() for path in each.rglob("*"))
             ):
                 continue

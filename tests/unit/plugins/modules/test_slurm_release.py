@@ -9,6 +9,7 @@ from ansible_collections.busbar.cluster.plugins.modules import slurm_release
 from played_module import Ended, PlayedModule
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 OLD, NEW = "24.11.5-4", "1:26.05.5-1"
@@ -82,3 +83,37 @@ def test_apt_sees_the_files_before_they_are_there(tmp_path: Path, monkeypatch: p
         seen = {path.name for place in places for path in place.iterdir()}
     assert seen == {"own.list", "busbar-slurm.sources"}
     assert list(sources.parent.iterdir()) == [sources.parent / "own.list"]
+
+
+def test_what_is_written_is_noted_first_for_whoever_brings_the_host_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, preferences = tmp_path / "busbar-slurm.sources", tmp_path / "busbar-slurm.pref"
+    noted: list[dict[str, str | None]] = []
+
+    def note(_module: object, files: dict[str, str | None]) -> None:
+        assert not source.exists()
+        noted.append(files)
+
+    monkeypatch.setattr(slurm_release, "note_files", note)
+    module = PlayedModule(Host(), {}, check_mode=False)
+    slurm_release.write(module, {str(source): "Types: deb\n", str(preferences): ""})
+    assert noted == [{str(source): "Types: deb\n"}]
+    assert source.read_text() == "Types: deb\n"
+
+
+def test_a_plugin_of_a_package_that_comes_along_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "installed.json").write_text('{"greeting": {"library": "/opt/busbar.so"}}')
+    given: list[list[str]] = []
+
+    def foreign(ours: Iterable[str]) -> list[dict[str, str]]:
+        given.append([*ours])
+        return [{"library": "/usr/lib/x.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}]
+
+    monkeypatch.setattr(slurm_release, "foreign_plugins", foreign)
+    module = PlayedModule(
+        Host(dpkg_query="slurm-wlm-extra: /usr/lib/x.so\n"), {"state": str(tmp_path)}, check_mode=True
+    )
+    assert slurm_release.plugins(module, {"slurm-wlm-extra": NEW}) == []
+    assert [each["library"] for each in slurm_release.plugins(module, {"slurmd": NEW})] == ["/usr/lib/x.so"]
+    assert given == [["/opt/busbar.so"]] * 2

@@ -193,3 +193,17 @@ def test_a_sound_repository() -> None:
     assert repository_problems({"release": "26.05", "suite": "testing", "packages": ["libhwloc*"]}) == []
     assert repository_problems({"release": 26.05}) == []
     assert repository_problems({}) == []
+
+
+def test_a_plugin_of_others_that_the_new_slurm_refuses_is_named_with_hosts_file_and_remedy() -> None:
+    plugin = {"library": "/opt/greet.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}
+    with_it = {name: host(name, plugins=[plugin]) for name in ("gpu1", "login")}
+    (problem,) = upgrade_plan(hosts(**with_it), CLUSTER, SEEN)["problems"]
+    assert problem["hosts"] == ["gpu1", "login"]
+    assert problem["problem"].startswith("/opt/greet.so is built for Slurm 24.11.5, and 26.05 would refuse it")
+    assert "take its line out of /etc/slurm/plugstack.conf until you have built it for 26.05" in problem["remedy"]
+
+
+def test_a_plugin_of_others_for_the_release_that_comes_is_no_problem() -> None:
+    plugin = {"library": "/opt/greet.so", "file": "/etc/slurm/plugstack.conf", "slurm": "26.05.0"}
+    assert upgrade_plan(hosts(gpu1=host("gpu1", plugins=[plugin])), CLUSTER, SEEN)["problems"] == []

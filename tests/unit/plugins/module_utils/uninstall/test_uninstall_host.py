@@ -209,3 +209,18 @@ def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(pla
     assert not (place / "etc/db").exists()
     assert [path.name for path in (place / "etc/own").iterdir()] == ["theirs"]
     assert (place / "etc").is_dir()
+
+
+def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "BUSBAR", place / "busbar")
+    monkeypatch.setattr(host, "KEPT", place / "busbar/kept")
+    monkeypatch.setattr(host, "CACHE", place / "cache")
+    monkeypatch.setattr(host, "DEPTHS", {})
+    for name in ("upgrade_slurm/accounting.sql", "spank/store"):
+        (place / "busbar" / name).parent.mkdir()
+        (place / "busbar" / name).write_text("rows")
+    found = look(place, before=[], data=[str(place / "busbar/upgrade_slurm")])
+    found.data = found.given["data"]
+    found.finish()
+    assert [path.name for path in (place / "busbar").iterdir()] == ["upgrade_slurm"]
+    assert (place / "busbar/upgrade_slurm/accounting.sql").read_text() == "rows"

@@ -1,0 +1,103 @@
+"""Which SPANK plugins of others a host loads, and for which Slurm they were built, read from plugstack.conf.
+
+As `spank.c` of Slurm reads it: ``required|optional LIBRARY [ARGUMENTS]`` and ``include PATTERN``, which is relative to
+the file that it stands in; a library without a leading slash is looked for in the directory of Slurm's own plugins.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .shared_object import slurm_of_plugin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["StackLine", "foreign_plugins", "stack_lines"]
+
+# Where a controller has its configuration, and where slurmd and sackd keep what it sent them.
+FOLDERS = ("/etc/slurm", "/run/slurm/conf")
+_PLUGIN_DIRECTORIES = ("usr/lib/*/slurm-wlm", "usr/lib/*/slurm", "usr/lib64/slurm", "usr/lib/slurm")
+_LINE = re.compile(r"\s*(required|optional|include)\s+(\S+)")
+_ELSEWHERE = re.compile(r"^\s*PlugStackConfig\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+
+
+class StackLine(NamedTuple):
+    """A line that loads a library: in which file it stands."""
+
+    library: str
+    file: str
+
+
+def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine]:
+    """Yield the lines of a plugstack.conf and of all that it includes, each file once."""
+    seen = set() if seen is None else seen
+    if path.resolve() in seen or not path.is_file():
+        return
+    seen.add(path.resolve())
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        found = _LINE.match(line.partition("#")[0])
+        if found is None:
+            continue
+        kind, what = found.groups()
+        if kind != "include":
+            yield StackLine(what, str(path))
+            continue
+        pattern = Path(what)
+        folder = Path(pattern.anchor) if pattern.is_absolute() else path.parent
+        for each in sorted(folder.glob(str(pattern.relative_to(pattern.anchor)))):
+            yield from stack_lines(each, seen)
+
+
+def foreign_plugins(ours: Iterable[str], root: Path = Path("/")) -> list[dict[str, str]]:
+    """Return the plugins of this host that are not busbar's: `library`, `file` with its line, and `slurm`.
+
+    What Slurm cannot load already, since it is not there or is no plugin, is left out: no upgrade changes that.
+
+    Args:
+        ours: the libraries that busbar gave this host.
+        root: where the host's files are.
+    """
+    known, found, seen = set(ours), [], set[Path]()
+    for path in _stacks(root):
+        for line in stack_lines(path, seen):
+            library = _library(line.library, root)
+            if library is None or str(library) in known:
+                continue
+            try:
+                slurm = slurm_of_plugin(library.read_bytes())
+            except (OSError, ValueError):
+                continue
+            found.append({"library": str(library), "file": _source(line.file, root), "slurm": slurm})
+    return found
+
+
+def _source(file: str, root: Path) -> str:
+    """Return where a file that a controller has sent is written: there, and not in the copy, it is changed."""
+    source, sent = (root / folder.lstrip("/") for folder in FOLDERS)
+    path = Path(file)
+    return str(source / path.relative_to(sent) if path.is_relative_to(sent) else path)
+
+
+def _stacks(root: Path) -> Iterator[Path]:
+    """Yield where plugstack.conf may lie."""
+    for folder in FOLDERS:
+        place = root / folder.lstrip("/")
+        yield place / "plugstack.conf"
+        try:
+            text = (place / "slurm.conf").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        for match in _ELSEWHERE.finditer(text):
+            yield root / match[1].lstrip("/")
+
+
+def _library(name: str, root: Path) -> Path | None:
+    """Return where a library lies; None where it does not."""
+    if name.startswith("/"):
+        path = Path(name)
+        return path if path.is_file() else None
+    places = (found for folder in _PLUGIN_DIRECTORIES for found in sorted(root.glob(f"{folder}/{name}")))
+    return next(places, None)

@@ -193,15 +193,19 @@ def main(argv: Sequence[str]) -> int:
     # The lock lives with this process, and with none that it starts.
     os.set_inheritable(descriptor, False)  # noqa: FBT003 - that is its form
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _write(folder / _STARTED, str(os.getpid()))
+    own = os.getpid()
+    _write(folder / _STARTED, str(own))
     code = 1
     try:
         code = busbar(list(argv[2:]))
     except SystemExit as exc:
         code = exc.code if isinstance(exc.code, int) else 1
     finally:
-        sys.stdout.flush()
-        _write(folder / _CODE, str(code))
+        # A process forked from this one comes here as well, when it fails before it has become another program: so it
+        # does when this one is killed just then.
+        if os.getpid() == own:
+            sys.stdout.flush()
+            _write(folder / _CODE, str(code))
     return code
 
 

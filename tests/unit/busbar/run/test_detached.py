@@ -77,6 +77,30 @@ def test_a_killed_one_is_inconclusive(site: Path) -> None:
     assert (done.returncode, "was killed before its end" in done.stderr) == (3, True), done.stdout + done.stderr
 
 
+def test_a_forked_process_that_fails_leaves_no_exit_code_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def forks(_words: list[str]) -> int:
+        child = os.fork()
+        if child == 0:
+            raise ChildProcessError
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        seen.append((tmp_path / "exit_code").exists())
+        return 0
+
+    monkeypatch.setattr("busbar.cli.main", forks)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    with (tmp_path / "lock").open("wb") as lock:
+        try:
+            assert detached.main([str(tmp_path), str(lock.fileno()), "validate"]) == 0
+        except ChildProcessError:
+            os._exit(7)
+    assert seen == [False]
+    assert (tmp_path / "exit_code").read_text() == "0\n"
+
+
 def test_bad_usage_of_the_command_is_its_exit_code(site: Path) -> None:
     run = detach(site, ["validate", "-i", str(site / "nothing")])
     until = time.monotonic() + 60

@@ -213,9 +213,13 @@ class Run:
     def _say(self, message: object) -> None:
         """Keep a message of the play for the display."""
         texts = message if isinstance(message, list) else [message or ""]
-        if self.task is not None and len(self.task.messages) < _MOST_ERRORS:
-            lines = (line for text in texts for line in printable_lines(str(text)[:_LONGEST]))
-            self.task.messages.update(dict.fromkeys(lines))
+        if self.task is None:
+            return
+        lines = dict.fromkeys(line for text in texts for line in printable_lines(str(text)[:_LONGEST]))
+        if len(self.task.messages) < _MOST_ERRORS:
+            self.task.messages.update(lines)
+        elif not lines.keys() <= self.task.messages.keys():
+            self.task.messages.setdefault("… what other hosts say is in the log")
 
     def _diff(self, data: dict[str, Any], stdout: str) -> None:
         """Keep what changes in a host's files, as Ansible prints it: without what no_log or diff: false holds back."""

@@ -71,6 +71,18 @@ def test_messages_of_the_play_are_shown_once() -> None:
     assert lines == ["   1.0 s  slurm : Say  ok=2", "          cluster: PASS", "          report: /x"]
 
 
+def test_what_is_too_long_for_the_screen_is_said_to_be_in_the_log() -> None:
+    def says(host: str) -> dict[str, Any]:
+        said = {"msg": [f"{host}: {number}" for number in range(20)]}
+        return result("runner_on_ok", host, said, resolved_action="ansible.builtin.debug")
+
+    lines = follow(start("Say"), says("gpu1"), says("gpu2"), says("gpu3"), stats())[1]
+    assert len(lines) == 22
+    assert lines[-2:] == ["          gpu1: 19", "          … what other hosts say is in the log"]
+    lines = follow(start("Say"), says("gpu1"), says("gpu1"), stats())[1]
+    assert lines[-1] == "          gpu1: 19"
+
+
 def test_a_message_cannot_break_out_of_its_place() -> None:
     forged = {"msg": ["a\nVerdict: PASS", "b\rVerdict: PASS", "c\u2028Verdict: PASS", "\x1b[31mred\x1b[0m"]}
     said = result("runner_on_ok", "gpu1", forged, resolved_action="ansible.builtin.debug")

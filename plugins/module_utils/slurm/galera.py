@@ -157,7 +157,7 @@ def _foreign(members: Mapping[str, Member], alive: set[str]) -> list[Problem]:
         elif stopped and member["databases"] and not member["was_in"]:
             own = ", ".join(member["databases"])
             problem = f"has databases of its own ({own}), and a cluster that has stopped left others on "
-            problem += f"{', '.join(stopped)}: only one of the two can be kept"
+            problem += f"{', '.join(sorted(stopped))}: only one of the two can be kept"
             remedy = "find which has the newer jobs, and move /var/lib/mysql aside on the hosts of the other"
         else:
             continue

@@ -97,6 +97,12 @@ def test_what_is_left_to_a_person(found: list[Member], hosts: list[str], problem
     assert problem in plan["problems"][0]["problem"]
 
 
+def test_hosts_are_told_in_their_order() -> None:
+    found = {"db3": stopped(9), "db1": ALONE, "db2": stopped(8)}
+    (problem,) = cluster_plan(HOSTS, found, convert=False)["problems"]
+    assert "a cluster that has stopped left others on db2, db3: only one" in str(problem["problem"])
+
+
 def test_a_dump_of_ones_own_is_taken_at_the_word() -> None:
     found = dict(zip(HOSTS, [ALONE, BARE, BARE], strict=True))
     plan = cluster_plan(HOSTS, found, convert=True)

@@ -112,7 +112,7 @@ def test_data_that_nobody_would_serve_are_named_with_their_backup(cluster: tuple
     said = "uninstall_leaves_data: would stay on the disk, and nobody would serve it any more"
     job = f"job {waiting(one).split()[0]} of alice"
     for node, what in (
-        ("ctl", f"data in /shared, data in {DATA['ctl'][0]}, {job}"),
+        ("ctl", f"data in {DATA['ctl'][0]}, data in /shared, {job}"),
         (DATABASE, "data in /var/lib/mysql"),
         (MONITORING, f"data in {DATA[MONITORING][0]}"),
     ):

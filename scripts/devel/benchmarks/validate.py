@@ -1,13 +1,14 @@
-"""Validates a sandbox, and compares how long it took with how long its jobs ran: what is left is busbar's own time.
+"""Validates a sandbox, and runs the same jobs without busbar, in turns: what a validation takes longer is its overhead.
 
-The jobs' time is that in which at least one ran, from Slurm's accounting. It holds no second of a scheduler, so that
-what busbar is charged with includes the waiting that a bare `srun` of the same jobs would have had too.
+Without busbar means that what was submitted is submitted again, by the same user: the jobs that had run side by side at
+once, and the next ones as soon as these have ended, which Slurm is asked every fifth of a second.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from busbar.option_values import whole
 from busbar.sandbox import state
@@ -19,11 +20,21 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "covered", "measure", "needs"]
+__all__ = ["CHART", "GOALS", "Job", "add_options", "again", "jobs_of", "measure", "needs", "rounds"]
 
 GOALS = (Goal("overhead_beyond_2_percent", "<=", 5),)
 CHART = None
 _USER = "busbar-validation"
+_FIELDS = 4
+
+
+class Job(NamedTuple):
+    """A job of a validation: its number, its first and last second, and the command that submitted it."""
+
+    number: str
+    start: int
+    end: int
+    submitted: str
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -39,49 +50,95 @@ def needs(args: argparse.Namespace) -> Needs:
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
-    """The times of each validation.
+    """The times of each validation and of its jobs alone.
 
     Raises:
         UsageError: no such number of nodes, or a sandbox that is there already.
-        ValueError: a command failed, or accounting knows no job of the validation.
+        ValueError: a command or a job failed, or accounting knows no job of a validation.
     """
     times = whole("--times", str(args.times), 1, 99)
+    walls = alone = 0.0
+    number = 0
     with sandboxes.sandbox(args.name) as inventory:
         sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(sandboxes.compute(args)))
         sandboxes.busbar("provision", "-i", str(inventory), "--skip-tags", "validation_run")
-        spans: list[tuple[int, int]] = []
-        walls = 0.0
+        cluster = state.load(args.name)
         for _ in range(times):
             began = int(time.time())
             walls += sandboxes.timed("validate", "-i", str(inventory), "-e", "validation_floor_gbs=0.0001").wall
-            spans += _spans(state.load(args.name), began)
-    ran = covered(spans)
-    if not ran:
-        message = "Slurm's accounting knows no job of these validations"
-        raise ValueError(message)
+            jobs = _jobs(cluster, began)
+            number += len(jobs)
+            alone += float(sandboxes.printed(cluster, "ctl", again(rounds(jobs))).split()[-1])
     yield Figure("validation", round(walls / times, 1), "s, mean")
-    yield Figure("jobs_ran", round(ran / times, 1), "s, mean")
-    yield Figure("jobs", round(len(spans) / times, 1), "jobs, mean")
-    yield Figure("overhead", round((walls - ran) / times, 1), "s, mean")
-    yield Figure("overhead_beyond_2_percent", round((walls - 1.02 * ran) / times, 1), "s, mean")
+    yield Figure("jobs_alone", round(alone / times, 1), "s, mean")
+    yield Figure("jobs", round(number / times, 1), "jobs, mean")
+    yield Figure("overhead", round((walls - alone) / times, 1), "s, mean")
+    yield Figure("overhead_beyond_2_percent", round((walls - 1.02 * alone) / times, 1), "s, mean")
 
 
-def covered(spans: Iterable[tuple[int, int]]) -> int:
-    """The seconds that at least one of several spans of time covers; each is from its first to its last second."""
-    seconds, until = 0, 0
-    for start, end in sorted(spans):
-        seconds += max(0, end - max(start, until))
-        until = max(until, end)
-    return seconds
+def rounds(jobs: Iterable[Job]) -> list[list[Job]]:
+    """The jobs in order, those together that ran side by side."""
+    found: list[list[Job]] = []
+    until = -1
+    for job in sorted(jobs, key=lambda job: (job.start, job.end)):
+        if found and job.start < until:
+            found[-1].append(job)
+        else:
+            found.append([job])
+        until = max(until, job.end)
+    return found
 
 
-def _spans(cluster: state.Sandbox, since: int) -> list[tuple[int, int]]:
-    """Start and end of the validation's jobs since then, seconds since 1970.
+def again(sets: Iterable[Iterable[Job]]) -> str:
+    """A shell script that submits jobs once more, one set after the other, and prints how many seconds that took.
+
+    It fails when a job did not complete: one that breaks off at once would take no time.
+    """
+    numbered = [list(jobs) for jobs in sets]
+    lines = [
+        "set -eu",
+        "scripts=$(mktemp -d)",
+        "trap 'rm -r \"$scripts\"' EXIT",
+        f'submit() {{ runuser -u {_USER} -- env -i PATH="$PATH" "$@" <"$scripts/$number" >>"$scripts/submitted"; }}',
+        'open_jobs() { squeue -h -j "$(paste -sd, "$scripts/submitted")" -t PD,CF,R,S; }',
+        "wait_for() { while open_jobs | grep -q .; do sleep 0.2; done; }",
+    ]
+    written = sorted(job.number for jobs in numbered for job in jobs)
+    lines += [f'scontrol write batch_script {number} "$scripts/{number}" >&2' for number in written]
+    lines.append("began=$(date +%s.%N)")
+    for jobs in numbered:
+        lines += [f"number={job.number}; submit {shlex.join(job.submitted.split())}" for job in jobs]
+        lines.append("wait_for")
+    lines += [
+        "ended=$(date +%s.%N)",
+        'for number in $(cat "$scripts/submitted"); do',
+        '  scontrol -o show job "$number" | grep -Eq " JobState=COMPLET(ED|ING) .* ExitCode=0:0 " ||',
+        '    { echo "job $number failed" >&2; exit 1; }',
+        "done",
+        'awk -v a="$began" -v b="$ended" \'BEGIN { printf "%.1f\\n", b - a }\'',
+    ]
+    return "\n".join(lines)
+
+
+def jobs_of(text: str, since: int) -> list[Job]:
+    """The jobs that began since then, from ``sacct -nXP -o JobID,Start,End,SubmitLine`` with times in seconds."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split("|", _FIELDS - 1)
+        if len(fields) == _FIELDS and fields[1].isdigit() and fields[2].isdigit() and int(fields[1]) >= since:
+            found.append(Job(fields[0], int(fields[1]), int(fields[2]), fields[3]))
+    return found
+
+
+def _jobs(cluster: state.Sandbox, since: int) -> list[Job]:
+    """The jobs of a validation that began then, seconds since 1970.
 
     Raises:
-        ValueError: sacct failed.
+        ValueError: sacct failed, or knows none.
     """
-    asked = f"SLURM_TIME_FORMAT=%s sacct -nXP -u {_USER} -S $(date -d @{since} +%FT%T) -o Start,End"
-    lines = sandboxes.printed(cluster, "ctl", asked).decode().splitlines()
-    pairs = [line.split("|") for line in lines]
-    return [(int(start), int(end)) for start, end in pairs if start.isdigit() and end.isdigit() and int(start) >= since]
+    asked = f"SLURM_TIME_FORMAT=%s sacct -nXP -u {_USER} -S $(date -d @{since} +%FT%T) -o JobID,Start,End,SubmitLine"
+    found = jobs_of(sandboxes.printed(cluster, "ctl", asked).decode(), since)
+    if not found:
+        message = "Slurm's accounting knows no job of this validation"
+        raise ValueError(message)
+    return found

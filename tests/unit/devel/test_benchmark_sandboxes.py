@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import tarfile
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -176,35 +177,67 @@ def test_the_shell_script_installs_packages_and_files(tmp_path: Path, monkeypatc
     assert subprocess.run(["sh", "-ec", script], check=False).returncode == 100
 
 
+def _job(number: int, start: int, end: int) -> validate.Job:
+    return validate.Job(str(number), start, end, f"sbatch --parsable --nodelist=gpu{number} --export=ALL,A=1:2")
+
+
 @pytest.mark.parametrize(
-    ("spans", "seconds"),
+    ("spans", "together"),
     [
-        ([], 0),
-        ([(10, 14)], 4),
-        ([(10, 14), (10, 14), (12, 13)], 4),
-        ([(20, 25), (10, 14), (13, 16)], 11),
-        ([(10, 20), (12, 13), (15, 30)], 20),
+        ([], []),
+        ([(10, 14)], [[1]]),
+        ([(10, 14), (10, 14), (14, 16)], [[1, 2], [3]]),
+        ([(20, 25), (10, 14), (13, 16)], [[2, 3], [1]]),
+        ([(10, 20), (12, 13), (15, 30)], [[1, 2, 3]]),
     ],
 )
-def test_seconds_in_which_a_job_ran(spans: list[tuple[int, int]], seconds: int) -> None:
-    assert validate.covered(spans) == seconds
+def test_jobs_that_ran_side_by_side(spans: list[tuple[int, int]], together: list[list[int]]) -> None:
+    jobs = [_job(number, *span) for number, span in enumerate(spans, 1)]
+    assert [[int(job.number) for job in jobs] for jobs in validate.rounds(jobs)] == together
+
+
+def test_jobs_of_this_validation_alone() -> None:
+    text = "7|90|95|sbatch -a|b\n8|100|105|sbatch --parsable\n9|101|Unknown|sbatch\nnonsense\n"
+    assert validate.jobs_of(text, 100) == [validate.Job("8", 100, 105, "sbatch --parsable")]
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "said"),
+    [("COMPLETED", 0, ""), ("COMPLETING", 0, ""), ("RUNNING", 1, "job 11 failed"), ("FAILED", 1, "job 11 failed")],
+)
+def test_jobs_are_submitted_again_in_sets(tmp_path: Path, state: str, code: int, said: str) -> None:
+    _command(tmp_path, "runuser", 'shift 6; exec "$@"')
+    _command(tmp_path, "sbatch", 'echo "$* <$(cat)" >>"$HERE/log"; echo $(($(wc -l <"$HERE/log") + 10))')
+    _command(tmp_path, "squeue", 'echo "$*" >>"$HERE/asked"; [ "$(wc -l <"$HERE/asked")" -gt 1 ] || echo 11')
+    shown = f"echo 'JobId=11 JobState={state} Reason=None ExitCode=0:0 RunTime=1'"
+    _command(tmp_path, "scontrol", f'if [ "$1" = write ]; then echo "script $3" >"$4"; else {shown}; fi')
+    script = validate.again([[_job(1, 0, 1), _job(2, 0, 1)], [_job(3, 1, 2)]])
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
+    done = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True, env=path)
+    assert (done.returncode, said in done.stderr) == (code, True)
+    assert code or 0.2 <= float(done.stdout) < 60
+    submitted = [f"--parsable --nodelist=gpu{number} --export=ALL,A=1:2 <script {number}" for number in (1, 2, 3)]
+    assert (tmp_path / "log").read_text().splitlines() == submitted
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert [line.split()[2] for line in asked] == ["11,12", "11,12", "11,12,13"]
 
 
 def test_what_a_validation_takes_beyond_its_jobs(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ends = iter([100, 200])
-
     def timed(*words: str) -> sandboxes.Spent:
         said.append(words)
         return sandboxes.Spent(60.0, 1.0, "")
 
+    def printed(_cluster: object, _node: str, command: str) -> bytes:
+        return f"1|{time.time() + 9:.0f}|{time.time() + 19:.0f}|sbatch\n".encode() if "sacct" in command else b"50.0\n"
+
     monkeypatch.setattr(sandboxes, "timed", timed)
-    monkeypatch.setattr(validate, "_spans", lambda _cluster, _since: [(end := next(ends), end + 50), (end, end + 20)])
+    monkeypatch.setattr(sandboxes, "printed", printed)
     monkeypatch.setattr(state, "load", lambda name: name)
     assert benchmark.main(["validate", "--times", "2", "--runs", "1", "--json"]) == 0
     found = {entry["figure"]: entry["value"] for entry in json.loads(capsys.readouterr().out)["figures"]}
-    assert (found["validation"], found["jobs_ran"], found["jobs"], found["overhead"]) == (60, 50, 2, 10)
+    assert (found["validation"], found["jobs_alone"], found["jobs"], found["overhead"]) == (60, 50, 1, 10)
     assert found["overhead_beyond_2_percent"] == 9
     assert [words[0] for words in said if "-i" in words] == ["provision", "validate", "validate"]
 
@@ -212,10 +245,10 @@ def test_what_a_validation_takes_beyond_its_jobs(
 def test_a_validation_without_jobs_is_none(
     said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(validate, "_spans", lambda _cluster, _since: [])
+    monkeypatch.setattr(sandboxes, "printed", lambda *_words: b"")
     monkeypatch.setattr(state, "load", lambda name: name)
     assert benchmark.main(["validate", "--runs", "1"]) == 1
-    assert "knows no job of these validations" in capsys.readouterr().err
+    assert "knows no job of this validation" in capsys.readouterr().err
     assert said[-1] == ("sandbox", "down", "--name", "benchmark")
 
 

@@ -44,7 +44,8 @@ BY_LOOP = {
     ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",
     ("users", "accounts.yml"): "recorded by busbar.cluster.host_record",
     ("validation", "run.yml"): "in __uninstall_made, and below /var/lib/busbar",
-    ("validation", "user.yml"): "recorded by busbar.cluster.host_record",
+    ("validation", "user.yml"): "a group of the system, of a user that is recorded",
+    ("validation", "user_create.yml"): "recorded by busbar.cluster.host_record",
 }
 
 

@@ -346,6 +346,13 @@ def test_the_reason_of_a_failure_names_the_task(log: str, told: str) -> None:
     assert bool(said) == bool(told)
 
 
+@pytest.mark.filterwarnings("error")
+def test_unpacking_a_bundle_warns_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bundle.tar.gz").write_bytes(content("all is well"))
+    node_pull.unpack(tmp_path / "bundle.tar.gz", tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "said").read_text() == "all is well"
+
+
 NET = "DEVICE='ens2'\nIPV4ADDR='10.0.0.11'\nIPV4DNS0='{}'\nIPV4DNS1='{}'\nDNSDOMAIN='{}'\nDOMAINSEARCH=''\n"
 
 

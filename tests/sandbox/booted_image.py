@@ -1,7 +1,8 @@
 """A compute node of the sandbox that booted the image of its cluster: built, served, and started as a container of it.
 
 The file system is what `root.squashfs` has, systemd is the first process, its address comes by DHCP from the server of
-the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and initramfs.
+the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and
+initramfs, as `booted_machine` does.
 """
 
 from __future__ import annotations

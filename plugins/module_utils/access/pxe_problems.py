@@ -25,8 +25,8 @@ def pxe_server_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
     """Return what keeps machines from booting, or would have two of them take each other's place.
 
     Args:
-        options: `address`, `content`, `dns`, `interface`, `interfaces` of the host, `kernel_options`, `machines` (variables
-            of the hosts that boot), `missing` files of the content, `range`, `unknown`.
+        options: `address`, `content`, `dns`, `interface`, `interfaces` of the host, `kernel_options`, `machines`
+            (variables of the hosts that boot), `missing` files of the content, `range`, `unknown`.
         host: the server.
     """
     own = [make_problem([host], f"pxe_server_{key}", problem, remedy) for key, problem, remedy in _own(options)]

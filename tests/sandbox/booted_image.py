@@ -1,7 +1,8 @@
 """A compute node of the sandbox that booted the image of its cluster: built, served, and started as a container of it.
 
 The file system is what `root.squashfs` has, systemd is the first process, its address comes by DHCP from the server of
-the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and initramfs.
+the image, and its configuration from the bundle there. What a container cannot show is firmware, kernel and
+initramfs, as `booted_machine` does.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from busbar.sandbox.inventory import write_inventory
 from busbar.sandbox.state import Sandbox, load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from conftest import Cluster
@@ -27,15 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["SERVER", "Booted"]
 
 SERVER = "login"
-MAC = "52:54:00:bb:98:01"
 SERVED = "/var/cache/busbar/pxe"
 STATUS = "/run/busbar/node_pull_status.json"
 BUILD_TIMEOUT_S = 1800
-BOOT_TIMEOUT_S = 180
 
 
 class Booted:
     """One node more in the sandbox, which boots from the network."""
+
+    mac = "52:54:00:bb:98:01"
+    boot_timeout_s = 180
 
     def __init__(self, sandbox: Cluster, folder: Path) -> None:
         """Write the node into the inventory, and beside it what serves it."""
@@ -47,14 +50,24 @@ class Booted:
         self._save(grown)
         self.server = grown.address(SERVER)
         self.further = sandbox.state / "pxe.yml"
-        own = {"pxe_server_interface": "eth0", "pxe_server_content": str(self.folder)}
+        own = {"pxe_server_interface": "eth0", "pxe_server_content": str(self.folder)} | self.server_options
         hosts: dict[str, Any] = {
             "pxe_server": {"hosts": {SERVER: own}},
-            "slurm_compute": {"hosts": {self.node: {"pxe_server_mac": MAC}}},
+            "slurm_compute": {"hosts": {self.node: {"pxe_server_mac": self.mac} | self.node_options}},
         }
         self.further.write_text(json.dumps({"all": {"children": hosts}}), encoding="utf-8")
         self.up, self.joined = 0.0, False
         self.image = f"localhost/busbar-booted-{sandbox.name}:latest"
+
+    @property
+    def server_options(self) -> dict[str, Any]:
+        """What the role of the server is told besides."""
+        return {}
+
+    @property
+    def node_options(self) -> dict[str, Any]:
+        """What the inventory says of the node besides."""
+        return {}
 
     def _save(self, state: Sandbox) -> None:
         state.save()
@@ -106,10 +119,15 @@ class Booted:
     def boot(self) -> None:
         """Start the machine, and keep the time at which its SSH answered."""
         state = load(self.sandbox.name)
-        cluster.create(state, self.node, own_image=self.image, mac=MAC)
+        cluster.create(state, self.node, own_image=self.image, mac=self.mac)
         subprocess.run(["podman", "start", state.container(self.node)], check=True, capture_output=True)
-        deadline = time.monotonic() + BOOT_TIMEOUT_S
+        self.wait_for_ssh()
+
+    def wait_for_ssh(self, runs: Callable[[], bool] = lambda: True) -> None:
+        """Keep the time at which the node's SSH answers."""
+        deadline = time.monotonic() + self.boot_timeout_s
         while not self._answers():
+            assert runs(), "the machine has ended"
             assert time.monotonic() < deadline, "no SSH"
             time.sleep(0.2)
         self.up = time.monotonic()
@@ -121,10 +139,17 @@ class Booted:
         except OSError:
             return False
 
+    def on_node(self, command: str, *, check: bool = True, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run a shell command on the node as root."""
+        return self.sandbox.exec(self.node, command, check=check, timeout=timeout)
+
+    def identity_lines(self) -> Iterable[str]:
+        """Where the node names its host key."""
+        return self.on_node("journalctl -b -u busbar-node-identity -o cat").stdout.splitlines()
+
     def fingerprint(self) -> str:
         """What the node shows on its console."""
-        shown = self.sandbox.exec(self.node, "journalctl -b -u busbar-node-identity -o cat").stdout
-        (line,) = (line for line in shown.splitlines() if "host key of this node" in line)
+        (line,) = (line for line in self.identity_lines() if "host key of this node" in line)
         return next(word for word in line.split() if word.startswith("SHA256:"))
 
     def bootstrap(self) -> None:
@@ -137,19 +162,19 @@ class Booted:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def join(self, *options: str) -> str:
+    def join(self, *options: str, timeout: float = 900) -> str:
         """Admit the node to the cluster; returns what was said."""
         self.joined = True
-        return self.busbar("provision", "add_nodes", *options)
+        return self.busbar("provision", "add_nodes", *options, timeout=timeout)
 
     def status(self) -> dict[str, Any]:
         """What the last pull ended with."""
-        found: dict[str, Any] = json.loads(self.sandbox.exec(self.node, f"cat {STATUS}").stdout)
+        found: dict[str, Any] = json.loads(self.on_node(f"cat {STATUS}").stdout)
         return found
 
     def pull(self) -> dict[str, Any]:
         """Have the node pull as at boot; returns the outcome, with which that of the unit agrees."""
-        done = self.sandbox.exec(self.node, "systemctl start busbar-node-pull", check=False, timeout=1800)
+        done = self.on_node("systemctl start busbar-node-pull", check=False, timeout=1800)
         found = self.status()
         assert (done.returncode == 0) == (found["result"] == "applied"), done.stderr
         return found

@@ -25,8 +25,8 @@ def pxe_server_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
     """Return what keeps machines from booting, or would have two of them take each other's place.
 
     Args:
-        options: `address`, `content`, `interface`, `interfaces` of the host, `kernel_options`, `machines` (variables of
-            the hosts that boot), `missing` files of the content, `range`, `unknown`.
+        options: `address`, `content`, `dns`, `interface`, `interfaces` of the host, `kernel_options`, `machines`
+            (variables of the hosts that boot), `missing` files of the content, `range`, `unknown`.
         host: the server.
     """
     own = [make_problem([host], f"pxe_server_{key}", problem, remedy) for key, problem, remedy in _own(options)]
@@ -43,6 +43,8 @@ def _own(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         )
     if not _is_address(options["address"]):
         yield "address", f"{options['address']!r} is no IPv4 address", "write the host's address on that interface"
+    if wrong := [str(each) for each in options["dns"] if not _is_address(each)]:
+        yield "dns", f"{', '.join(map(repr, wrong))} is no IPv4 address", "write the addresses of DNS servers"
     if options["missing"]:
         yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
     limits = list(options["range"])

@@ -344,3 +344,40 @@ def test_the_reason_of_a_failure_names_the_task(log: str, told: str) -> None:
     said = node_pull.failed_task(log)
     assert said.startswith(told)
     assert bool(said) == bool(told)
+
+
+@pytest.mark.filterwarnings("error")
+def test_unpacking_a_bundle_warns_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bundle.tar.gz").write_bytes(content("all is well"))
+    node_pull.unpack(tmp_path / "bundle.tar.gz", tmp_path / "unpacked")
+    assert (tmp_path / "unpacked" / "said").read_text() == "all is well"
+
+
+UNSET = "0.0.0.0"  # noqa: S104 - so DHCP says that there is none
+NET = "DEVICE='ens2'\nIPV4ADDR='10.0.0.11'\nIPV4DNS0='{}'\nIPV4DNS1='{}'\nDNSDOMAIN='{}'\nDOMAINSEARCH=''\n"
+
+
+@pytest.mark.parametrize(
+    ("told", "written"),
+    [
+        (("10.0.0.2", "10.0.0.3", ""), "nameserver 10.0.0.2\nnameserver 10.0.0.3\n"),
+        (("10.0.0.2", UNSET, "hall.example"), "search hall.example\nnameserver 10.0.0.2\n"),
+        ((UNSET, UNSET, ""), None),
+        (("$(id)", "", "a\tb"), None),
+    ],
+)
+def test_it_names_the_dns_servers_that_dhcp_told(
+    tmp_path: Path, told: tuple[str, str, str], written: str | None
+) -> None:
+    (tmp_path / "net-ens2.conf").write_text(NET.format(*told))
+    target = tmp_path / "resolv.conf"
+    node_pull.take_resolver(tmp_path, target)
+    assert (target.read_text() if target.exists() else None) == written
+
+
+def test_it_leaves_dns_servers_that_are_named(tmp_path: Path) -> None:
+    (tmp_path / "net-ens2.conf").write_text(NET.format("10.0.0.2", UNSET, ""))
+    target = tmp_path / "resolv.conf"
+    target.write_text("# by hand\nnameserver 10.9.9.9\n")
+    assert node_pull.take_resolver(tmp_path, target) == []
+    assert target.read_text() == "# by hand\nnameserver 10.9.9.9\n"

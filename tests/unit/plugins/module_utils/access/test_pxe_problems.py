@@ -11,6 +11,7 @@ NODE = {"pxe_server_mac": "52:54:00:AA:00:01", "hosts_address": "10.0.0.11"}
 GOOD: dict[str, Any] = {
     "address": "10.0.0.1",
     "content": "/images",
+    "dns": ["10.0.0.2"],
     "interface": "eth1",
     "interfaces": ["lo", "eth0", "eth1"],
     "kernel_options": "console=ttyS0",
@@ -32,6 +33,7 @@ def test_a_server_of_known_machines_is_right() -> None:
         ({"interface": "eth9"}, ["ctl"], "pxe_server_interface", "there is no interface 'eth9'"),
         ({"interface": "eth1\nport=53"}, ["ctl"], "pxe_server_interface", "there is no interface"),
         ({"address": ""}, ["ctl"], "pxe_server_address", "'' is no IPv4 address"),
+        ({"dns": ["10.0.0.2", "resolver"]}, ["ctl"], "pxe_server_dns", "'resolver' is no IPv4 address"),
         ({"missing": ["vmlinuz"]}, ["ctl"], "pxe_server_content", "/images lacks vmlinuz"),
         ({"unknown": True}, ["ctl"], "pxe_server_range", "is not a first and a last address"),
         ({"kernel_options": "a\nshell"}, ["ctl"], "pxe_server_kernel_options", "more than one line"),

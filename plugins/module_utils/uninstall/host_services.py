@@ -114,7 +114,7 @@ class ServicesOfHost(HostBase):
             self.output("udevadm", "control", "--reload")
 
     def _withdraw_exports(self, changed: Sequence[str]) -> None:
-        """Let an NFS server that was there before serve what it did then: the kernel has what busbar exported until now."""
+        """Let an NFS server of before export what it did then; the kernel still has what busbar exported."""
         # It goes with the package of a server that busbar has installed.
         if self.module.get_bin_path("exportfs") is None:
             return

@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 TOP = Path(__file__).resolve().parents[3]
-# As busbar-backup does: look, and make it where there is none. A second one inside is an error here, as it is for restic,
-# whose second repository replaces the first one's `config`, so that no key opens the data any more.
+# As busbar-backup does: look, and make it where there is none. A second one inside is an error here: restic's second
+# repository replaces the `config` of the first one, so that no key opens the data any more.
 PROGRAM = """#!/bin/sh
 mkdir FOLDER/inside || { echo 'two at once' >&2; exit 1; }
 test -e FOLDER/config && made=false || made=true

@@ -45,7 +45,7 @@ class Server(ServicesOfHost):
     ],
 )
 def test_an_nfs_server_of_before_exports_what_it_did_then(
-    paths: list[str], active: list[str], stays: bool, told: list[list[str]]
+    paths: list[str], active: list[str], told: list[list[str]], *, stays: bool
 ) -> None:
     host = Server(paths, active=active, stays=stays)
     host.reload()

@@ -250,6 +250,17 @@ def test_a_plain_run_after_all_that_changes_nothing(cluster: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
 
 
+def test_a_new_munge_key_where_one_host_has_a_database_only(cluster: Cluster) -> None:
+    words = ("rotate_secrets", "-i", str(cluster.inventory), "-e", json.dumps({"rotate_secrets": ["munge"]}))
+    before = cluster.exec("db3", "sha256sum /etc/munge/munge.key").stdout
+    succeeded(cluster.busbar("provision", *words, timeout=1800))
+    keys = {cluster.exec(node, "sha256sum /etc/munge/munge.key").stdout for node in ("ctl", "gpu1", *HOSTS)}
+    assert (len(keys), before in keys) == (1, False)
+    for node, active in (("db1", "active"), ("db2", "active"), ("db3", "inactive")):
+        assert cluster.exec(node, "systemctl is-active slurmdbd", check=False).stdout.strip() == active
+    cluster.wait_until(lambda: accounting_answers(cluster), "accounting does not answer", 120)
+
+
 @contextlib.contextmanager
 def one_database(one: Cluster) -> Iterator[tuple[str, str]]:
     """While this goes on, the inventory has one host with a database; with these arguments it is no cluster."""

@@ -250,8 +250,24 @@ def test_a_plain_run_after_all_that_changes_nothing(cluster: Cluster) -> None:
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
 
 
-def test_a_new_munge_key_where_one_host_has_a_database_only(cluster: Cluster) -> None:
-    words = ("rotate_secrets", "-i", str(cluster.inventory), "-e", json.dumps({"rotate_secrets": ["munge"]}))
+def test_a_slurmdbd_that_gave_control_back_ends_when_it_is_told_to(cluster: Cluster) -> None:
+    serves, log = "ss -Hltn 'sport = :6819'", "tail -n 2 /var/log/slurm/slurmdbd.log"
+    cluster.exec("db1", "systemctl stop slurmdbd", timeout=120)
+    cluster.wait_until(lambda: cluster.exec("db2", serves).stdout != "", "db2 does not take over")
+    cluster.exec("db1", "systemctl start slurmdbd")
+    cluster.wait_until(lambda: "given up control" in cluster.exec("db2", log).stdout, "db2 does not give up control")
+    cluster.exec("db2", "systemctl stop slurmdbd", timeout=60)
+    cluster.exec("db2", "systemctl start slurmdbd")
+
+
+def test_new_secrets_where_one_host_has_a_database_only(cluster: Cluster) -> None:
+    words = (
+        "rotate_secrets",
+        "-i",
+        str(cluster.inventory),
+        "-e",
+        json.dumps({"rotate_secrets": ["munge", "slurm_database"]}),
+    )
     before = cluster.exec("db3", "sha256sum /etc/munge/munge.key").stdout
     succeeded(cluster.busbar("provision", *words, timeout=1800))
     keys = {cluster.exec(node, "sha256sum /etc/munge/munge.key").stdout for node in ("ctl", "gpu1", *HOSTS)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_services import ServicesOfHost
@@ -17,8 +18,9 @@ class Server(ServicesOfHost):
     def __init__(self, paths: list[str], *, active: list[str], stays: bool) -> None:
         """Take the files that busbar had written, and which units ran before."""
         self.told: list[list[str]] = []
-        self.module = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
-        self.record = SimpleNamespace(changes={"paths": dict.fromkeys(paths)})
+        module: Any = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
+        record: Any = SimpleNamespace(changes={"paths": dict.fromkeys(paths)})
+        self.module, self.record = module, record
         self.baseline = {"units": {}, "active": active}
 
     def output(self, *words: str) -> str:

@@ -112,7 +112,7 @@ def again(sets: Iterable[Iterable[Job]]) -> str:
     lines += [
         "ended=$(date +%s.%N)",
         'for number in $(cat "$scripts/submitted"); do',
-        '  scontrol -o show job "$number" | grep -Eq " JobState=COMPLET(ED|ING) .* ExitCode=0:0 " ||',
+        '  scontrol -o show job "$number" | grep -Eq " JobState=(COMPLETED|COMPLETING) .* ExitCode=0:0 " ||',
         '    { echo "job $number failed" >&2; exit 1; }',
         "done",
         'awk -v a="$began" -v b="$ended" \'BEGIN { printf "%.1f\\n", b - a }\'',

@@ -7,6 +7,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -215,6 +216,20 @@ def recap(output: str) -> dict[str, dict[str, int]]:
         host.strip(): {key: int(value) for key, value in (item.split("=") for item in counts.split())}
         for host, counts in pairs
     }
+
+
+def succeeded(done: subprocess.CompletedProcess[str]) -> None:
+    """See that a playbook succeeded; else show what failed, of an output whose end is about the other hosts."""
+    if done.returncode:
+        pytest.fail(f"ended with {done.returncode}:\n{failures(done.stdout)}{done.stderr}")
+
+
+def failures(output: str) -> str:
+    """What Ansible's output says of the tasks that failed, and its recap; all of it where no task did."""
+    blocks = re.split(r"\n(?=(?:TASK|PLAY|RUNNING HANDLER) )", output)
+    told = [block for block in blocks if re.search(r"^(?:fatal|failed): |^\[ERROR\]", block, re.MULTILINE)]
+    recaps = [block for block in blocks if block.startswith("PLAY RECAP")]
+    return "\n".join([*told, *recaps]) if told else output
 
 
 def as_json(text: str) -> Any:  # noqa: ANN401 - JSON is what it is

@@ -46,6 +46,8 @@ class Host(PackagesOfHost, PathsOfHost, ServicesOfHost):
             self.note_owners()
             self.record.save()
         self.unmount()
+        # What lay on a file server, such as the homes, is there no more.
+        self.data = [path for path in self.data if os.path.lexists(path)]
         self.stop_units()
         steps = {name: self.step(name, entry) for name, entry in self.record.changes["paths"].items()}
         self.removed += [f"package {name}" for name in self.going]

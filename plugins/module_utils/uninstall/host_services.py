@@ -13,7 +13,7 @@ from .host_packages import UNIT_KINDS
 from .paths import is_below
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["ServicesOfHost"]
 
@@ -107,10 +107,23 @@ class ServicesOfHost(HostBase):
         for unit in sorted(each.removesuffix(".d") for each in folders if each.endswith(".service.d")):
             if unit in self.baseline["active"]:
                 self.output("systemctl", "try-restart", unit)
+        self._withdraw_exports(changed)
         if any(is_below(path, ["/etc/systemd/journald.conf.d"]) for path in changed):
             self.output("systemctl", "try-restart", "systemd-journald")
         if any(is_below(path, ["/etc/udev"]) for path in changed):
             self.output("udevadm", "control", "--reload")
+
+    def _withdraw_exports(self, changed: Sequence[str]) -> None:
+        """Let an NFS server of before export what it did then; the kernel still has what busbar exported."""
+        # It goes with the package of a server that busbar has installed.
+        if self.module.get_bin_path("exportfs") is None:
+            return
+        if any(is_below(path, ["/etc/exports.d"]) for path in changed):
+            self.output("exportfs", "-ra")
+        if "nfs-server.service" in self.baseline["active"] and any(
+            is_below(path, ["/etc/nfs.conf.d"]) for path in changed
+        ):
+            self.output("systemctl", "try-restart", "nfs-server.service")
 
     def accounts(self) -> None:
         """Take users and groups away; homes and what is in them stay."""

@@ -224,3 +224,20 @@ def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch:
     found.finish()
     assert [path.name for path in (place / "busbar").iterdir()] == ["upgrade_slurm"]
     assert (place / "busbar/upgrade_slurm/accounting.sql").read_text() == "rows"
+
+
+def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = place / "shared/home"
+    homes.mkdir(parents=True)
+    found = look(place, before=[], data=[str(homes)])
+    reached: list[str] = []
+    monkeypatch.setattr(found, "release_guarded", lambda: None)
+    for name in ("plan_packages", "note_owners", "stop_units", "change_packages", "reload", "finish"):
+        monkeypatch.setattr(found, name, lambda: None)
+    monkeypatch.setattr(host, "units", lambda _module: {})
+    monkeypatch.setattr(found, "bring_units_back", lambda _former: None)
+    monkeypatch.setattr(found, "holds", list)
+    monkeypatch.setattr(found, "unmount", homes.rmdir)
+    monkeypatch.setattr(found, "accounts", lambda: reached.extend(found.data))
+    found.run()
+    assert (reached, found.kept) == ([], [])

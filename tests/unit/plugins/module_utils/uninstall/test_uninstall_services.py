@@ -1,0 +1,54 @@
+"""What services that stay are told when a host is brought back."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_services import ServicesOfHost
+
+EXPORTS, SETTINGS = "/etc/exports.d/busbar.exports", "/etc/nfs.conf.d/busbar.conf"
+WITHDRAW, RESTART = ["exportfs", "-ra"], ["systemctl", "try-restart", "nfs-server.service"]
+
+
+class Server(ServicesOfHost):
+    """A host with an NFS server, or without one since its package has gone."""
+
+    def __init__(self, paths: list[str], *, active: list[str], stays: bool) -> None:
+        """Take the files that busbar had written, and which units ran before."""
+        self.told: list[list[str]] = []
+        module: Any = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
+        record: Any = SimpleNamespace(changes={"paths": dict.fromkeys(paths)})
+        self.module, self.record = module, record
+        self.baseline = {"units": {}, "active": active}
+
+    def output(self, *words: str) -> str:
+        """Note what a program is told."""
+        self.told.append(list(words))
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("paths", "active", "stays", "told"),
+    [
+        ([EXPORTS, SETTINGS], ["nfs-server.service"], True, [WITHDRAW, RESTART]),
+        ([EXPORTS], ["nfs-server.service"], True, [WITHDRAW]),
+        ([EXPORTS, SETTINGS], [], True, [WITHDRAW]),
+        ([EXPORTS, SETTINGS], [], False, []),
+        (["/etc/hosts"], ["nfs-server.service"], True, []),
+    ],
+    ids=[
+        "a server of before",
+        "its exports alone",
+        "one that stood still",
+        "a server of busbar",
+        "no server of busbar",
+    ],
+)
+def test_an_nfs_server_of_before_exports_what_it_did_then(
+    paths: list[str], active: list[str], told: list[list[str]], *, stays: bool
+) -> None:
+    host = Server(paths, active=active, stays=stays)
+    host.reload()
+    assert host.told == told

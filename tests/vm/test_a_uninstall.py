@@ -1,0 +1,66 @@
+"""A file server that exported something before busbar, and its client: both are brought back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from busbar.vm.state import load
+from virtual_machines import CLIENT, SERVER, TOP, Machines, recap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.proves("nfs_server", "nfs_client")
+
+OWN = """
+mkdir -p /srv/own /etc/nfs.conf.d && echo of-before >/srv/own/file
+echo '/srv/own 10.77.0.0/24(ro,no_subtree_check)' >>/etc/exports
+systemctl enable --now nfs-server
+"""
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Machines, str]]:
+    """Machines of their own, one of which was a file server already; what it exported before busbar came."""
+    name = f"{os.environ.get('BUSBAR_TEST_VMS', 'test-vm')}-before"
+    made = subprocess.run(["busbar", "vm", "up", "--name", name], check=False, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    machines = Machines(load(name))
+    machines.ssh(SERVER, OWN)
+    before = machines.output(SERVER, "exportfs -s")
+    done = machines.play(Path(__file__).with_name("site.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield machines, before
+    subprocess.run(["busbar", "vm", "down", "--name", name], check=True, capture_output=True)
+
+
+def uninstalled(machines: Machines, nodes: str, **options: object) -> subprocess.CompletedProcess[str]:
+    return machines.play(TOP / "playbooks" / "uninstall.yml", uninstall_nodes=nodes, **options)
+
+
+def test_who_mounts_is_named_before_anything_changes(served: tuple[Machines, str]) -> None:
+    machines, _before = served
+    machines.ssh(SERVER, "runuser -u alice -- sh -c 'echo mine >/projects/mine'")
+    assert machines.output(CLIENT, "cat /projects/mine") == "mine"
+    for nodes, options, told in (
+        (SERVER, {"uninstall_leaves_data": True}, f"{SERVER}: uninstall_nodes: serves {CLIENT}, which still belong"),
+        (f"{SERVER},{CLIENT}", {}, "data in /projects, an NFS mount of 10.77.0.11"),
+    ):
+        done = uninstalled(machines, nodes, **options)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert told in " ".join(done.stdout.split()), done.stdout
+        assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}
+    assert machines.output(CLIENT, "cat /projects/mine") == "mine"
+
+
+def test_what_was_served_before_is_served_again_and_nothing_else(served: tuple[Machines, str]) -> None:
+    machines, before = served
+    for changed in (True, False):
+        done = uninstalled(machines, f"{SERVER},{CLIENT}", uninstall_leaves_data=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert any(counts["changed"] for counts in recap(done.stdout).values()) is changed, done.stdout
+    assert machines.output(SERVER, "exportfs -s") == before

@@ -21,6 +21,8 @@ mkdir -p /srv/own /etc/nfs.conf.d && echo of-before >/srv/own/file
 echo '/srv/own 10.77.0.0/24(ro,no_subtree_check)' >>/etc/exports
 systemctl enable --now nfs-server
 """
+# What a server offers: to whom, and which versions of NFS.
+SERVED = "exportfs -s; cat /proc/fs/nfsd/versions"
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ def served() -> Iterator[tuple[Machines, str]]:
     assert made.returncode == 0, made.stdout + made.stderr
     machines = Machines(load(name))
     machines.ssh(SERVER, OWN)
-    before = machines.output(SERVER, "exportfs -s")
+    before = machines.output(SERVER, SERVED)
     done = machines.play(Path(__file__).with_name("site.yml"))
     assert done.returncode == 0, done.stdout + done.stderr
     yield machines, before
@@ -63,4 +65,11 @@ def test_what_was_served_before_is_served_again_and_nothing_else(served: tuple[M
         done = uninstalled(machines, f"{SERVER},{CLIENT}", uninstall_leaves_data=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert any(counts["changed"] for counts in recap(done.stdout).values()) is changed, done.stdout
-    assert machines.output(SERVER, "exportfs -s") == before
+    assert machines.output(SERVER, SERVED) == before
+    assert machines.output(SERVER, "cat /projects/mine") == "mine", "data of users"
+    assert machines.output(CLIENT, "findmnt -rno TARGET -t nfs,nfs4 || true; grep -c nfs /etc/fstab || true") == "0"
+    # From the server itself, for the client's program went with the client. In a version that busbar did not serve.
+    mount = "mount -t nfs -o vers=4.1,timeo=50,retry=0 10.77.0.10:{path} /mnt"
+    assert machines.output(SERVER, f"{mount.format(path='/srv/own')} && cat /mnt/file && umount /mnt") == "of-before"
+    refused = machines.ssh(SERVER, mount.format(path="/projects"), check=False)
+    assert refused.returncode == 32, refused.stdout + refused.stderr

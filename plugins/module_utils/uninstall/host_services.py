@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["ServicesOfHost"]
 
 FSTAB = "/etc/fstab"
+_NFS_SERVER = "nfs-server.service"
+# As the kernel begins; what the server's own configuration leaves out, rpc.nfsd takes away at its start.
+_NFS_VERSIONS = ("+3", "+4.0", "+4.1", "+4.2")
 # /etc/systemd/system/NAME.service.d/FILE
 _DROP_IN = 5
 
@@ -26,6 +30,18 @@ def mounted() -> set[str]:
     """Return the mount points of the host; asking one whose server is away would hang."""
     rows = (line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines())
     return {row[1].replace("\\040", " ") for row in rows}
+
+
+def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
+    """Let the kernel serve all versions of NFS that it has, while no server runs.
+
+    It remembers until the next boot which minor versions were switched off, and rpc.nfsd names only those that its
+    configuration has (nfs-utils, nfssvc_setvers).
+    """
+    for version in _NFS_VERSIONS:
+        # One that this kernel was built without.
+        with contextlib.suppress(OSError):
+            control.write_text(version, encoding="utf-8")
 
 
 class ServicesOfHost(HostBase):
@@ -120,10 +136,10 @@ class ServicesOfHost(HostBase):
             return
         if any(is_below(path, ["/etc/exports.d"]) for path in changed):
             self.output("exportfs", "-ra")
-        if "nfs-server.service" in self.baseline["active"] and any(
-            is_below(path, ["/etc/nfs.conf.d"]) for path in changed
-        ):
-            self.output("systemctl", "try-restart", "nfs-server.service")
+        if _NFS_SERVER in self.baseline["active"] and any(is_below(path, ["/etc/nfs.conf.d"]) for path in changed):
+            self.output("systemctl", "stop", _NFS_SERVER)
+            allow_nfs_versions()
+            self.output("systemctl", "start", _NFS_SERVER)
 
     def accounts(self) -> None:
         """Take users and groups away; homes and what is in them stay."""

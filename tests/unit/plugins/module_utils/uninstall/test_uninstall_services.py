@@ -6,10 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import host_services
 from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_services import ServicesOfHost
 
+SERVICE = "nfs-server.service"
 EXPORTS, SETTINGS = "/etc/exports.d/busbar.exports", "/etc/nfs.conf.d/busbar.conf"
-WITHDRAW, RESTART = ["exportfs", "-ra"], ["systemctl", "try-restart", "nfs-server.service"]
+WITHDRAW, STOP, START = ["exportfs", "-ra"], ["systemctl", "stop", SERVICE], ["systemctl", "start", SERVICE]
 
 
 class Server(ServicesOfHost):
@@ -17,7 +19,7 @@ class Server(ServicesOfHost):
 
     def __init__(self, paths: list[str], *, active: list[str], stays: bool) -> None:
         """Take the files that busbar had written, and which units ran before."""
-        self.told: list[list[str]] = []
+        self.told: list[object] = []
         module: Any = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
         record: Any = SimpleNamespace(changes={"paths": dict.fromkeys(paths)})
         self.module, self.record = module, record
@@ -32,11 +34,11 @@ class Server(ServicesOfHost):
 @pytest.mark.parametrize(
     ("paths", "active", "stays", "told"),
     [
-        ([EXPORTS, SETTINGS], ["nfs-server.service"], True, [WITHDRAW, RESTART]),
-        ([EXPORTS], ["nfs-server.service"], True, [WITHDRAW]),
+        ([EXPORTS, SETTINGS], [SERVICE], True, [WITHDRAW, STOP, "versions", START]),
+        ([EXPORTS], [SERVICE], True, [WITHDRAW]),
         ([EXPORTS, SETTINGS], [], True, [WITHDRAW]),
         ([EXPORTS, SETTINGS], [], False, []),
-        (["/etc/hosts"], ["nfs-server.service"], True, []),
+        (["/etc/hosts"], [SERVICE], True, []),
     ],
     ids=[
         "a server of before",
@@ -47,8 +49,9 @@ class Server(ServicesOfHost):
     ],
 )
 def test_an_nfs_server_of_before_exports_what_it_did_then(
-    paths: list[str], active: list[str], told: list[list[str]], *, stays: bool
+    paths: list[str], active: list[str], told: list[object], monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
     host = Server(paths, active=active, stays=stays)
+    monkeypatch.setattr(host_services, "allow_nfs_versions", lambda: host.told.append("versions"))
     host.reload()
     assert host.told == told

@@ -39,9 +39,9 @@ def allow_nfs_versions(control: Path = Path("/proc/fs/nfsd/versions")) -> None:
     configuration has (nfs-utils, nfssvc_setvers).
     """
     for version in _NFS_VERSIONS:
-        # One that this kernel was built without.
+        # One that this kernel was built without. It takes whole lines only (nfsctl.c, __write_versions).
         with contextlib.suppress(OSError):
-            control.write_text(version, encoding="utf-8")
+            control.write_text(f"{version}\n", encoding="utf-8")
 
 
 class ServicesOfHost(HostBase):

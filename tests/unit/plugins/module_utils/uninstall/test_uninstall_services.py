@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,3 +56,16 @@ def test_an_nfs_server_of_before_exports_what_it_did_then(
     monkeypatch.setattr(host_services, "allow_nfs_versions", lambda: host.told.append("versions"))
     host.reload()
     assert host.told == told
+
+
+def test_versions_are_given_to_the_kernel_as_lines_and_one_that_it_lacks_is_left_out() -> None:
+    given: list[str] = []
+
+    def write_text(text: str, *, encoding: str) -> None:
+        given.append(text)
+        if text == "+3\n":
+            raise OSError(errno.EINVAL, encoding)
+
+    control: Any = SimpleNamespace(write_text=write_text)
+    host_services.allow_nfs_versions(control)
+    assert given == ["+3\n", "+4.0\n", "+4.1\n", "+4.2\n"]

@@ -99,7 +99,10 @@ def again(sets: Iterable[Iterable[Job]]) -> str:
         "set -eu",
         "scripts=$(mktemp -d)",
         "trap 'rm -r \"$scripts\"' EXIT",
-        f'submit() {{ runuser -u {_USER} -- env -i PATH="$PATH" "$@" <"$scripts/$number" >>"$scripts/submitted"; }}',
+        f"home=$(getent passwd {_USER} | cut -d: -f6)",
+        # What the jobs of a validation are told, and nothing of root's.
+        f'told="PATH=$PATH HOME=$home USER={_USER} LOGNAME={_USER} SHELL=/bin/bash LANG=C.UTF-8"',
+        f'submit() {{ runuser -u {_USER} -- env -i $told "$@" <"$scripts/$number" >>"$scripts/submitted"; }}',
         'open_jobs() { squeue -h -j "$(paste -sd, "$scripts/submitted")" -t PD,CF,R,S; }',
         "wait_for() { while open_jobs | grep -q .; do sleep 0.2; done; }",
     ]
@@ -113,7 +116,7 @@ def again(sets: Iterable[Iterable[Job]]) -> str:
         "ended=$(date +%s.%N)",
         'for number in $(cat "$scripts/submitted"); do',
         '  scontrol -o show job "$number" | grep -Eq " JobState=(COMPLETED|COMPLETING) .* ExitCode=0:0 " ||',
-        '    { echo "job $number failed" >&2; exit 1; }',
+        '    { echo "job $number failed: $(scontrol -o show job "$number")" >&2; exit 1; }',
         "done",
         'awk -v a="$began" -v b="$ended" \'BEGIN { printf "%.1f\\n", b - a }\'',
     ]

@@ -206,12 +206,13 @@ def test_jobs_of_this_validation_alone() -> None:
     [("COMPLETED", 0, ""), ("COMPLETING", 0, ""), ("RUNNING", 1, "job 11 failed"), ("FAILED", 1, "job 11 failed")],
 )
 def test_jobs_are_submitted_again_in_sets(tmp_path: Path, state: str, code: int, said: str) -> None:
-    _command(tmp_path, "runuser", 'shift 6; exec "$@"')
+    _command(tmp_path, "runuser", 'shift 11; exec "$@"')
     _command(tmp_path, "sbatch", 'echo "$* <$(cat)" >>"$HERE/log"; echo $(($(wc -l <"$HERE/log") + 10))')
     _command(tmp_path, "squeue", 'echo "$*" >>"$HERE/asked"; [ "$(wc -l <"$HERE/asked")" -gt 1 ] || echo 11')
     shown = f"echo 'JobId=11 JobState={state} Reason=None ExitCode=0:0 RunTime=1'"
     _command(tmp_path, "scontrol", f'if [ "$1" = write ]; then echo "script $3" >"$4"; else {shown}; fi')
     script = validate.again([[_job(1, 0, 1), _job(2, 0, 1)], [_job(3, 1, 2)]])
+    _command(tmp_path, "getent", "echo busbar-validation:x:962:962::/home/of/it:/bin/sh")
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
     done = subprocess.run(["sh", "-c", script], check=False, capture_output=True, text=True, env=path)
     assert (done.returncode, said in done.stderr) == (code, True)

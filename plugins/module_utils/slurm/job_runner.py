@@ -41,6 +41,7 @@ _TIMED_OUT = 124
 _MINUTE_S = 60
 # A job of the test before may just be ending.
 _JOBS_END_S = 3
+_QUICK_S, _QUICK_POLL_S = 5, 0.2
 # What Slurm says of a partition, account or QOS that is not there or not for this user (slurm_errno.c).
 _REFUSED_QUEUE = re.compile(r"nvalid (partition|account|qos)|account/partition|not permitted to use", re.IGNORECASE)
 # Each is one question to slurmctld.
@@ -118,7 +119,11 @@ class Runner:
                 return nodes, {}
             if here >= self.params["patience"]:
                 return nodes, missing
-            time.sleep(max(1.0, self.params["poll"]))
+            time.sleep(self.pause(here, longest=max(1.0, self.params["poll"])))
+
+    def pause(self, waited: float, longest: float) -> float:
+        """Return the seconds until the next question: a small test is over in a few, and is not to wait for them."""
+        return min(_QUICK_POLL_S, longest) if waited < _QUICK_S else longest
 
     def left(self) -> float | None:
         """Return how many seconds are left for everything, None for no limit."""
@@ -275,10 +280,11 @@ class Runner:
             for job, why in late.items() if self.cancel(list(late)) else ():
                 open_jobs[job].update(problem=why, over=True)
             open_jobs = {job: entry for job, entry in open_jobs.items() if not entry["over"]}
-            if time.monotonic() - begun >= self.params["patience"]:
+            here = time.monotonic() - begun
+            if here >= self.params["patience"]:
                 break
             if open_jobs:
-                time.sleep(self.params["poll"])
+                time.sleep(self.pause(here, longest=self.params["poll"]))
         for entry in entries:
             if entry["over"]:
                 self.close(entry)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.job_runner import Runner
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 TEST: dict[str, Any] = {
     "name": "cluster",
@@ -41,15 +43,20 @@ def submitted(user: str) -> dict[str, Any]:
     return runner.submit(TEST, {"gpu1": ("idle", "")})
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that others may enter: pytest shuts its own to them, again with each run that begins."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 def test_a_job_is_the_users_and_sees_nothing_of_roots_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root becomes another")
-    sbatch = tmp_path / "bin" / "sbatch"
-    sbatch.parent.mkdir()
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
+    sbatch = open_folder / "sbatch"
     sbatch.write_text("#!/bin/sh\nexec >&2; id -u; id -G; env; exit 1\n", encoding="utf-8")
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", f"{sbatch.parent}:{os.environ['PATH']}")

@@ -1,12 +1,16 @@
 """Joins one node to clusters of several sizes: sandboxes of containers on this machine, which is all that is measured.
 
 A node joins the same cluster as it grows. Its time has three parts: its own provisioning, its validation with two
-partners, and what a join costs the nodes that are there; the last is what may depend on their number.
+partners, and what a join costs the nodes that are there; the last is what may depend on their number. The network of
+the sandbox is declared, as docs/storage.md asks of clusters of more than a few dozen nodes.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
+
+from busbar.sandbox import state
 
 from devel import sandboxes
 from devel.measured import Chart, Figure, Goal, Needs
@@ -44,10 +48,11 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
     with sandboxes.sandbox(args.name) as inventory:
         for size in sizes:
             sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(size))
-            playbook = [] if size == sizes[0] else ["add_nodes"]
-            sandboxes.busbar("provision", *playbook, "-i", str(inventory), *sandboxes.QUICK)
+            networks = json.dumps({"cluster_networks": [f"{state.load(args.name).subnet}.0/24"]})
+            options = ("-i", str(inventory), "-e", networks, *sandboxes.QUICK)
+            sandboxes.busbar("provision", *([] if size == sizes[0] else ["add_nodes"]), *options)
             sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", str(size + 1))
-            spent = sandboxes.timed("provision", "add_nodes", "-i", str(inventory), *sandboxes.QUICK)
+            spent = sandboxes.timed("provision", "add_nodes", *options)
             counts = {host: ran for host, (ran, _changed) in sandboxes.recap(spent.said).items()}
             walls.append(spent.wall)
             tasks.append(max(counts[f"gpu{number}"] for number in range(1, size + 1)))

@@ -55,7 +55,10 @@ def _grown(said: list[tuple[str, ...]]) -> list[str]:
     return [words[-1] for words in said if words[:2] == ("sandbox", "up")]
 
 
-def test_joins_to_clusters_of_several_sizes(said: list[tuple[str, ...]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_joins_to_clusters_of_several_sizes(
+    said: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(state, "load", lambda name: state.Sandbox(name, subnet="10.209.7"))
     assert benchmark.main(["add_node", "--sizes", "2,5", "--runs", "1", "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)["figures"]
     figures = {(entry["figure"], entry.get("at")): entry for entry in entries}
@@ -63,7 +66,9 @@ def test_joins_to_clusters_of_several_sizes(said: list[tuple[str, ...]], capsys:
     assert figures["tasks_on_new", 5]["value"] == 200
     assert (figures["tasks_on_old_ratio", None]["value"], figures["tasks_on_old_ratio", None]["met"]) == (1.83, False)
     assert _grown(said) == ["2", "3", "5", "6"]
-    assert [words[1] for words in said if words[0] == "provision"] == ["-i", "add_nodes", "add_nodes", "add_nodes"]
+    runs = [words for words in said if words[0] == "provision"]
+    assert [words[1] for words in runs] == ["-i", "add_nodes", "add_nodes", "add_nodes"]
+    assert all('{"cluster_networks": ["10.209.7.0/24"]}' in words for words in runs)
     assert said[-1] == ("sandbox", "down", "--name", "benchmark")
 
 

@@ -186,10 +186,19 @@ class Booted:
             target = f"{self.sandbox.container(SERVER)}:{SERVED}/{path.name}"
             subprocess.run(["podman", "cp", str(path), target], check=True)
 
-    def remove(self) -> None:
-        """Take all that away: machine, image, server, and the node's place in the inventory."""
+    def take_back(self, *options: str, timeout: float = 900) -> str:
+        """Let the node back into the cluster after a reboot; returns what was said."""
+        words = ("provision", "replace_node", "-e", f"replace_node={self.node}")
+        return self.busbar(*words, *options, timeout=timeout)
+
+    def switch_off(self) -> None:
+        """Take the machine's power away, and all that lies in its memory."""
         container = load(self.sandbox.name).container(self.node)
         subprocess.run(["podman", "rm", "-f", "-t", "0", "--ignore", container], check=False, capture_output=True)
+
+    def remove(self) -> None:
+        """Take all that away: machine, image, server, and the node's place in the inventory."""
+        self.switch_off()
         subprocess.run(["podman", "rmi", "-f", self.image], check=False, capture_output=True)
         units = "busbar-pxe-dhcp.service busbar-pxe-http.service"
         self.sandbox.exec(SERVER, f"systemctl disable -q --now {units}", check=False)

@@ -170,7 +170,7 @@ class BootedMachine(Booted):
         return self.console().splitlines()
 
     def switch_off(self) -> None:
-        """Take the machine's power away."""
+        """Take the machine's power away, and all that lies in its memory."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             deadline = time.monotonic() + STOP_TIMEOUT_S
             if pid := self.pid():

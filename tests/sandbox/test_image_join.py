@@ -120,6 +120,22 @@ def test_what_the_cluster_did_not_sign_is_refused(booted: Booted, good: dict[str
     booted.sandbox.wait_idle()
 
 
+def test_after_a_reboot_it_comes_back_through_the_gate(booted: Booted) -> None:
+    """All that it had is gone, its host key too: it has no partition that would keep it."""
+    sandbox, node, former = booted.sandbox, booted.node, booted.fingerprint()
+    booted.switch_off()
+    sandbox.wait_until(lambda: sandbox.node_states()[node] == "down*", "Slurm does not miss it", 300)
+    booted.boot()
+    assert sandbox.exec(node, f"systemctl is-enabled {LATER}", check=False).stdout.split() == ["disabled"] * 3
+    shown = booted.fingerprint()
+    assert shown != former
+    said = booted.take_back("-e", f"replace_node_fingerprint={shown}", *QUICK)
+    assert "Verdict: PASS" in said
+    sandbox.wait_idle()
+    assert sandbox.exec(node, "cat /var/log/apt/history.log", check=False).stdout == ""
+    assert sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice").stdout.strip() == node
+
+
 def forged(booted: Booted, serial: int, folder: Path) -> dict[str, tuple[dict[str, Any], str]]:
     """What is served in place of a bundle of the cluster, and why it is refused."""
     other = folder / "other_key"

@@ -82,3 +82,19 @@ def test_a_second_run_changes_nothing(machine: BootedMachine) -> None:
     done = machine.sandbox.busbar(*words, timeout=RUN_TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert recap(done.stdout)[machine.node]["changed"] == 0, done.stdout
+
+
+def test_after_a_reboot_it_comes_back_with_its_key(machine: BootedMachine) -> None:
+    """The small disk has kept its host key, and memory nothing."""
+    sandbox, node, former = machine.sandbox, machine.node, machine.fingerprint()
+    machine.switch_off()
+    machine.boot()
+    machine.wait_for_bundle(RUN_TIMEOUT_S)
+    assert machine.fingerprint() == former
+    sandbox.wait_until(lambda: sandbox.node_states()[node] == "down*", "Slurm does not miss it", 300)
+    assert machine.on_node("systemctl is-enabled slurmd", check=False).stdout.strip() == "disabled"
+    said = machine.take_back("-e", "replace_node_same_machine=true", *QUICK, timeout=RUN_TIMEOUT_S)
+    assert "Verdict: PASS" in said
+    sandbox.wait_idle()
+    ran = sandbox.exec("login", f"srun -w {node} --gpus-per-node=1 hostname", user="alice", timeout=300)
+    assert ran.stdout.strip() == node

@@ -22,9 +22,11 @@ pytestmark = [pytest.mark.proves("slurm", "mariadb")]
 SAVES_S = 5 + 1
 # As `busbar sandbox up --controllers 2` configures it.
 TAKEOVER_S = 15
+PAUSE_S = 10
 LINES, GO, LOOP, SENT = "/shared/runs.txt", "/shared/go-on", "/shared/submit", "/shared/submitted.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done"
-REFUSED = "Socket timed out|Unable to contact slurm controller"
+# The last one where the controller dies as it is asked.
+REFUSED = "Socket timed out|Unable to contact slurm controller|Connection reset by peer"
 SUBMITS = f"""#!/bin/bash
 while [ -e {LOOP} ]; do
     name=n$(date +%s%N)
@@ -98,11 +100,11 @@ def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float
     one.wait_until(ended, "not all that was submitted is accounted as completed", 480)
 
 
-def is_unbroken(one: Cluster) -> None:
-    """The job writes, and has never paused."""
-    times = [int(line) for line in one.exec("login", f"cat {LINES}").stdout.split()]
-    assert max(after - before for before, after in itertools.pairwise(times)) <= 3
-    assert time.time() - times[-1] <= 5
+def is_unbroken(one: Cluster, lines: str = LINES) -> None:
+    """The job writes, and has never paused. One that was begun anew misses more seconds than a busy machine delays."""
+    times = [int(line) for line in one.exec("login", f"cat {lines}").stdout.split()]
+    assert max(after - before for before, after in itertools.pairwise(times)) <= PAUSE_S
+    assert time.time() - times[-1] <= PAUSE_S
 
 
 def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
@@ -201,6 +203,41 @@ def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
         cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 180)
     record_property("jobs submitted", len(sent(cluster)))
     is_unbroken(cluster)
+
+
+def test_a_job_that_has_just_begun_when_the_power_fails_begins_again_by_itself(
+    cluster: Cluster, record_property: Callable[[str, object], None]
+) -> None:
+    """The queue was written before it began: the backup starts it once more, and slurmd, which has it, may refuse."""
+    for name, options in (("blocks", "--exclusive"), ("begins", "--mem=16")):
+        submit = f"sbatch --job-name={name} -w gpu2 {options} -o /dev/null --wrap 'sleep 20'"
+        cluster.exec("login", submit, user="alice")
+    began = lambda: cluster.exec("ctl", "squeue -h -n begins -o %T").stdout == "RUNNING\n"  # noqa: E731
+    cluster.wait_until(began, "the job does not begin", 120)
+    cluster.fault("pull", "ctl")
+    killed = time.time()
+    try:
+        ended = lambda: "COMPLETED" in accounted(cluster).get("begins", ())  # noqa: E731
+        cluster.wait_until(lambda: ended() or drained(cluster) != {}, "the job does not end well", 480)
+        # What docs/failover.md has an admin do; the job waits for its node, and for nobody to release it.
+        for node, reason in drained(cluster).items():
+            assert reason == "Duplicate jobid", node
+            assert "held" not in cluster.exec("login", "squeue -h -n begins -o %r").stdout
+            cluster.exec("login", f"scontrol update nodename={node} state=resume")
+            record_property("drained", node)
+        cluster.wait_until(ended, "the job does not end well", 480)
+        record_property("ended after, s", round(time.time() - killed))
+    finally:
+        cluster.fault("heal")
+    cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 180)
+    cluster.wait_until(lambda: not drained(cluster), "a node stays drained")
+    is_unbroken(cluster)
+
+
+def drained(one: Cluster) -> dict[str, str]:
+    """Why nodes take no jobs."""
+    listed = one.exec("login", "sinfo -hN -t drain -o '%N %E'", check=False, timeout=90).stdout.splitlines()
+    return dict(line.split(maxsplit=1) for line in listed)
 
 
 def test_the_job_that_ran_through_all_of_it_ends_well(cluster: Cluster) -> None:

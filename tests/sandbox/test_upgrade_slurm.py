@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
 import signal
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 from conftest import TOP, Cluster, plain_environment, recap
+from test_failover import is_unbroken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,13 +79,6 @@ def release(one: Cluster, node: str, command: str) -> str:
     return found[0]
 
 
-def is_unbroken(one: Cluster) -> None:
-    """The job writes, and has never paused."""
-    times = [int(line) for line in one.exec("login", f"cat {LINES}").stdout.split()]
-    assert max(after - before for before, after in itertools.pairwise(times)) <= 3
-    assert time.time() - times[-1] <= 5
-
-
 def test_without_another_source_there_is_nothing_to_do(cluster: Cluster) -> None:
     code, said, output = upgrade(cluster)
     assert code == 0, said
@@ -104,7 +96,7 @@ def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: C
         code, said, _ = upgrade(cluster, "-e", json.dumps(given))
         assert (code, told in said) == (2, True), said
     assert cluster.exec("ctl", "ls /etc/apt/preferences.d").stdout == ""
-    is_unbroken(cluster)
+    is_unbroken(cluster, LINES)
 
 
 def test_a_dry_run_shows_the_plan(cluster: Cluster) -> None:
@@ -133,7 +125,7 @@ def test_packages_without_pmix_are_refused_unless_wanted(cluster: Cluster) -> No
     assert code == 2
     assert "the new packages have no plugin for srun --mpi=pmix" in said, said
     assert release(cluster, "ctl", "slurmctld -V") == OLD
-    is_unbroken(cluster)
+    is_unbroken(cluster, LINES)
 
 
 def test_a_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> None:
@@ -150,7 +142,7 @@ def test_a_new_slurmdbd_that_does_not_start_is_rolled_back(cluster: Cluster) -> 
     assert release(cluster, "ctl", "slurmdbd -V") == release(cluster, "ctl", "slurmctld -V") == OLD
     assert states(cluster) == before
     assert rows(cluster) == accounted
-    is_unbroken(cluster)
+    is_unbroken(cluster, LINES)
 
 
 def test_a_run_that_is_killed_is_finished_by_the_next_and_nothing_is_lost(cluster: Cluster) -> None:
@@ -185,7 +177,7 @@ def test_a_run_that_is_killed_is_finished_by_the_next_and_nothing_is_lost(cluste
     assert states(cluster) == before
     assert rows(cluster) == accounted
     assert cluster.node_states() == {"gpu1": "mix", "gpu2": "idle"}
-    is_unbroken(cluster)
+    is_unbroken(cluster, LINES)
 
 
 def test_the_jobs_from_before_end_well_and_new_ones_run(cluster: Cluster) -> None:

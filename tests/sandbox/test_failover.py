@@ -23,8 +23,8 @@ SAVES_S = 5 + 1
 # As `busbar sandbox up --controllers 2` configures it.
 TAKEOVER_S = 15
 PAUSE_S = 10
-# Of a job that does nothing; with it, slurmctld takes a job as lost that its node does not have (BatchStartTimeout and
-# MessageTimeout, together 20 s).
+# No job lasts so long that does nothing. Past BatchStartTimeout and MessageTimeout, 20 s together, slurmctld takes one
+# as lost that its node does not have.
 LONG_S = 60
 LINES, GO, LOOP, SENT = "/shared/runs.txt", "/shared/go-on", "/shared/submit", "/shared/submitted.txt"
 RUNS = f"while [ -e {GO} ]; do date +%s; sleep 1; done"
@@ -104,19 +104,27 @@ def submitting(one: Cluster, refused: str = REFUSED) -> Iterator[dict[str, float
         states = accounted(one)
         return all(states.get(name) == {"COMPLETED"} for name in jobs)
 
-    told = "not all that was submitted is accounted as completed"
-    one.wait_until(lambda: ended() or forgotten(one, what["killed"]) != set(), told, 480)
-    # What docs/failover.md has an admin do about jobs that ended unseen, and keep the CPUs of those that wait.
-    for node in forgotten(one, what["killed"]):
+    one.wait_until(
+        lambda: seen_to(one, what["killed"]) and ended(), "not all that was submitted is accounted as completed", 480
+    )
+
+
+def seen_to(one: Cluster, killed: float) -> bool:
+    """Do what docs/failover.md has an admin do after a slurmctld died; whether there was nothing to do."""
+    listed = one.exec("login", "sinfo -hN -t drain -o '%N %E'", check=False, timeout=90).stdout.splitlines()
+    drained = dict(line.split(maxsplit=1) for line in listed) if killed else {}
+    for node, reason in drained.items():
+        assert reason == "Duplicate jobid", node
+        one.exec("login", f"scontrol update nodename={node} state=resume", check=False, timeout=90)
+    missed = forgotten(one, killed) if killed and time.time() - killed > LONG_S else set()
+    for node in missed:
         one.exec(node, "systemctl restart slurmd")
-    one.wait_until(ended, told, 480)
+    return not drained and not missed
 
 
 def forgotten(one: Cluster, killed: float) -> set[str]:
-    """Nodes of jobs that do nothing, and still run long after the slurmctld died that had started them."""
-    if time.time() - killed < LONG_S:
-        return set()
-    listed = one.exec("login", "squeue -h -t R -o '%j %N'", check=False, timeout=90).stdout.split("\n")
+    """Nodes of jobs that do nothing, and still run though the slurmctld that started them died long ago."""
+    listed = one.exec("login", "squeue -h -t R -o '%j %N'", check=False, timeout=90).stdout.splitlines()
     jobs = [line.split() for line in listed if re.match(r"n\d+ ", line)]
     return {node for name, node in jobs if asked_at(name) < killed}
 
@@ -209,6 +217,10 @@ def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
     def since() -> int:
         return round(time.time() - what["killed"])
 
+    def ran() -> bool:
+        states = accounted(cluster)
+        return any(states.get(name) == {"COMPLETED"} for name in later())
+
     with submitting(cluster) as what:
         cluster.fault("pull", "ctl")
         what["killed"] = time.time()
@@ -216,8 +228,9 @@ def test_the_backup_takes_over_when_the_power_of_the_primary_fails(
         record_property("first job taken after, s", since())
         assert controllers(cluster) == ["DOWN", "UP"]
         # Each word to slurmctld first waits for the primary that is gone, TCPTimeout seconds: a job takes longer.
-        ran = lambda: any(accounted(cluster).get(name) == {"COMPLETED"} for name in later())  # noqa: E731
-        cluster.wait_until(ran, "no job that the backup took has run", 20 * TAKEOVER_S)
+        cluster.wait_until(
+            lambda: seen_to(cluster, what["killed"]) and ran(), "no job that the backup took has run", 20 * TAKEOVER_S
+        )
         record_property("first of them had run after, s", since())
         is_unbroken(cluster)
         cluster.fault("heal")
@@ -239,29 +252,20 @@ def test_a_job_that_has_just_begun_when_the_power_fails_begins_again_by_itself(
     killed = time.time()
 
     def ended() -> bool:
-        return "COMPLETED" in accounted(cluster).get("begins", ())
+        waits = cluster.exec("login", "squeue -h -n begins -o '%T %r'", timeout=90).stdout
+        assert "held" not in waits
+        return waits == "" and "COMPLETED" in accounted(cluster)["begins"]
 
     try:
-        cluster.wait_until(lambda: ended() or drained(cluster) != {}, "the job does not end well", 480)
-        # What docs/failover.md has an admin do; the job waits for its node, and for nobody to release it.
-        for node, reason in drained(cluster).items():
-            assert reason == "Duplicate jobid", node
-            assert "held" not in cluster.exec("login", "squeue -h -n begins -o %r").stdout
-            cluster.exec("login", f"scontrol update nodename={node} state=resume")
-            record_property("drained", node)
-        cluster.wait_until(ended, "the job does not end well", 480)
+        # The backup answers nobody before it has taken over.
+        cluster.wait_until(lambda: controllers(cluster) == ["DOWN", "UP"], "the backup does not take over", 120)
+        cluster.wait_until(lambda: seen_to(cluster, killed) and ended(), "the job does not end well", 480)
         record_property("ended after, s", round(time.time() - killed))
     finally:
         cluster.fault("heal")
     cluster.wait_until(lambda: controllers(cluster) == ["UP", "UP"], "the primary does not come back", 180)
-    cluster.wait_until(lambda: not drained(cluster), "a node stays drained")
+    cluster.wait_until(lambda: seen_to(cluster, killed), "a node stays drained")
     is_unbroken(cluster)
-
-
-def drained(one: Cluster) -> dict[str, str]:
-    """Why nodes take no jobs."""
-    listed = one.exec("login", "sinfo -hN -t drain -o '%N %E'", check=False, timeout=90).stdout.splitlines()
-    return dict(line.split(maxsplit=1) for line in listed)
 
 
 def test_the_job_that_ran_through_all_of_it_ends_well(cluster: Cluster) -> None:

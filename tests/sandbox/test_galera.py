@@ -40,6 +40,14 @@ COUNTED = "SELECT COUNT(*) FROM slurm_acct_db.\\`{}_job_table\\`"
 def cluster(sandbox_name: str) -> Iterator[Cluster]:
     """A sandbox whose accounting lies on three hosts of its own."""
     one = Cluster(f"{sandbox_name}-galera")
+    make(one)
+    yield one
+    gone = one.busbar("sandbox", "down", "--name", one.name)
+    assert gone.returncode == 0, gone.stderr
+
+
+def make(one: Cluster) -> None:
+    """Make the sandbox with three databases, and have a job accounted."""
     made = one.busbar("sandbox", "up", "--name", one.name, "--databases", "3", "--compute", "1", "--gpus", "1")
     assert made.returncode == 0, made.stderr
     for playbook in ("base.yml", "slurm.yml"):
@@ -47,9 +55,6 @@ def cluster(sandbox_name: str) -> Iterator[Cluster]:
     # A question that accounting answers with nothing at all is no proof that it reached the database.
     one.exec("login", "srun --mem=16 -n1 -J first true", user="alice")
     one.wait_until(lambda: accounted(one).get("first") == "COMPLETED", "a job is not accounted", 120)
-    yield one
-    gone = one.busbar("sandbox", "down", "--name", one.name)
-    assert gone.returncode == 0, gone.stderr
 
 
 def sql(one: Cluster, node: str, query: str) -> str:

@@ -13,6 +13,7 @@ from test_galera import (
     accounted,
     accounting_answers,
     all_are_members,
+    make,
     members,
     same_everywhere,
     submitting,
@@ -32,12 +33,7 @@ LAST = HOSTS[2]
 def cluster(sandbox_name: str) -> Iterator[Cluster]:
     """A sandbox whose accounting lies on three hosts of its own, with a job in it."""
     one = Cluster(f"{sandbox_name}-upgrade3")
-    made = one.busbar("sandbox", "up", "--name", one.name, "--databases", "3", "--compute", "1", "--gpus", "1")
-    assert made.returncode == 0, made.stderr
-    for playbook in ("base.yml", "slurm.yml"):
-        succeeded(one.playbook(playbook, timeout=1800))
-    one.exec("login", "srun --mem=16 -n1 -J first true", user="alice")
-    one.wait_until(lambda: accounted(one).get("first") == "COMPLETED", "a job is not accounted", 120)
+    make(one)
     (one.inventory / "group_vars/all/upgrade.yml").write_text(json.dumps(RELEASE), encoding="utf-8")
     yield one
     gone = one.busbar("sandbox", "down", "--name", one.name)

@@ -138,6 +138,7 @@ def is_unbroken(one: Cluster, lines: str = LINES) -> None:
 
 def test_both_stand_and_there_is_one_database(cluster: Cluster) -> None:
     assert controllers(cluster) == ["UP", "UP"]
+    assert "nohold_on_prolog_fail" in cluster.exec("ctl", "scontrol show config | grep SchedulerParameters").stdout
     assert cluster.exec("ctl2", "systemctl is-active slurmctld slurmdbd").stdout.split() == ["active", "active"]
     assert cluster.exec("login", "systemctl is-active slurmdbd mariadb").stdout.split() == ["active", "active"]
     for node, package in (("ctl", "slurmdbd"), ("ctl", "mariadb-server"), ("ctl2", "mariadb-server")):

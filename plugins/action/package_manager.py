@@ -1,7 +1,4 @@
-"""Action behind the modules that install packages: says who holds the package manager's lock, and tries again.
-
-Packages that this run has found on the host already are not asked for once more.
-"""
+"""Action behind the modules that install packages: names the holder of the package manager's lock, and tries again."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from ansible.utils.display import Display
 
 from ..module_utils.common.package_lock import LIMIT_S, Holder, holder_text, over_limit_text
 from ..module_utils.common.printable import printable
-from ..plugin_utils.packages_seen import FACT, all_seen, seen_now
 
 # How often the screen hears of a wait that goes on.
 AGAIN_S = 60
@@ -34,20 +30,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, or a failure that names the holder."""
         super().run(tmp, task_vars)
-        facts = (task_vars or {}).get("ansible_facts") or {}
-        # Facts are of the host of the play, and another one is asked where a task is delegated.
-        own = not self._task.delegate_to
-        # Executing a module adds Ansible's own to them.
-        asked = dict(self._task.args)
-        if own and str(self._task.action).endswith(".packages") and all_seen(asked, facts):
-            return {"changed": False, "installed": [], "removed": [], "held": [], "diff": []}
-        result = self._ask(task_vars or {})
-        seen = seen_now(str(self._task.action), asked, {**result, "dry": self._task.check_mode}, facts)
-        return {**result, "ansible_facts": {FACT: seen}} if own and seen is not None else result
-
-    def _ask(self, task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's result, or a failure that names the holder of the lock."""
-        host = str(task_vars.get("inventory_hostname", ""))
+        host = str((task_vars or {}).get("inventory_hostname", ""))
         started, told_at, told = time.monotonic(), 0.0, ""
         while True:
             result: dict[str, Any] = self._execute_module(task_vars=task_vars)

@@ -22,7 +22,6 @@ description:
   - A run has its own directory for the sockets of SSH connections that are kept open. In Ansible's own, which all runs
     share, a connection of an earlier run hides for two minutes that a host's key has changed. A directory that the user
     names, in the environment or in C(ansible.cfg), stays.
-  - A run has a number of its own, by which a host is not asked again for packages that the run has found on it.
   - It is enabled in the C(ansible.cfg) of this collection.
 version_added: "0.1.0"
 author: The busbar contributors (@busbar)
@@ -46,8 +45,6 @@ from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
 from ..module_utils.catalogue.profiles import site_catalogue
 from ..module_utils.catalogue.schema import validator
-from ..plugin_utils.packages_seen import begin_run
-from ..plugin_utils.recording import Recorder, recorder
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"
@@ -91,17 +88,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     CALLBACK_NAME = "busbar.cluster.preload"
     CALLBACK_NEEDS_ENABLED = True
 
-    def __init__(self) -> None:
-        """Note nothing yet."""
-        super().__init__()
-        self._recorder: Recorder | None = None
-
     def v2_playbook_on_start(self, playbook: object) -> None:  # noqa: ARG002 - Ansible's signature
         """Prepare this process, which all others are forked from."""
         own_control_paths()
-        begin_run()
-        if self._recorder is None:
-            self._recorder = recorder()
         filter_loader.get(FILTER)
         # The roles' defaults name the hardware of the host, so that most processes look it up.
         for name in LOOKUPS:
@@ -111,11 +100,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         with contextlib.suppress(ImportError):  # it is missed where it is needed
             validator()
         os.register_at_fork(after_in_child=gc.disable)
-
-    def v2_playbook_on_play_start(self, play: Any) -> None:  # noqa: ANN401 - Ansible has no types
-        """Tell what notes this run of whose play begins."""
-        if self._recorder is not None:
-            self._recorder.play(str(play.get_path() or "").rpartition(":")[0])
 
     def v2_runner_on_ok(self, result: Any) -> None:  # noqa: ANN401 - Ansible has no types
         """Drop a copy of a role's argument specification that nobody reads any more."""

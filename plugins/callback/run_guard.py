@@ -15,8 +15,6 @@ description:
     same inventory is refused in the same way; it is told who holds the lock.
   - The slices of C(busbar provision --slices) are under the lock of the command that started them.
   - A run with C(--check), and the playbooks C(preflight.yml), C(describe.yml) and C(topology.yml), need no lock.
-  - With the lock the record of the last full run, C(logs/last_run) in the site's folder, is removed, unless the
-    playbook only validates. A full run that changes nothing writes it anew.
   - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
     command that clears it.
 version_added: "0.1.0"
@@ -34,13 +32,10 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ..plugin_utils.inventory_yaml import yaml_problems
-from ..plugin_utils.last_run import forget, record_of
 from ..plugin_utils.run_lock import LockedError, RunLock, lock_paths, needs_no_lock
 from ..plugin_utils.slice_link import SOCKET
 
 BAD_INPUT = 2
-# They prove what is there, and configure nothing.
-JUDGES = frozenset({"put_into_service.yml", "validate.yml"})
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
@@ -67,8 +62,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         # A slice of a run is under the lock of the whole.
         if not (self._locked or context.CLIARGS.get("check") or needs_no_lock(path) or os.environ.get(SOCKET)):
             self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {path.name}")
-            if path.name not in JUDGES:
-                self._forget(sources)
 
     def _lock(self, sources: list[str], command: str) -> None:
         """Lock the inventory until this process ends."""
@@ -85,15 +78,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
                 atexit.register(lock.release)
                 if left is not None:
                     self._display.warning(f"the lock of a run that was killed is taken over: {left}")
-
-    def _forget(self, sources: list[str]) -> None:
-        """Remove the record of the last full run: what it says of the hosts is about to change."""
-        try:
-            for source in sources:
-                if "," not in source:
-                    forget(record_of(source))
-        except OSError as exc:
-            self._refuse([f"{exc.filename}: the record of the last full run cannot be removed: {exc.strerror}"])
 
     def _refuse(self, problems: list[str]) -> None:
         """End the run when there are problems: an exception would be a warning only."""

@@ -60,7 +60,6 @@ from typing import Any
 
 from ..module_utils.access.ssh_certificate import certificate_end, renewal_reason, sign_host_key
 from ..plugin_utils.border import lookup_border
-from ..plugin_utils.last_run import note_renewal
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import signing_key
 
@@ -74,8 +73,6 @@ class LookupModule(SecretsLookup):
         directory, create = self.open_secrets(variables, kwargs)
         authority = signing_key(directory, create=create)
         texts = [self._certificate(term, authority) for term in terms]
-        for text in texts:
-            note_renewal(certificate_end(text), self.get_option("renew_days"))
         return [{"text": text, "end": certificate_end(text)} for text in texts]
 
     def _certificate(self, public_key: str, authority: str) -> str:

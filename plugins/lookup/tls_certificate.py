@@ -68,7 +68,6 @@ from ..module_utils.access.tls_certificate import (
     sign_host,
 )
 from ..plugin_utils.border import lookup_border
-from ..plugin_utils.last_run import note_renewal
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (
     signing_authority,
@@ -90,8 +89,6 @@ class LookupModule(SecretsLookup):
         trusted = trusted_certificates(directory, authority)
         keys = [term if create else term or made_up_key() for term in terms]
         certificates = [self._certificate(key, authority, now) for key in keys]
-        for each in certificates:
-            note_renewal(end_of(each), self.get_option("renew_days"))
         told: dict[str, str | int] = {"trusted": trusted, "trusted_not_after": first_end(trusted)}
         return [{"certificate": each, "not_after": end_of(each), **told} for each in certificates]
 

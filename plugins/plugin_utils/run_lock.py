@@ -29,7 +29,6 @@ READ_ONLY = frozenset(
         "node_history.yml",
         "preflight.yml",
         "topology.yml",
-        "unchanged.yml",
         "verify_backup.yml",
     }
 )

@@ -62,7 +62,7 @@ def cluster(sandbox_name: str, older: Path) -> Iterator[Cluster]:
 
 def provision(one: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
     done = one.busbar(
-        *("provision", "-i", str(one.inventory), "--no-fast", "-e", "validation_stages=node", *arguments),
+        *("provision", "-i", str(one.inventory), "-e", "validation_stages=node", *arguments),
         timeout=FIRST_RUN_TIMEOUT_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr

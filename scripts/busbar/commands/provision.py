@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import getpass
 import json
 import shlex
@@ -24,12 +25,10 @@ from busbar.run.events import Failure, Run
 from busbar.run.inventory_check import refuse_busy, refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
 from busbar.run.slices.sliced import sliced
-from busbar.run.unchanged import LastRun
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
     from busbar.run.display import LiveDisplay, PlainDisplay
@@ -80,11 +79,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default="site",
         help="name of a playbook, such as base, slurm or preflight (default: site)",
     )
-    provision.add_argument(
-        "--no-fast",
-        action="store_true",
-        help="run all of the site, also when nothing has changed since the last full run",
-    )
+    provision.add_argument("--no-fast", action="store_true", help=argparse.SUPPRESS)
     slices = provision.add_argument_group("a run shared out over several processes")
     slices.add_argument("--slices", metavar="N", help="share the compute nodes out into N lists that run side by side")
     slices.add_argument(
@@ -170,6 +165,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
+    _refuse_removed(args)
     inventory, said = choose_inventory(args)
     if getattr(args, "schedule", None):
         _refuse_prompts(args, "--schedule")
@@ -190,9 +186,8 @@ def _run(args: argparse.Namespace) -> int:
     display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
-    last = LastRun(playbook, wanted=not getattr(args, "no_fast", False))
     with display:
-        run, returned, interrupted = _play(playbook, last, shared_out, display, log)
+        run, returned, interrupted = _play(playbook, shared_out, display, log)
     for line in summary(run):
         display.line(line)
     report = _report(run, site / "reports", began)
@@ -214,32 +209,24 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _play(
-    playbook: Playbook, last: LastRun, shared_out: Sliced | None, display: LiveDisplay | PlainDisplay, log: Path
+    playbook: Playbook, shared_out: Sliced | None, display: LiveDisplay | PlainDisplay, log: Path
 ) -> tuple[Run, int, bool]:
-    """Run a playbook, or only what comes after it when it is proven that it would change nothing.
-
-    Returns: what it did, Ansible's exit code, and whether it was broken off.
-    """
-    if last.probe is not None:
-        run = Run(display, hosts_counter(last.probe))
-        returned, interrupted = run_playbook(last.probe, run, log)
-        for line in [] if interrupted else last.judge(run, returned):
-            display.line(line)
-        if interrupted or (last.unchanged and last.rest is None):
-            return run, returned, interrupted
-    if last.why_full:
-        display.line(f"full run: {last.why_full}")
-    if shared_out is not None and not (last.unchanged or shared_out.recorded):
+    """Run a playbook; returns what it did, Ansible's exit code, and whether it was broken off."""
+    if shared_out is not None:
         return shared_out.run(playbook, display, log)
-    with last.recorded(playbook) as recording:
-        if shared_out is not None and not last.unchanged:
-            run, returned, interrupted = shared_out.run(recording.playbook, display, log)
-        else:
-            run = Run(display, hosts_counter(recording.playbook))
-            returned, interrupted = run_playbook(recording.playbook, run, log)
-        if problem := recording.keep(run, returned):
-            display.line(f"the next run will be a full one, too: {problem}")
-    return run, returned, interrupted
+    run = Run(display, hosts_counter(playbook))
+    return run, *run_playbook(playbook, run, log)
+
+
+def _refuse_removed(args: argparse.Namespace) -> None:
+    """Refuse options of earlier versions.
+
+    Raises:
+        UsageError: one is given.
+    """
+    if getattr(args, "no_fast", False):
+        message = "--no-fast was removed: every run is a full run; leave the option out"
+        raise UsageError(message)
 
 
 def _refuse_prompts(args: argparse.Namespace, option: str) -> None:

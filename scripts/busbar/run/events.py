@@ -129,8 +129,6 @@ class Run:
         self.pid: int | None = None
         self.log_problem = ""
         self.recap = ""
-        # Whether somebody began with a host anew, and what was done before is not wholly known.
-        self.again = False
         self.stats: dict[str, dict[str, int]] = {}
         self.custom: dict[str, Any] = {}
 

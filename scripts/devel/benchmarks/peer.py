@@ -60,7 +60,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         peer = [_played(Path(args.playbook).resolve(), inventory) for _ in range(2)]
         sandboxes.busbar("sandbox", "down", "--name", args.name)
         sandboxes.busbar(*up)
-        provision = ("provision", "-i", str(inventory), "--skip-tags", "validation", "--no-fast")
+        provision = ("provision", "-i", str(inventory), "--skip-tags", "validation")
         own = [sandboxes.timed(*provision) for _ in range(2)]
     for name, runs in (("peer", peer), ("busbar", own)):
         for run, spent in zip(("first", "second"), runs, strict=True):

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.plugin_utils.last_run import FOLDER, forget, record_of
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
     LockedError,
     RunLock,
@@ -61,17 +60,10 @@ class Sliced:
     shares: Shares
     places: list[str]
 
-    @property
-    def recorded(self) -> bool:
-        """Whether all that it executes is noted here."""
-        return not self.places
-
     def run(self, playbook: Playbook, display: Display, log: Path) -> tuple[Run, int, bool]:
         """Run all of it; returns what it did, the exit code as of Ansible, and whether it was broken off."""
         own = collection() / "playbooks"
         site = playbook.path == own / "site.yml"
-        environment = dict(playbook.environment) if self.recorded else _without(playbook.environment, FOLDER)
-        playbook = dataclasses.replace(playbook, environment=environment)
         with _locked(playbook):
             part = dataclasses.replace(playbook, path=own / "configure.yml") if site else playbook
             done = Crew(part, self.shares, self.places, display, log).work()
@@ -87,7 +79,7 @@ class Sliced:
                     path=own / "put_into_service.yml",
                     options=[*without_limit(playbook.options), "--limit", f"@{limit.name}"],
                     # It is under the lock of this process.
-                    environment=environment | {SOCKET: "-"},
+                    environment=playbook.environment | {SOCKET: "-"},
                 )
                 run = Run(display, lambda _: 0)
                 returned, interrupted = run_playbook(rest, run, log)
@@ -164,10 +156,10 @@ def _refuse(playbook: Playbook, places: Sequence[str]) -> None:
 
 @contextmanager
 def _locked(playbook: Playbook) -> Iterator[None]:
-    """Hold the lock of the inventory for all slices, and remove the record of the last full run.
+    """Hold the lock of the inventory for all slices.
 
     Raises:
-        UsageError: another run has it, or the record cannot be removed.
+        UsageError: another run has it.
     """
     taken: list[RunLock] = []
     try:
@@ -176,16 +168,9 @@ def _locked(playbook: Playbook) -> Iterator[None]:
                 lock = RunLock(path)
                 lock.take(playbook.command or "busbar provision")
                 taken.append(lock)
-            for source in playbook.inventory:
-                if "," not in source:
-                    forget(record_of(source))
         yield
     except LockedError as exc:
         raise UsageError(str(exc)) from exc
     finally:
         for lock in taken:
             lock.release()
-
-
-def _without(environment: dict[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in environment.items() if key != name}

@@ -85,7 +85,6 @@ def put_together(display: Display, runs: Iterable[tuple[Run, Tally]]) -> Run:
         whole.prelude += [text for text in run.prelude if text not in whole.prelude]
         whole.warnings |= run.warnings
         whole.custom |= run.custom
-        whole.again = whole.again or run.again or bool(tally.earlier)
         whole.log_problem = whole.log_problem or run.log_problem
         for failure in run.failures:
             whole.add_failure(failure)

@@ -106,6 +106,12 @@ def test_bad_usage(arguments: list[str]) -> None:
         args.run(args)
 
 
+def test_a_removed_option_is_an_error_with_the_remedy() -> None:
+    args = parse(["provision", "--no-fast", "-i", "gpu1,"])
+    with pytest.raises(UsageError, match="--no-fast was removed: every run is a full run; leave the option out"):
+        args.run(args)
+
+
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """A folder with an inventory."""

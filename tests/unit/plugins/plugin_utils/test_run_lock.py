@@ -136,6 +136,6 @@ def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
 
 def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
     harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if needs_no_lock(path)}
-    looks = {"audit_secrets", "preflight", "describe", "doctor", "node_history", "topology", "unchanged"}
+    looks = {"audit_secrets", "preflight", "describe", "doctor", "node_history", "topology"}
     assert harmless == looks | {"verify_backup", "elevate"}
     assert not needs_no_lock(tmp_path / "preflight.yml")

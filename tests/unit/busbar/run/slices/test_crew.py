@@ -133,7 +133,6 @@ def test_all_hosts_are_configured_play_by_play(site: Path) -> None:
     assert len(done.run.recap.splitlines()) == 6
     assert "slice 2: 2 hosts: gpu[3-4]" in said
     assert "died" not in said
-    assert not done.run.again
     assert "[slice 2] changed: [gpu4]" in (site / "log").read_text()
 
 
@@ -141,7 +140,6 @@ def test_a_slice_that_has_ended_is_not_begun_anew_while_others_work(site: Path) 
     done, said = worked(site, LONGER)
     assert done.returned == 0, said
     assert "died" not in said
-    assert not done.run.again
 
 
 def test_what_is_done_once_is_done_by_one_slice_at_a_time(site: Path) -> None:
@@ -189,7 +187,6 @@ def test_a_slice_that_is_killed_is_taken_over(site: Path, victim: str) -> None:
     assert "its 1 hosts are taken over here: gpu2" in said.getvalue()
     # What the first attempt changed is not forgotten.
     assert done.run.stats["changed"]["gpu2"] >= 3
-    assert done.run.again
     assert len((site / "here-gpu2").read_text().splitlines()) == 2
     assert len((site / "here-gpu3").read_text().splitlines()) == 1
 

@@ -40,7 +40,6 @@ def test_recaps_become_one() -> None:
     ]
     assert [(found.message, found.hosts) for found in whole.failures] == [("Broken.", ["gpu2"])]
     assert whole.stats["failures"] == {"gpu2": 1}
-    assert not whole.again
 
 
 def test_what_an_earlier_attempt_changed_counts() -> None:
@@ -49,7 +48,6 @@ def test_what_an_earlier_attempt_changed_counts() -> None:
     last.close()
     whole = put_together(PlainDisplay(io.StringIO()), [(run, last)])
     assert whole.stats["changed"] == {"gpu1": 1}
-    assert whole.again
 
 
 def test_the_same_failure_in_two_slices_is_said_once() -> None:

@@ -27,7 +27,7 @@ options:
   declared:
     description:
       - What is declared, with C(packages), C(release), C(family), C(architecture), C(package_version), C(checksums),
-        C(own), C(settings), C(mounts), C(path) and C(minimum_mb).
+        C(known), C(own), C(settings), C(mounts), C(path) and C(minimum_mb).
     type: dict
     required: true
   extra_packages:
@@ -74,8 +74,12 @@ files:
   returned: success
   type: list
   elements: str
+built:
+  description: Whether a build host makes the packages from upstream's sources. Their C(sha256) is then empty.
+  returned: success
+  type: bool
 packages:
-  description: Upstream's packages, for M(busbar.cluster.package_files).
+  description: The packages, for M(busbar.cluster.package_files).
   returned: success
   type: list
   elements: dict
@@ -193,6 +197,7 @@ def main() -> None:
         changed=bool(diff),
         diff=diff,
         files=plan["files"],
+        built=plan["built"],
         packages=plan["packages"],
         missing=[item["name"] for item in plan["packages"] if has.get(item["name"]) != item["version"]],
         missing_packages=[name for name in given["extra_packages"] if name not in has],

@@ -34,6 +34,8 @@ NAMESPACE_SETTINGS: dict[str, int] = {
 # enroot.in of 4.1.2, config::load. MELLANOX_ and NVIDIA_ are for the hooks 99-mellanox.sh and 98-nvidia.sh.
 _KEYS = re.compile(r"ENROOT_[A-Z_]+|(MELLANOX|NVIDIA)_[A-Z0-9_]+|SSL_CERT_(DIR|FILE)|(all|no|http|https)_proxy")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+# The packages that the role builds from sources.
+_BUILT = ("enroot", "enroot+caps")
 _DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
@@ -177,20 +179,28 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
 
     Args:
         declared: `packages`, `release`, `family` and `architecture` as for `package_files`; `package_version` as the
-            package database tells it; `checksums`; `own`, the role's settings, and `settings`, the site's;
+            package database tells it; `checksums`; `known`, whether the role knows the sources of the version; `own`,
+            the role's settings, and `settings`, the site's;
             `mounts` as for `mount_lines`; `path`; `minimum_mb`.
         host: its name.
         found: what `read_enroot` returned.
 
     Returns:
-        `problems`; `files`, names; `mounts`, lines of fstab; and where the declaration is sound `packages` as the
+        `problems`; `files`, names; `built`, whether a build host makes the packages, whose `sha256` is then empty;
+        `mounts`, lines of fstab; and where the declaration is sound `packages` as the
         module package_files takes them; `config`, the text of enroot.conf; `sysctls`, text.
     """
     names = package_files(declared["packages"], declared["release"], declared["family"], declared["architecture"])
+    built = (
+        not declared["checksums"]
+        and bool(declared["known"])
+        and declared["family"] == "Debian"
+        and set(declared["packages"]) == set(_BUILT)
+    )
     checksums = declared["checksums"]
     lines, wrong = mount_lines(declared["mounts"])
-    problems = declaration_problems(names, checksums, declared["settings"]) + wrong
-    plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines}
+    problems = declaration_problems([] if built else names, checksums, declared["settings"]) + wrong
+    plan: dict[str, Any] = {"problems": problems, "files": names, "mounts": lines, "built": built}
     if problems:
         return plan
     # A program that is installed has its profile; if it fails all the same, no package will help.
@@ -200,7 +210,7 @@ def enroot_plan(declared: Mapping[str, Any], host: str, found: Mapping[str, Any]
     problems += _user_problems(host, found["unknown_users"])
     plan["sysctls"] = sysctl_text(found["settings"])
     plan["packages"] = [
-        {"name": name, "version": declared["package_version"], "file": file, "sha256": checksums[file]}
+        {"name": name, "version": declared["package_version"], "file": file, "sha256": checksums.get(file, "")}
         for name, file in zip(declared["packages"], names, strict=True)
     ]
     plan["config"] = settings_text({**declared["own"], **declared["settings"]})

@@ -51,7 +51,7 @@ def answer_problems(  # noqa: PLR0913, PLR0917 - what a filter is given
                 node = found["node"]
                 wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
                 if host in site["compute"]:
-                    wrong += node_software_problems(host, variables, hardware, node["programs"])
+                    wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
             gpus = variables.get(gpu_answer) or {}
             if hardware and "smi_state" in gpus:
                 cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)

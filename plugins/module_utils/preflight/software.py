@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["PYXIS_KNOWN", "node_software_problems", "site_software_problems"]
+__all__ = ["ENROOT_KNOWN", "PYXIS_KNOWN", "node_software_problems", "site_software_problems"]
 
-# Versions of Pyxis of which the role has the checksum.
+# Versions of Pyxis and Enroot of which the roles have the checksums.
 PYXIS_KNOWN = ("0.24.0",)
+ENROOT_KNOWN = ("4.1.2",)
+_CHECKSUM_REMEDY = 'add a line "FILE: <what sha256sum prints for it>" for each package, once you trust that file'
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 # What a site may have run on GPUs in a container, but for the validation on CPUs.
 _IMAGES = ("validation_image", "validation_p2p_image", "validation_nvbandwidth_image", "validation_training_image")
@@ -31,13 +33,18 @@ def site_software_problems(hosts: Sequence[str], variables: Mapping[str, Mapping
         variables: variables of every host; options that are not there have the defaults of their roles.
     """
     own = {host: variables[host] for host in hosts}
-    open_enroot = [host for host, each in own.items() if _on(each, "enroot") and not each.get("enroot_checksums")]
+    open_enroot = [host for host, each in own.items() if _on(each, "enroot") and not _enroot_verified(each)]
     open_pyxis = [host for host, each in own.items() if _on(each, "pyxis") and not _pyxis_verified(each)]
     problems = []
     if open_enroot:
-        remedy = 'add a line "FILE: <what sha256sum prints for it>" for each package, once you trust that file'
+        remedy = f"take enroot_version {ENROOT_KNOWN[-1]} with the default enroot_packages, or {_CHECKSUM_REMEDY}"
         problems.append(
-            make_problem(open_enroot, "enroot_checksums", "is empty, so no package can be verified", remedy)
+            make_problem(
+                open_enroot,
+                "enroot_checksums",
+                "is empty, and the role does not know how to build this version",
+                remedy,
+            )
         )
     if open_pyxis:
         remedy = "set it to what `sha256sum` prints for the archive at pyxis_source, once you trust that file"
@@ -49,6 +56,12 @@ def site_software_problems(hosts: Sequence[str], variables: Mapping[str, Mapping
     return problems + address_problems(interfaces, taken)
 
 
+def _enroot_verified(variables: Mapping[str, Any]) -> bool:
+    """Return whether the packages of Enroot have checksums, or are built from sources that the role knows."""
+    known = str(variables.get("enroot_version", ENROOT_KNOWN[0])) in ENROOT_KNOWN
+    return bool(variables.get("enroot_checksums")) or (known and "enroot_packages" not in variables)
+
+
 def _pyxis_verified(variables: Mapping[str, Any]) -> bool:
     """Return whether the archive of Pyxis has a checksum, its own or that of a version whose sum the role knows."""
     given = variables.get("pyxis_sha256")
@@ -58,7 +71,11 @@ def _pyxis_verified(variables: Mapping[str, Any]) -> bool:
 
 
 def node_software_problems(
-    host: str, variables: Mapping[str, Any], hardware: Mapping[str, Any] | None, programs: Sequence[str]
+    host: str,
+    variables: Mapping[str, Any],
+    hardware: Mapping[str, Any] | None,
+    programs: Sequence[str],
+    system: str = "debian",
 ) -> list[Problem]:
     """Return what a compute node lacks for the containers that the site wants, and will not be given.
 
@@ -67,8 +84,12 @@ def node_software_problems(
         variables: its variables.
         hardware: its entry of the catalogue, None when it has none.
         programs: which of enroot and nvidia-container-cli it has.
+        system: ID in its os-release.
     """
     problems = []
+    if _on(variables, "enroot") and system not in {"debian", "ubuntu"} and not variables.get("enroot_checksums"):
+        problem = f"is empty, and the role builds Enroot only for Debian and Ubuntu, not for {system}"
+        problems.append(make_problem([host], "enroot_checksums", problem, _CHECKSUM_REMEDY))
     if _on(variables, "pyxis") and not _on(variables, "enroot") and "enroot" not in programs:
         problem = "is on, and Pyxis runs Enroot, which is neither there nor to be installed"
         problems.append(make_problem([host], "pyxis_enabled", problem, "set enroot_enabled: true, or install Enroot"))

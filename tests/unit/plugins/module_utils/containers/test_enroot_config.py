@@ -25,6 +25,7 @@ DECLARED: dict[str, Any] = {
     "architecture": "x86_64",
     "package_version": "4.0.1-1",
     "checksums": dict.fromkeys(FILES, "a" * 64),
+    "known": False,
     "own": {"ENROOT_CACHE_PATH": "$(enroot_path cache)", "ENROOT_CONFIG_PATH": None},
     "settings": {},
     "mounts": [],
@@ -64,6 +65,21 @@ def test_a_sound_host() -> None:
     assert plan["problems"] == []
     assert plan["config"] == f"{'ENROOT_CACHE_PATH':<26} $(enroot_path cache)\n"
     assert plan["packages"][0] == {"name": "enroot", "version": "4.0.1-1", "file": FILES[0], "sha256": "a" * 64}
+
+
+@pytest.mark.parametrize(
+    ("change", "built"),
+    [
+        ({"checksums": {}, "known": True}, True),
+        ({"checksums": {}, "known": True, "family": "RedHat"}, False),
+        ({"checksums": {}, "known": True, "packages": ["enroot-hardened"]}, False),
+        ({"known": True}, False),
+    ],
+)
+def test_packages_without_checksums_are_built_where_that_is_known(change: dict[str, Any], *, built: bool) -> None:
+    plan = enroot_plan({**DECLARED, **change}, "gpu1", FOUND)
+    assert plan["built"] is built
+    assert ("enroot_checksums" in problem_report(plan["problems"])) is (not built and "checksums" in change)
 
 
 def test_credentials_are_files_of_their_users() -> None:

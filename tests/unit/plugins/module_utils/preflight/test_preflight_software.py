@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.software import (
+    ENROOT_KNOWN,
     PYXIS_KNOWN,
     node_software_problems,
     site_software_problems,
@@ -31,6 +32,8 @@ def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
         {},
         {"enroot_enabled": False, "pyxis_enabled": "no"},
         {"enroot_enabled": True, "enroot_checksums": {"enroot.deb": SHA256}},
+        {"enroot_enabled": True},
+        {"enroot_enabled": "yes", "enroot_version": "4.1.2", "enroot_checksums": {}},
         {"pyxis_enabled": "true", "pyxis_sha256": SHA256},
         {"pyxis_enabled": True},
         {"pyxis_enabled": True, "pyxis_version": "0.24.0"},
@@ -43,8 +46,11 @@ def test_what_is_declared_in_full_or_not_at_all_is_fine(variables: dict[str, Any
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"enroot_enabled": True}, "gpu1,gpu2 enroot_checksums: is empty"),
-        ({"enroot_enabled": "yes", "enroot_checksums": {}}, "gpu1,gpu2 enroot_checksums: is empty"),
+        ({"enroot_enabled": True, "enroot_version": "4.1.1"}, "gpu1,gpu2 enroot_checksums: is empty"),
+        (
+            {"enroot_enabled": "yes", "enroot_checksums": {}, "enroot_packages": ["enroot-hardened"]},
+            "gpu1,gpu2 enroot_checksums: is empty",
+        ),
         ({"pyxis_enabled": True, "pyxis_version": "0.23.0"}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
         ({"pyxis_enabled": True, "pyxis_sha256": ""}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
         ({"pyxis_enabled": True, "pyxis_sha256": SHA256[1:]}, "gpu1,gpu2 pyxis_sha256: is no SHA-256"),
@@ -70,6 +76,27 @@ def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
     assert tuple(known) == PYXIS_KNOWN
     assert yaml.safe_load((role / "defaults/main.yml").read_text())["pyxis_version"] in known
     assert all(re.fullmatch(r"[0-9a-f]{64}", each) for each in known.values())
+
+
+def test_the_version_of_enroot_that_is_built_is_that_of_the_role() -> None:
+    role = Path(__file__).resolve().parents[5] / "roles/enroot"
+    known = yaml.safe_load((role / "vars/main.yml").read_text())["__enroot_known"]
+    assert tuple(known) == ENROOT_KNOWN
+    assert yaml.safe_load((role / "defaults/main.yml").read_text())["enroot_version"] in known
+    for archives in known.values():
+        assert all(re.fullmatch(r"[0-9a-f]{64}", each["sha256"]) for each in archives)
+
+
+@pytest.mark.parametrize(
+    ("system", "checksums", "refused"),
+    [("debian", {}, False), ("ubuntu", {}, False), ("rocky", {}, True), ("rocky", {"enroot.rpm": SHA256}, False)],
+)
+def test_where_enroot_is_not_built_its_packages_need_checksums(
+    system: str, checksums: dict[str, str], *, refused: bool
+) -> None:
+    variables = {"enroot_enabled": True, "enroot_checksums": checksums}
+    found = node_software_problems("gpu1", variables, None, [], system)
+    assert [(item["hosts"], item["key"]) for item in found] == ([(["gpu1"], "enroot_checksums")] if refused else [])
 
 
 GPUS = {"gpu": {"count": 8}}

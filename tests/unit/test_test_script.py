@@ -57,7 +57,13 @@ class Script:
         return subprocess.CompletedProcess(child.args, child.returncode, out, err)
 
     def start(
-        self, *arguments: str, fail: str = "nothing", slow: str = "nothing", cores: int = 2, **env: str
+        self,
+        *arguments: str,
+        fail: str = "nothing",
+        slow: str = "nothing",
+        cores: int = 2,
+        stand_in: str = STAND_IN,
+        **env: str,
     ) -> subprocess.Popen[str]:
         """Start the script; `fail` and `slow` are shell patterns of the call that is to fail, or not to end."""
         self.log.unlink(missing_ok=True)
@@ -68,7 +74,7 @@ class Script:
             "lint": "scripts",
         }.items():
             real = REAL.format(python=sys.executable) if name == "python" else ""
-            self.write(f"{place}/{name}", STAND_IN.format(name=name, log=self.log, fail=fail, slow=slow, real=real))
+            self.write(f"{place}/{name}", stand_in.format(name=name, log=self.log, fail=fail, slow=slow, real=real))
         self.write(".venv/bin/nproc", f"#!/bin/sh\necho {cores}\n")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("BUSBAR_", "PYTEST_"))}
         command = [str(self.top / "scripts" / "test"), *arguments]
@@ -145,6 +151,20 @@ def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> No
     assert " -m rate " in last
     assert "tests/vm" in last
     assert script.calls.index(script.pytests("tests/vm")[0]) < script.calls.index(last)
+    (real,) = script.pytests("tests/real")
+    assert script.calls.index(last) < script.calls.index(real)
+    assert script.standing == []
+
+
+def test_real_programs_have_a_sandbox_of_their_own_that_is_removed(script: Script) -> None:
+    made = STAND_IN.replace(
+        "*no-such-mark*)", '*tests/real*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;\n*no-such-mark*)'
+    )
+    assert made != STAND_IN
+    done = script.run("real", BUSBAR_TEST_SANDBOX=NAME, stand_in=made)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [call for call in script.calls if "pytest" in call] == ["python: -m pytest -v --durations=15 tests/real"]
+    assert f"busbar: sandbox down --name {NAME}-real" in script.calls
     assert script.standing == []
 
 

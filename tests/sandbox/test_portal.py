@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from portal_browser import picture
-from portal_host import PASSWORDS
+from portal_host import DISABLED, PASSWORDS
 from portal_session import Session
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
@@ -152,7 +152,9 @@ def test_another_user_does_not_open_it(portal: Cluster, alice: Session) -> None:
     port = reachable[0].split(":")[-1]
     assert 61000 <= int(port) <= 61999
     page = alice.ask("/user/alice/lab").text
-    assert re.search(r'"disabledExtensions":\s*\["@jupyterlab/debugger-extension"', page), page[:2000]
+    disabled = re.search(r'"disabledExtensions":\s*\[([^]]*)\]', page)
+    assert disabled, page[:2000]
+    assert {name.strip(' "') for name in disabled[1].split(",")} == DISABLED
     # Past the proxy, it talks to who shows a certificate of the hub's or the proxy's.
     tried = portal.exec(node, f"python3 -c '{KNOCK}' {port}", user="bob", check=False)
     assert (tried.returncode, tried.stdout) == (0, "refused\n"), tried
@@ -342,9 +344,12 @@ def answered(browser: webdriver.Chrome) -> bool:
 def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster, chromium: webdriver.Chrome) -> None:
     base = Session(portal).base
     chromium.get(f"{base}/hub/login")
+    name = portal.name
+    assert (chromium.title, chromium.find_element(By.ID, "busbar-cluster").text) == (name, name)
     chromium.find_element(By.NAME, "username").send_keys("bob")
     chromium.find_element(By.NAME, "password").send_keys(PASSWORDS["bob"] + Keys.ENTER)
     assert "GPUs sim free" in chromium.find_element(By.ID, "partition").text
+    assert chromium.find_element(By.TAG_NAME, "h1").text == f"Start a notebook on {name}"
     gpus = chromium.find_element(By.ID, "gpus")
     gpus.clear()
     gpus.send_keys("1")
@@ -358,6 +363,8 @@ def test_a_person_gets_from_the_login_to_a_curve_in_tensorboard(portal: Cluster,
         chromium.find_element(By.CSS_SELECTOR, '.jp-NotebookPanel-toolbar [data-status="idle"]')
         chromium.implicitly_wait(10)
         WebDriverWait(chromium, 120, ignored_exceptions=[StaleElementReferenceException]).until(answered)
+        # JupyterLab would ask each new user whether to fetch news from the Internet.
+        assert "official Jupyter news" not in chromium.find_element(By.TAG_NAME, "body").text
         picture(chromium, "portal_notebook")
         bob = Session(portal)
         bob.login("bob", PASSWORDS["bob"])

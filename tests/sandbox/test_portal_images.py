@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from portal_host import PASSWORDS
+from portal_host import DISABLED, PASSWORDS
 from portal_session import Session
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ def test_a_notebook_runs_in_an_image_with_the_home_and_the_gpu_of_its_job(images
     assert sorted(map(int, opened)) in ([NOT_GRANTED, GRANTED], [GRANTED])
     # The end of an idle notebook, and what listens on the node, are those of notebooks without an image.
     assert alice.run("alice", CONFIGURED) == "['KernelManager', 'LabApp', 'MappingKernelManager', 'ServerApp']\n"
-    assert '"disabledExtensions": ["@jupyterlab/debugger-extension"' in alice.ask("/user/alice/lab").text
+    disabled = re.search(r'"disabledExtensions": \[([^]]*)\]', alice.ask("/user/alice/lab").text)
+    assert disabled
+    assert {name.strip(' "') for name in disabled[1].split(",")} == DISABLED
     log = images.exec("login", "cat ~alice/.local/state/notebook.log").stdout
     assert "busbar_notebook | extension was successfully loaded" in log
     assert alice.stop("alice").status in (202, 204)

@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Module that looks for what is wrong with a provisioned host."""
 
 from __future__ import annotations

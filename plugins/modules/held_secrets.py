@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Module that tells which of the cluster's secrets a host holds."""
 
 from __future__ import annotations

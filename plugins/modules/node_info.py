@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Module that tells what a node really is."""
 
 from __future__ import annotations

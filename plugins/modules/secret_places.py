@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Module that tells where a host keeps secrets, and who can read them."""
 
 from __future__ import annotations

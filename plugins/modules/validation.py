@@ -1,4 +1,3 @@
-#!/usr/bin/python
 """Module that validates a cluster."""
 
 from __future__ import annotations

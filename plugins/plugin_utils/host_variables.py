@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ansible import constants
 from ansible.inventory.host import Host
@@ -57,8 +57,8 @@ class HostVariables(Mapping[str, Mapping[str, Any]]):
             except (AttributeError, TypeError):  # another version of Ansible
                 self._known = False
                 return self._asked(name)
-        assert self._sources is not None  # noqa: S101 - for the type checker
-        return _Variables(self.hostvars, name, self._sources.of(host), kind.shared, self._sources.last)
+        sources = cast("_Sources", self._sources)
+        return _Variables(self.hostvars, name, sources.of(host), kind.shared, sources.last)
 
     def _asked(self, name: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.hostvars[name]

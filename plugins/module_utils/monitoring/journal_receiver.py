@@ -19,7 +19,7 @@ import ssl
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from .journal_store import (
     CURRENT,
@@ -149,8 +149,7 @@ class Receiver:
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         sender = self._senders.setdefault(host, Sender(host, Budget(now=time.monotonic())))
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - always within a task
+        task = cast("asyncio.Task[None]", asyncio.current_task())
         sender.tasks.append(task)
         for old in sender.tasks[:-MOST_CONNECTIONS]:
             old.cancel()

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Login shells read /etc/profile.d and export the function; the shell of `ssh HOST COMMAND` has nobody to inherit it from.
 if ! declare -F module >/dev/null; then
   for __busbar_file in /etc/profile.d/lmod.sh /etc/profile.d/zz-busbar-modules.sh; do

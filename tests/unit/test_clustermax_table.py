@@ -28,6 +28,12 @@ def test_the_page_says_what_the_data_say() -> None:
     assert done.returncode == 0, "run scripts/clustermax_table"
 
 
+def test_what_a_plain_sandbox_passes_needs_no_option() -> None:
+    for key in DATA["plain"]:
+        assert "pass" in results(CHECKS[key])
+        assert not CHECKS[key].get("by"), key
+
+
 @pytest.mark.parametrize("key", CHECKS)
 def test_a_check_has_results_and_whatever_does_not_pass_its_reason(key: str) -> None:
     entry = CHECKS[key]

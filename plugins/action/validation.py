@@ -7,6 +7,7 @@ of their own from the nodes on which they lie.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
 from ..plugin_utils.report_folder import point_to, save_report, unwritable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from ..module_utils.validation.model import Blamed, Report
@@ -64,14 +66,15 @@ def problems_of(arguments: dict[str, Any]) -> list[str]:
 
 
 class _Hands:
-    """What the loop has done for it, by the connections of the action."""
+    """Acts for the loop: runs modules on the controller and fetches files from the nodes."""
 
-    def __init__(self, action: ActionModule, task_vars: dict[str, Any], folder: Path, limit: str) -> None:
-        self._action = action
-        self._task_vars = task_vars
+    def __init__(
+        self, execute: Callable[..., dict[str, Any]], nodes: NodeConnections, folder: Path, limit: str
+    ) -> None:
+        self._execute = execute
+        self._nodes = nodes
         self._folder = folder
         self._limit = limit
-        self._nodes = NodeConnections(action._task, action._play_context, task_vars["hostvars"])  # noqa: SLF001 - ours
         self._user = ""
         self.interruption = Interruption()
 
@@ -79,9 +82,7 @@ class _Hands:
         """Run a module on the controller; a result with msg alone when that is not possible."""
         given = {key: value for key, value in arguments.items() if value is not None}
         try:
-            return dict(
-                self._action._execute_module(module_name=name, module_args=given, task_vars=self._task_vars)  # noqa: SLF001 - ours
-            )
+            return dict(self._execute(module_name=name, module_args=given))
         except AnsibleError as exc:
             return {"msg": " ".join(str(exc).split())}
 
@@ -147,7 +148,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         options = dict(arguments["options"])
         folder = _free(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
-        hands = _Hands(self, task_vars, folder, arguments["output_limit"])
+        execute = functools.partial(self._execute_module, task_vars=task_vars)
+        nodes = NodeConnections(self._task, self._play_context, task_vars["hostvars"])
+        hands = _Hands(execute, nodes, folder, arguments["output_limit"])
         options["standing"] = _standing(options, folder)
         if int(options["partners"]) and not any(options["standing"].values()):
             hands.say(f"no report beside {folder} shows a node to be good: the partners are not known to be")

@@ -104,6 +104,4 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
     def v2_runner_on_ok(self, result: Any) -> None:  # noqa: ANN401 - Ansible has no types
         """Drop a copy of a role's argument specification that nobody reads any more."""
         if result.task.action == CHECK:
-            # One and the same for now, but nothing of Ansible says so.
-            for given in (result.task_fields.get("args", {}), result.task.args):
-                given.pop("argument_spec", None)
+            result.task.args.pop("argument_spec", None)

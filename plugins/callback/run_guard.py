@@ -27,15 +27,22 @@ import atexit
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ..plugin_utils.inventory_yaml import yaml_problems
-from ..plugin_utils.run_lock import LockedError, RunLock, lock_paths, needs_no_lock
+from ..plugin_utils.run_lock import OWN_PLAYBOOKS, LockedError, RunLock, lock_paths, needs_no_lock
 from ..plugin_utils.slice_link import SOCKET
 
 BAD_INPUT = 2
+COLLECTION = "busbar.cluster."
+
+
+def _path(word: str) -> Path:
+    """Return the path of a playbook as given on the command line; those of this collection may be given by name."""
+    return OWN_PLAYBOOKS / f"{word.removeprefix(COLLECTION)}.yml" if word.startswith(COLLECTION) else Path(word)
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no types
@@ -51,17 +58,17 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         super().__init__()
         self._locked = False
 
-    def v2_playbook_on_start(self, playbook: object) -> None:
+    def v2_playbook_on_start(self, playbook: Any) -> None:  # noqa: ANN401 - Ansible has no types
         """Refuse what cannot be read, then take the lock."""
-        path = Path(str(getattr(playbook, "_file_name", "")))
-        # Ad-hoc commands, which have no playbook, are left to who types them.
-        if path.suffix not in {".yml", ".yaml"}:
+        # The play of an ad-hoc command comes from no file.
+        if self._locked or not any(play.get_path() for play in playbook.get_plays()):
             return
-        sources = list(context.CLIARGS.get("inventory") or [])
-        self._refuse(yaml_problems(sources, path))
+        sources, paths = list(context.CLIARGS.get("inventory") or []), [*map(_path, context.CLIARGS["args"])]
+        self._refuse([*dict.fromkeys(problem for path in paths for problem in yaml_problems(sources, path))])
         # A slice of a run is under the lock of the whole.
-        if not (self._locked or context.CLIARGS.get("check") or needs_no_lock(path) or os.environ.get(SOCKET)):
-            self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {path.name}")
+        if not (context.CLIARGS.get("check") or all(map(needs_no_lock, paths)) or os.environ.get(SOCKET)):
+            names = " ".join(path.name for path in paths)
+            self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {names}")
 
     def _lock(self, sources: list[str], command: str) -> None:
         """Lock the inventory until this process ends."""

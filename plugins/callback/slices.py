@@ -106,8 +106,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         self._tell(ended=True, early=early, stopped=early and bool(sound or self._fatal))
 
     def _note(self, result: Any) -> None:  # noqa: ANN401
-        task = getattr(result, "_task", None) or result.task
-        self._fatal = bool(task.any_errors_fatal or task.run_once)
+        self._fatal = bool(result.task.any_errors_fatal or result.task.run_once)
 
     def _share(self) -> None:
         """Let the others do what is done once."""

@@ -7,10 +7,6 @@ import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from ansible.errors import AnsibleError, AnsibleFilterError, AnsibleLookupError
-from ansible.vars.hostvars import HostVars
-
-from .host_variables import HostVariables
-from .plain_values import settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,8 +40,7 @@ def border(
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            named = {key: _quick(value) for key, value in kwargs.items()}
-            return function(*map(_quick, args), **named)  # type: ignore[arg-type]
+            return function(*args, **kwargs)
         except BAD_INPUT as exc:
             said = type(exc).__name__ if secret else reason(exc)
             message = ": ".join(filter(None, (*_place(function, args, kwargs), hint, said)))
@@ -68,11 +63,6 @@ def reason(exc: BaseException) -> str:
 def lookup_border(function: Callable[P, T]) -> Callable[P, T]:
     """Return the method `run` of a lookup with Ansible's error for bad input."""
     return border(function, error=AnsibleLookupError)
-
-
-def _quick(argument: object) -> object:
-    """Return an argument as it is, but so that reading all of a large one takes less."""
-    return HostVariables(argument) if isinstance(argument, HostVars) else settled(argument)
 
 
 def _place(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> list[str]:

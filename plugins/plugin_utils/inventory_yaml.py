@@ -1,4 +1,4 @@
-"""Which files of an inventory are no valid YAML, and where: Ansible itself names no file."""
+"""The YAML files of an inventory: which are not valid, and where each variable is set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["yaml_problems"]
+__all__ = ["variable_places", "yaml_problems"]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML = frozenset({".yml", ".yaml"})
@@ -27,13 +27,62 @@ def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[
         sources: the inventory, as given with `-i`.
         playbook: variables beside it are read as well.
     """
-    files: dict[Path, None] = {}
-    for source in sources:
-        if "," not in source:
-            files.update(dict.fromkeys(_files_of(Path(source).absolute())))
+    files = dict.fromkeys(_files(sources))
     if playbook is not None:
         files.update(dict.fromkeys(_variables_beside(playbook.absolute().parent)))
     return [problem for path in files if (problem := _problem(path))]
+
+
+def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return file and line where variables are set, by 'group NAME' or 'host NAME', and the name of the variable.
+
+    Args:
+        sources: the inventory, as given with `-i`.
+    """
+    places = {}
+    for path in _files(sources):
+        try:
+            root = yaml.compose(path.read_text(encoding="utf-8-sig"), Loader=_LOADER)
+        except (yaml.YAMLError, UnicodeDecodeError, OSError):  # yaml_problems reports these
+            continue
+        shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        for scope, key in _variables_in(path, root):
+            places[scope, str(key.value)] = f"{shown}:{key.start_mark.line + 1}"
+    return places
+
+
+def _variables_in(path: Path, root: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+    """Yield the variables of a file, each with the group or host that it is set for."""
+    for folder in path.parents:
+        if folder.name in {"group_vars", "host_vars"}:
+            name = Path(path.relative_to(folder).parts[0])
+            scope = f"{folder.name.removesuffix('_vars')} {name.stem if name.suffix in _VARIABLES else name}"
+            yield from ((scope, key) for key, _value in _items(root))
+            return
+    yield from _variables_of_groups(root)
+
+
+def _variables_of_groups(groups: yaml.Node | None) -> Iterator[tuple[str, yaml.Node]]:
+    for group, content in _items(groups):
+        for key, value in _items(content):
+            if key.value == "vars":
+                yield from ((f"group {group.value}", name) for name, _value in _items(value))
+            elif key.value == "hosts":
+                for host, variables in _items(value):
+                    yield from ((f"host {host.value}", name) for name, _value in _items(variables))
+            elif key.value == "children":
+                yield from _variables_of_groups(value)
+
+
+def _items(node: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]]:
+    return node.value if isinstance(node, yaml.MappingNode) else []
+
+
+def _files(sources: Sequence[str]) -> Iterator[Path]:
+    """Yield the YAML files of an inventory's sources; those that Ansible reads later override the ones before."""
+    for source in sources:
+        if "," not in source:
+            yield from _files_of(Path(source).absolute())
 
 
 def _files_of(source: Path) -> Iterator[Path]:

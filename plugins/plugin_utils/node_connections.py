@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible import constants
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.loader import become_loader, connection_loader
+from ansible.plugins.loader import become_loader, connection_loader, get_shell_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,11 +42,11 @@ class NodeConnection:
         Raises:
             AnsibleError: the host cannot be reached.
         """
-        connection, command = self._connection, "/bin/sh"
+        connection, command, executable = self._connection, "/bin/sh", self._context.executable or "/bin/sh"
         if self._becomes:
-            command = connection.become.build_become_command(command, connection._shell)  # noqa: SLF001 - as actions do
+            command = connection.become.build_become_command(command, get_shell_plugin(executable=executable))
         if connection.allow_executable:
-            command = f"{self._context.executable or '/bin/sh'} -c {shlex.quote(command)}"
+            command = f"{executable} -c {shlex.quote(command)}"
         # With something to read there is no terminal, which would change bytes and mix errors into the output.
         code, out, err = connection.exec_command(command, in_data=script.encode(), sudoable=True)
         return int(code or 0), bytes(out), bytes(err)
@@ -71,12 +71,7 @@ class NodeConnections:
         context = self._play_context.copy()
         context.remote_addr = variables.get("ansible_host") or host
         name = variables.get("ansible_connection") or self._task.connection or constants.DEFAULT_TRANSPORT
-        connection = connection_loader.get(
-            name,
-            context,
-            task_uuid=self._task._uuid,  # noqa: SLF001 - see above
-            ansible_playbook_pid=str(os.getppid()),
-        )
+        connection = connection_loader.get(name, context, ansible_playbook_pid=str(os.getppid()))
         keys = {**self._task.dump_attrs(), "timeout": context.timeout}
         keys.pop("retries", None)
         # What was typed on the command line is for all hosts; what the action's own host has in its variables is not.
@@ -89,14 +84,6 @@ class NodeConnections:
         if boolean(self._task.become if wanted is None else wanted, strict=False):
             method = variables.get("ansible_become_method") or self._task.become_method or "sudo"
             connection.set_become_plugin(become_loader.get(method))
-        self._set(connection, "connection", variables, keys)
-        self._set(connection._shell, "shell", variables, keys)  # noqa: SLF001 - see above
-        if connection.become:
-            self._set(connection.become, "become", variables, keys)
+        for plugin in filter(None, (connection, connection.become)):
+            plugin.set_options(task_keys=keys, var_options=variables)
         return NodeConnection(connection, context)
-
-    @staticmethod
-    def _set(plugin: Any, kind: str, variables: Mapping[str, Any], keys: dict[str, Any]) -> None:  # noqa: ANN401 - see above
-        known = constants.config.get_plugin_vars(kind, plugin._load_name)  # noqa: SLF001 - see above
-        found = {name: variables[name] for name in known if name in variables}
-        plugin.set_options(task_keys=keys, var_options=found)

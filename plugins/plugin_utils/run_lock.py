@@ -19,7 +19,15 @@ from .site_folder import inventory_folder, site_folder
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Holder", "LockedError", "RunLock", "lock_paths", "needs_no_lock", "refuse_if_locked"]
+__all__ = [
+    "OWN_PLAYBOOKS",
+    "Holder",
+    "LockedError",
+    "RunLock",
+    "lock_paths",
+    "needs_no_lock",
+    "refuse_if_locked",
+]
 
 READ_ONLY = frozenset(
     {

@@ -11,11 +11,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils.preflight.options import Option, Setting
-
-try:
-    from ansible._internal._datatag._tags import Origin
-except ImportError:  # where Ansible moves it, places are told without their files
-    Origin = None
+from .inventory_yaml import variable_places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,33 +68,18 @@ def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequ
         loader: reads files.
         sources: of the inventory.
     """
+    places = variable_places(sources)
+
+    def found(scope: str, variables: Mapping[str, Any], host: str = "") -> list[Setting]:
+        return [
+            Setting(str(name), value, scope, host, places.get((scope, name), "")) for name, value in variables.items()
+        ]
+
     settings = []
     for group in inventory.groups.values():
-        found = {**group.get_vars(), **get_vars_from_inventory_sources(loader, sources, [group], "all")}
-        settings += _settings(found, f"group {group.name}")
+        variables = {**group.get_vars(), **get_vars_from_inventory_sources(loader, sources, [group], "all")}
+        settings += found(f"group {group.name}", variables)
     for host in inventory.get_hosts():
-        found = {**host.vars, **get_vars_from_inventory_sources(loader, sources, [host], "all")}
-        settings += _settings(found, f"host {host.name}", host.name)
-    return settings + _settings(load_extra_vars(loader), "-e")
-
-
-def _settings(found: Mapping[str, Any], scope: str, host: str = "") -> list[Setting]:
-    return [Setting(str(name), value, scope, host, _place(name, value)) for name, value in found.items()]
-
-
-def _place(name: object, value: object) -> str:
-    """Return file and line where a variable is set, '' when unknown."""
-    origin, key = _origin(value), _origin(name)
-    # A name keeps the place where it was first met, which an overriding value does not have.
-    if key is not None and (origin is None or origin.path == key.path):
-        origin = key
-    if origin is None:
-        return ""
-    path = Path(origin.path)
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{shown}:{origin.line_num}" if origin.line_num else str(shown)
-
-
-def _origin(value: object) -> Any:  # noqa: ANN401 - Ansible's own
-    origin = Origin.get_tag(value) if Origin is not None else None
-    return origin if origin is not None and origin.path else None
+        variables = {**host.vars, **get_vars_from_inventory_sources(loader, sources, [host], "all")}
+        settings += found(f"host {host.name}", variables, host.name)
+    return settings + found("-e", load_extra_vars(loader))

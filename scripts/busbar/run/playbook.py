@@ -147,7 +147,7 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
             # Ansible's own process says the same; once is enough.
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 if not known:
-                    known.append(_inventory(playbook))
+                    known.append(_inventory(playbook)[0])
                 return len(known[0].get_hosts(pattern))
         except Exception:  # noqa: BLE001 - the figure is for show only; the run itself tells what is wrong
             return 0
@@ -164,7 +164,7 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            return [str(host) for host in _inventory(playbook).get_hosts(pattern)]
+            return [str(host) for host in _inventory(playbook)[0].get_hosts(pattern)]
     except Exception as exc:
         message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
         raise UsageError(message) from exc
@@ -173,7 +173,7 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
 def host_groups(playbook: Playbook) -> dict[str, tuple[str, ...]]:
     """Return the groups of each host of a run, in the inventory's order; empty when the inventory cannot be read."""
     with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        hosts = _inventory(playbook).get_hosts("all")
+        hosts = _inventory(playbook)[0].get_hosts("all")
         return {str(host): tuple(sorted(str(group) for group in host.get_groups())) for host in hosts}
     return {}
 
@@ -185,10 +185,10 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
     """
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-            inventory = _inventory(playbook)
+            inventory, loader = _inventory(playbook)
             from ansible.vars.manager import VariableManager  # noqa: PLC0415
 
-            known = VariableManager(loader=inventory._loader, inventory=inventory)  # noqa: SLF001 - as in _inventory
+            known = VariableManager(loader=loader, inventory=inventory)
             return {
                 str(host): dict(known.get_vars(host=host, include_hostvars=False))
                 for host in inventory.get_hosts("all")
@@ -197,8 +197,8 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
         return {}
 
 
-def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no types
-    """Return Ansible's inventory, limited as the run is."""
+def _inventory(playbook: Playbook) -> tuple[Any, Any]:
+    """Return Ansible's inventory, limited as the run is, and its loader."""
     os.environ.update(environment(playbook.inventory))
     from ansible.inventory.manager import InventoryManager  # noqa: PLC0415 - slow, and reads ansible.cfg when imported
     from ansible.parsing.dataloader import DataLoader  # noqa: PLC0415
@@ -210,7 +210,7 @@ def _inventory(playbook: Playbook) -> Any:  # noqa: ANN401 - Ansible has no type
     for option, value in zip(playbook.options, playbook.options[1:], strict=False):
         if option in {"-l", "--limit"}:
             inventory.subset(value)
-    return inventory
+    return inventory, loader
 
 
 def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:

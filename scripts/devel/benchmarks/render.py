@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CHART", "GOALS", "add_options", "inventory", "measure", "needs"]
 
-GOALS = (Goal("cpu", "<=", 2), Goal("peak_memory", "<=", 500), Goal("jobs_scheduled", ">=", 1000))
+GOALS = (Goal("cpu", "<=", 10), Goal("peak_memory", "<=", 500), Goal("jobs_scheduled", ">=", 1000))
 CHART = None
 
 KINDS = ("dgx_a100", "dgx_b200", "dgx_h100", "dgx_h200", "l40s")

@@ -93,7 +93,7 @@ def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{site}/secrets /shared" in done.stdout
     listed = subprocess.run(
-        [PROGRAMS / "ansible-inventory", "--list"], cwd=site, check=True, capture_output=True, text=True
+        [PROGRAMS / "ansible-inventory", "--list"], cwd=site, env=kept, check=True, capture_output=True, text=True
     )
     assert json.loads(listed.stdout)["dgx_h100"]["hosts"] == ["dgx1", "dgx2"]
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleError
@@ -12,8 +16,7 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.busbar.cluster.plugins.action.templates import ActionModule
 from ansible_collections.busbar.cluster.plugins.plugin_utils.template_files import checked, sources
 
-if TYPE_CHECKING:
-    from pathlib import Path
+TOP = Path(__file__).resolve().parents[4]
 
 
 class Local:
@@ -119,12 +122,20 @@ def test_the_files_of_a_folder_go_into_a_directory(role: Path) -> None:
     assert run(role, {"dest": "/srv/boards", "src": "boards/", "when": False})["files"] == {}
 
 
-def test_an_undefined_variable_names_template_and_line(role: Path) -> None:
-    with pytest.raises(AnsibleError) as error:
-        run(role, {"dest": "/etc/bad.conf"})
-    assert "nobody_sets_this" in str(error.value)
-    told = "".join(str(part) for part in (error.value, getattr(error.value.obj, "_ansible_tags_mapping", "")))
-    assert "bad.conf.j2" in told
+def test_an_undefined_variable_names_the_template(role: Path) -> None:
+    task = {"busbar.cluster.templates": {"files": [{"dest": "/etc/bad.conf"}]}}
+    (role / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]))
+    done = subprocess.run(
+        ["ansible-playbook", "-i", "localhost,", "-c", "local", str(role / "play.yml")],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=TOP,
+        env=os.environ | {"ANSIBLE_NOCOLOR": "1"},
+    )
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "nobody_sets_this" in done.stdout
+    assert f"{role}/templates/etc/bad.conf.j2" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ def documented() -> dict[str, Any]:
         [f"{Path(sys.executable).parent}/ansible-doc", "-j", *MODULES], capture_output=True, text=True, check=True
     )
     found: dict[str, Any] = json.loads(said.stdout)
+    if not found:
+        pytest.skip("the installed bundle of Ansible does not have awx.awx")
     return found
 
 

@@ -52,13 +52,13 @@ PARTS = ("meta", "playbooks", "plugins", "roles")
 # Ansible, what it needs to run, and what filters of the roles need. Where a part was compiled for another Python, the
 # plain one beside it serves.
 ENGINE = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "ClusterShell")
-# Of the collections that come with Ansible what the roles of playbooks/pull.yml use.
+# Of the collections that come with Ansible what the roles of playbooks/pull.yml use; releases differ in names.
 COLLECTIONS = (
     "ansible/posix/meta/runtime.yml",
     "ansible/posix/plugins/modules/seboolean.py",
     "community/general/meta/runtime.yml",
     "community/general/plugins/filter/keep_keys.py",
-    "community/general/plugins/plugin_utils/keys_filter.py",
+    "community/general/plugins/plugin_utils/*keys_filter.py",
 )
 LEFT_OUT = ("__pycache__", ".so", ".pyc", ".pyi")
 # What ansible-core needs at least, by its minor version, as its own packages say.
@@ -112,8 +112,9 @@ def _files(inventory: Mapping[str, Any], top: Path) -> Iterator[tuple[str, bytes
             if ".." not in file.parts and "__pycache__" not in file.parts and file.suffix not in LEFT_OUT:
                 yield f"python/{file}", Path(str(installed.locate_file(file))).read_bytes()
     collections = _collections()
-    for name in COLLECTIONS:
-        yield f"collections/ansible_collections/{name}", (collections / name).read_bytes()
+    for pattern in COLLECTIONS:
+        for path in collections.glob(pattern):
+            yield f"collections/ansible_collections/{path.relative_to(collections)}", path.read_bytes()
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -119,6 +119,8 @@ class Run:
         self._clock = clock
         self._play_hosts = 0
         self._failures: dict[tuple[str, str], Failure] = {}
+        # Failed items of the task's loop by host: later releases of Ansible do not mark them in the result of the loop.
+        self._failed_items: dict[str, list[dict[str, Any]]] = {}
         self.started = clock()
         self.task: TaskState | None = None
         self.tasks = 0
@@ -162,6 +164,10 @@ class Run:
             self._start_task(data)
         elif kind == "runner_on_file_diff":
             self._diff(data, str(event.get("stdout", "")))
+        elif kind == "runner_item_on_failed":
+            self._failed_items.setdefault(str(data.get("host", "")), []).append(
+                {**(data.get("res") or {}), "failed": True}
+            )
         elif kind in _RESULTS:
             self._result(_RESULTS[kind], data, str(event.get("stdout", "")))
         elif kind == "playbook_on_stats":
@@ -177,6 +183,7 @@ class Run:
     def _start_task(self, data: dict[str, Any]) -> None:
         """Take in that a task begins."""
         self._end_task()
+        self._failed_items.clear()
         self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         self._display.task(self.task)
 
@@ -195,6 +202,8 @@ class Run:
         """Take in how a task ended on a host."""
         given = data.get("res")
         found: dict[str, Any] = given if isinstance(given, dict) else {}
+        if items := self._failed_items.pop(str(data.get("host", "")), []):
+            found = {**found, "results": items}
         if self.task is None:
             self.task = TaskState(_task_name(data), self._clock(), self._play_hosts)
         if result == "failed" and data.get("ignore_errors"):

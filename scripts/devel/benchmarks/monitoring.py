@@ -54,12 +54,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def needs(args: argparse.Namespace) -> Needs:
-    """What a sandbox of two nodes and that Prometheus take.
+    """Return what a sandbox of two nodes and that Prometheus need.
 
     Raises:
-        UsageError: no such number of nodes.
+        UsageError: a number of nodes or GPUs is not valid.
     """
-    nodes = whole("--nodes", str(args.nodes), 1, 60000)
+    nodes, _ = _sizes(args)
     sandbox = sandboxes.needs(2, "--nodes")
     return sandbox._replace(
         memory_mib=sandbox.memory_mib + nodes * _NODE_MIB, disk_mib=sandbox.disk_mib + nodes * _NODE_DISK_MIB
@@ -73,7 +73,7 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         UsageError: no such number of nodes or GPUs, or a sandbox that is there already.
         ValueError: a command failed, or Prometheus did not come to scrape them all.
     """
-    nodes, gpus = whole("--nodes", str(args.nodes), 1, 60000), whole("--gpus", str(args.gpus), 0, 16)
+    nodes, gpus = _sizes(args)
     with sandboxes.sandbox(args.name) as inventory:
         sandboxes.busbar("sandbox", "up", "--name", args.name, "--compute", "2")
         sandboxes.busbar("provision", "-i", str(inventory), "--skip-tags", "validation")
@@ -91,6 +91,10 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         yield Figure("node_scrape", round(1000 * took / _SCRAPES, 1), "ms, wall")
         yield Figure("gpu_series", len(_SERIES.findall(gpu_metrics(gpus))), f"series of {gpus} GPUs")
         yield from _many(cluster, exporter.text, nodes, gpus)
+
+
+def _sizes(args: argparse.Namespace) -> tuple[int, int]:
+    return whole("--nodes", str(args.nodes), 1, 60000), whole("--gpus", str(args.gpus), 0, 16)
 
 
 def gpu_metrics(gpus: int) -> str:

@@ -163,6 +163,18 @@ def test_what_is_said_before_the_first_task_counts_only_when_none_runs() -> None
     assert "no hosts matched" not in summary(follow(said, start(), result("runner_on_ok", "ctl"), stats())[0])
 
 
+@pytest.mark.parametrize("flag", [{"failed": True}, {}], ids=["2.19", "2.21"])
+def test_a_loop_whose_failed_items_are_refusals_is_one(flag: dict[str, Any]) -> None:
+    """From 2.21 on the items in the result of the loop do not say that they failed."""
+    passed, refused = {"item": 1, "changed": False}, {"item": 2, "msg": "gpu1: a: 2", "busbar_refused": True}
+    whole = {"msg": "One or more items failed", "results": [passed, refused | flag]}
+    run, _ = follow(
+        start(), result("runner_item_on_failed", "gpu1", refused | flag), result("runner_on_failed", "gpu1", whole)
+    )
+    (failure,) = run.failures
+    assert (failure.message, failure.refused) == ("gpu1: a: 2", True)
+
+
 @pytest.mark.parametrize(
     ("res", "expected"),
     [

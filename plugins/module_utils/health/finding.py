@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ISOLATE", "MONITOR", "OFF", "RESET", "SEVERITIES", "Answer", "Finding", "Node", "weighed"]
+__all__ = ["ISOLATE", "MONITOR", "OFF", "RESET", "SEVERITIES", "STATE", "Answer", "Finding", "Node", "weighed"]
 
 ISOLATE, RESET, MONITOR = "ISOLATE", "RESET", "MONITOR"
 SEVERITIES = (ISOLATE, RESET, MONITOR)
 # What a site says of a check whose findings it does not want.
 OFF = "OFF"
+# How the value of an event begins that reports a state.
+STATE = "state of "
 
 
 class Finding(NamedTuple):
@@ -27,7 +29,8 @@ class Finding(NamedTuple):
         severity: one of SEVERITIES.
         problem: the thing and what is wrong with it, in one line.
         remedy: what to type or do.
-        value: what was measured, where there is a number.
+        value: what was measured, where there is a number. An event whose value begins with STATE reports a state: the
+            last one counts, and severity OFF ends it.
     """
 
     check: str
@@ -35,6 +38,11 @@ class Finding(NamedTuple):
     problem: str
     remedy: str = ""
     value: str = ""
+
+    @property
+    def is_state(self) -> bool:
+        """Whether this replaces an earlier event of the same check and value."""
+        return self.value.startswith(STATE)
 
 
 class Answer(NamedTuple):

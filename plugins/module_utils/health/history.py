@@ -25,8 +25,8 @@ NAME = "history.jsonl"
 MOST_BYTES = 1 << 18
 # What of the check's own doing is worth a line.
 DONE = frozenset({"drain", "resume", "withheld", "given_back"})
-# A figure that differs at each look makes no other finding; which GPU it is, and which Xid, does.
-_FIGURE = re.compile(r"(?<!GPU )(?<!Xid )\b\d+(?:\.\d+)?\b")
+# A figure that differs at each look makes no other finding. Another GPU, PCI address, MIG instance or Xid does.
+_FIGURE = re.compile(r"(?<!GPU )(?<!Xid )(?<!:)\b\d+(?:\.\d+)?\b(?!:\w)")
 _LONGEST = 400
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .finding import Finding
+from .finding import OFF, Finding
 from .windows import kept
 
 if TYPE_CHECKING:
@@ -70,7 +70,10 @@ def with_answers(state: State, answers: Mapping[str, Answer], now: float, window
     events = {(each.check, each.value): each for each in state.events}
     for answer in answers.values():
         for each in answer.events:
-            events.setdefault((each.check, each.value), each)
+            key = each.check, each.value
+            if key not in events or each.is_state:
+                events[key] = each
+    events = {key: each for key, each in events.items() if each.severity != OFF}
     kernel = answers.get("kernel")
     # What was not read this time is read the next.
     since = now if kernel is not None and not kernel.unknown else state.log_since

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...hardware.pci_devices import normal_address
-from ...hardware.xid import SXID, XID
+from ...hardware.xid import NVLINK5, RECOVERY_CHANGED, is_unparsed, read_sxid, read_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Watched", "rises", "slowed", "watched_faults"]
 
 _US = 1_000_000
-_RECOVERY_CHANGED = 154
+_LONGEST = 120
 # What the hardware does against damage. A power cap in software and clocks of an idle GPU are normal.
 _SLOWDOWNS = {
     "hw_slowdown": "slowed down by the hardware",
@@ -107,7 +107,11 @@ def _errors(node: str, told: Seen, found: Watched) -> None:
             found.faults.append((node, f"{_name(end, device)}: {count:.0f} uncorrectable memory errors"))
     for device, words in _rows(begin, end):
         found.faults.append((node, f"{_name(end, device)}: {words}"))
-    found.faults += [(node, words) for words in _xids(begin, end["faults"])]
+    for words, fault in _xids(begin, end["faults"]):
+        if fault:
+            found.faults.append((node, words))
+        else:
+            found.findings.append(f"{node} {words}")
     for key, words in _RISES.items():
         for device, count in rises(told, key).items():
             if count:
@@ -134,23 +138,30 @@ def _number(value: object) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[str]:
-    """Yield the Xids of lines of the kernel's log, each of a GPU once."""
+def _xids(begin: dict[str, Any], lines: list[str]) -> Iterator[tuple[str, bool]]:
+    """Yield the Xids in lines of the kernel log, each of a GPU once, and whether it is a fault.
+
+    An error that the driver calls nonfatal is none. A format that cannot be parsed is one: it may be fatal.
+    """
     known = {normal_address(device["address"]): device["device"] for device in begin["devices"] if device["address"]}
     told = set()
     for line in lines:
-        xid, switch = XID.search(line), SXID.search(line)
-        words = ""
-        if xid and int(xid[2]) != _RECOVERY_CHANGED:
-            # The log leaves out the function of the device.
-            where = next((device for address, device in known.items() if _same(address, xid[1])), None)
-            name = f"GPU {where}" if where is not None else f"GPU at {xid[1]}"
-            words = f"{name}: Xid {xid[2]}"
-        elif switch and switch[3] == "Fatal":
-            words = f"NVSwitch at {switch[1]}: fatal SXid {switch[2]}"
+        xid, switch = read_xid(line), read_sxid(line)
+        words, fault = "", True
+        if xid and xid.number != RECOVERY_CHANGED:
+            # The log omits the function of the device.
+            where = next((device for address, device in known.items() if _same(address, xid.address)), None)
+            name = f"GPU {where}" if where is not None else f"GPU at {xid.address}"
+            name += f" {xid.instance}" if xid.instance else ""
+            fault = xid.fatal is not False or xid.number not in NVLINK5
+            words = f"{name}: Xid {xid.number}{'' if fault else ' (nonfatal)'}"
+        elif switch and switch.fatal:
+            words = f"NVSwitch at {switch.address}: fatal SXid {switch.number}"
+        elif is_unparsed(line):
+            words = f"an Xid in a format that cannot be parsed: {line[line.find('Xid') :][:_LONGEST]}"
         if words and words not in told:
             told.add(words)
-            yield words
+            yield words, fault
 
 
 def _same(address: str, logged: str) -> bool:

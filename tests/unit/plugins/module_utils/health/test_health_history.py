@@ -45,6 +45,9 @@ def test_another_gpu_and_another_xid_are_other_findings() -> None:
     assert new([LOST], [LOST, other]) == [("found", "gpu")]
     xids = [Finding("xid", RESET, f"GPU 0000:23:00: Xid {number} (pid=1)") for number in (79, 48)]
     assert new(xids[:1], xids) == [("found", "xid")]
+    places = ("0000:18:00", "0000:19:00", "0000:19:00 GPU-I:05", "0000:19:00 GPU-I:06")
+    others = [Finding("xid", RESET, f"GPU {place}: Xid 79 (pid=1)") for place in places]
+    assert new(others[:1], others) == [("found", "xid")] * 3
 
 
 def test_nothing_is_gone_that_could_not_be_asked() -> None:

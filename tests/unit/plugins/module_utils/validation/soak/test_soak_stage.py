@@ -167,6 +167,13 @@ def test_nodes_that_stay_as_fast_hold_out() -> None:
     assert (test["soak"]["turns"], len(test["soak"]["rows"])) == (TURNS, 16)
 
 
+def test_a_nonfatal_nvlink_error_is_a_finding_and_no_fault() -> None:
+    line = "kernel: NVRM: Xid (PCI:0000:13:00): 145, RLW_RXPIPE  Nonfatal   XC0 i0 Link 13 (0x0409a0c2 0x00000008)"
+    test = judged(output(faults=(line,)))
+    assert test["verdict"] == "PASS"
+    assert any("gpu2 GPU 3: Xid 145 (nonfatal)" in finding for finding in test["findings"]), test["findings"]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -177,6 +184,14 @@ def test_nodes_that_stay_as_fast_hold_out() -> None:
         (
             {"faults": ("kernel: nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",)},
             "gpu2: NVSwitch at 0000:05:00.0: fatal SXid 20034",
+        ),
+        (
+            {"faults": ("kernel: NVRM: Xid (PCI:0000:13:00 GPU-I:05): 95, Uncontained: LTC TAG. RST: Yes, D-RST: No",)},
+            "gpu2: GPU 3 GPU-I:05: Xid 95",
+        ),
+        (
+            {"faults": ("kernel: NVRM: Xid of a new driver, GPU 3",)},
+            "gpu2: an Xid in a format that cannot be parsed: Xid of a new driver, GPU 3",
         ),
         ({"end": {"ecc_volatile_uncorrected_total": 1}}, "gpu2: GPU 3 (GPU-gpu2-3): 1 uncorrectable memory errors"),
         (

@@ -42,10 +42,16 @@ def contradictions(run: Run) -> list[str]:
     Args:
         run: a run that is concluded but for its key "seen", of which the printed rows are used.
     """
-    found = [*_bad_cells(run), *_unlike_each_other(run), *_footer(run)]
+    found = [*_mixed(run), *_bad_cells(run), *_unlike_each_other(run), *_footer(run)]
     if run["rows"]:
         found += [*_sizes(run), *(_quote(run, row, words) for row, words in bandwidth_problems(run))]
     return list(dict.fromkeys(found))[:MOST]
+
+
+def _mixed(run: Run) -> Iterator[str]:
+    """Find the output of several processes that each print a table of their own."""
+    if run["seen"]["repeated_ranks"]:
+        yield "a rank is listed twice: outputs are mixed, or a launcher started a program without MPI several times"
 
 
 def _quote(run: Run, row: int, problem: str) -> str:

@@ -71,7 +71,7 @@ def bandwidth_problems(run: Run) -> Iterator[tuple[int, str]]:
 
 
 def _intervals(run: Run) -> Iterator[_Half]:
-    timed = "cputime" not in run["columns"] and not run["seen"].get("cpu_time")
+    timed = not run["cpu_time"]
     for number, row in enumerate(run["rows"]):
         if row["size"] <= 0:
             continue

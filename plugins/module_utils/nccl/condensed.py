@@ -12,7 +12,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from .parser import Parser
-from .text import is_library_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,19 +46,19 @@ def condensed(lines: Iterable[str], begins: Callable[[str], bool], most: int) ->
         if parser.run["seen"]["text"] and parser.knows(bare):
             last.append((line, False))
             continue
-        telling = not is_library_line(bare)
+        warning = " NCCL WARN" in line
+        telling = not warning and not parser.is_library(bare)
         if telling:
             parser.feed(bare)
-        elif " NCCL WARN" in line and warnings < MOST_WARNINGS:
-            warnings += 1
+        elif warning:
+            before = parser.told
             parser.feed(bare)
-            telling = True
+            telling = warnings < MOST_WARNINGS or parser.told != before
+            warnings += 1
         elif not parser.run["seen"]["text"] or any(word in line for word in _TELLING):
             before = parser.told
             parser.feed(bare)
             telling = parser.told != before
-        if not telling:
-            parser.learn(bare)
         last.append((line, telling))
         if telling:
             kept.append(line)

@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["FabricNotes"]
 
 _NETWORK = re.compile(r"NCCL INFO Using network (\S.*?)\s*$")
-_HOST = re.compile(r"(?:^|\s)([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO")
+_HOST = re.compile(r"(?<![\w.-])([\w.-]+):\d+:\d+ \[\d+\] NCCL INFO")
 _NIC = re.compile(r"\[\d+\]([\w.-]+):\d+/(IB|RoCE|\w+)")
 _VIA = re.compile(r"\bvia (NET/[\w .-]+?)/(\d+)(?:\(\d+\))?(/GDRDMA)?(?:/|\s|\(|$)")
 _NVLS_CHANNELS = re.compile(r"(\d+) nvls channels")
@@ -75,7 +75,8 @@ class FabricNotes:
 
     def _via(self, line: str, way: str) -> None:
         # A connection per line, but few ways of each host: what was seen once says nothing new.
-        seen = line[: line.find(":")] + way
+        host = _HOST.search(line)
+        seen = (host[1] if host else "") + way
         if seen in self.ways:
             return
         if len(self.ways) < _MOST_WAYS:
@@ -85,7 +86,6 @@ class FabricNotes:
             return
         direct = match[3] is not None
         self.gdrdma = direct if self.gdrdma is None else self.gdrdma and direct
-        host = _HOST.search(line)
         if host is not None and match[1] == "NET/IB" and len(self._carrying) < _MOST_HOSTS:
             places = self._carrying.setdefault(host[1], set())
             before = len(places)

@@ -157,7 +157,6 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
     errors: list[str] = []
     run["program"] = _program(data.get("args"))
     run["nccl_version"] = _text(str(data["nccl_version"])) if data.get("nccl_version") is not None else None
-    run["seen"]["cpu_time"] = False
     for item in results:
         if isinstance(item, dict):
             bad: list[str] = []
@@ -165,7 +164,7 @@ def parse_json(text: str, run: dict[str, Any]) -> dict[str, Any] | None:
             errors += bad
             run["seen"]["printed"].append(Printed(0, "", ({}, {}), tuple(bad)))
             halves = [half for half in (item.get("out_of_place"), item.get("in_place")) if isinstance(half, dict)]
-            run["seen"]["cpu_time"] |= any("cpu_time" in half for half in halves)
+            run["cpu_time"] |= any("cpu_time" in half for half in halves)
     _footer(run, data, errors)
     told = data.get("errors")
     errors += [str(error)[:300] for error in told] if isinstance(told, list) else []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import TextIO
 
-__all__ = ["MAX_LINE", "bounded_lines", "parse_lines", "parse_stream", "parse_text"]
+__all__ = ["MAX_LINE", "bounded_lines", "parse_json_text", "parse_lines", "parse_stream", "parse_text"]
 
 MAX_LINE = 65536
 
@@ -90,11 +90,15 @@ def _concluded(parser: Parser) -> dict[str, list[Run]]:
     return {"runs": runs}
 
 
+def parse_json_text(text: str) -> dict[str, list[Run]] | None:
+    """Return ``{"runs": [...]}`` for the file that nccl-tests writes with -J, None for any other text."""
+    run = parse_json(text, new_run()) if text.lstrip("\ufeff \t\r\n").startswith("{") else None
+    if run is None:
+        return None
+    conclude(run)
+    return {"runs": [run]}
+
+
 def parse_text(text: str, *, numbered: bool = True) -> dict[str, list[Run]]:
     """Return ``{"runs": [...]}`` for a whole output: the table, or the file that nccl-tests writes with -J."""
-    if text.lstrip("\ufeff \t\r\n").startswith("{"):
-        run = parse_json(text, new_run())
-        if run is not None:
-            conclude(run)
-            return {"runs": [run]}
-    return parse_lines(text.split("\n"), numbered=numbered)
+    return parse_json_text(text) or parse_lines(text.split("\n"), numbered=numbered)

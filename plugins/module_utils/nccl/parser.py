@@ -9,8 +9,10 @@ from typing import Any
 
 from . import text as words
 from .fabric import FabricNotes
+from .labels import Labels, bare
 from .run import Run, new_run
 from .table import OpenRow, continues
+from .warned import Warned
 
 __all__ = ["TELLING", "Parser"]
 
@@ -49,16 +51,25 @@ class Parser:
         self.layout: words.Layout | None = None
         self.row: OpenRow | None = None
         self.fabric = FabricNotes()
+        self.warned = Warned()
         self.program: str | None = None
         self.line = 0
         self.step = int(numbered)
+        self.labels = Labels(words.KNOWN)
+        # How lines of the library begin, with the host: each thread begins all its lines alike.
         self.heads: dict[str, str] = {}
 
     @property
     def told(self) -> tuple[object, ...]:
         """What lines of the library have told so far: one that leaves it as it is could as well be missing."""
         seen, run = self.run["seen"], self.run
-        return (*self.fabric.known, seen["text"], run["nccl_version"], run["nccl_tests_version"])
+        return (
+            *self.fabric.known,
+            len(self.warned.texts),
+            seen["text"],
+            run["nccl_version"],
+            run["nccl_tests_version"],
+        )
 
     # -- the parts of a run -------------------------------------------------------------------------------------
 
@@ -76,9 +87,11 @@ class Parser:
         self._close_row()
         if self.run["seen"]["begun"]:
             self.run["fabric"] = self.fabric.result()
+            self.run["warnings"] = self.warned.texts
             self.runs.append(self.run)
             self.run = new_run()
             self.fabric = FabricNotes()
+            self.warned = Warned()
         self.layout = None
 
     def _begin(self) -> None:
@@ -118,10 +131,10 @@ class Parser:
     def feed(self, raw: str) -> None:
         """Take one line."""
         self.line += self.step
-        if words.is_library_line(raw):
+        if self.is_library(raw):
             self._library(raw)
             return
-        line = words.clean(raw)
+        line = self.labels.strip(bare(raw))
         if not line or line.isspace():
             return
         if " NCCL INFO" in line or " NCCL WARN" in line or " NCCL TRACE" in line:
@@ -146,7 +159,7 @@ class Parser:
         lines = text.split("\n")
         lines.pop()
         for number, line in enumerate(lines, first):
-            head, level, said = line.partition(_INFO)
+            head, _level, said = line.partition(_INFO)
             if (
                 head in heads
                 and not (tagged and "<std" in said)
@@ -160,14 +173,12 @@ class Parser:
             self.line = number * self.step
             self.feed(line)
             ways = self.fabric.ways
-            if level and len(heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
-                self._learn(head)
         if skipped:
             self.run["seen"]["text"] = True
         self.line = (first + len(lines)) * self.step
 
     def knows(self, line: str) -> bool:
-        """Return whether a line is one of the library that tells nothing new, once one that began so was learned."""
+        """Return whether a line is one of the library that tells nothing new, after another that began so."""
         head, _level, said = line.partition(_INFO)
         host = self.heads.get(head)
         if host is None or "<std" in said:
@@ -178,24 +189,31 @@ class Parser:
         at = said.find("via NET/")
         return at < 0 or host + said[at - 1 :] in self.fabric.ways
 
-    def learn(self, line: str) -> None:
-        """Take note of how a line of the library begins."""
-        head, level, _said = line.partition(_INFO)
-        if level and len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
-            self._learn(head)
-
-    def _learn(self, head: str) -> None:
-        """Remember how a line of the library begins, with what names its host: each thread begins all its lines so."""
-        if "] NCCL " not in head and words.is_library_line(head + _INFO):
-            self.heads[head] = head[: head.find(":")]
+    def is_library(self, raw: str) -> bool:
+        """Return whether a line is one of the library alone."""
+        head, level, said = raw.partition(_INFO)
+        if not level:
+            return False
+        if head not in self.heads:
+            match = words.LIBRARY_HEAD.fullmatch(self.labels.strip(head))
+            if match is None:
+                return False
+            if len(self.heads) < _MOST_HEADS and len(head) < _LONGEST_HEAD:
+                self.heads[head] = match[1]
+        # Open MPI forwards pieces of lines, so that the line of another rank can follow.
+        return "\x1b" not in raw and "\r" not in raw and "<std" not in said
 
     def _library(self, line: str) -> None:
         self.run["seen"]["text"] = True
         self.fabric.feed(line)
+        if "NCCL WARN " in line:
+            self.warned.feed(line)
         if "version" in line:
             self._version(line)
 
     def _row(self, line: str) -> bool:
+        if self.row is not None or words.ROW.match(line):
+            line = self.labels.strip_inside(line)
         match = words.ROW.match(line)
         if match is not None and len(match["size"]) <= 25 and len(match["count"]) <= 25:  # noqa: PLR2004 - 10**25 bytes
             self._close_row()
@@ -386,6 +404,7 @@ class Parser:
             self._next_run()
         elif not self.runs:
             self.run["program"] = self.program
+            self.run["warnings"] = self.warned.texts
             self.runs.append(self.run)
         elif self.run["errors"]:
             for error in self.run["errors"]:

@@ -102,6 +102,9 @@ class OpenRow:
     def feed(self, text: str) -> bool:
         """Take the cells that a piece of text begins with and return whether there were any."""
         wanted = _TWO_HALVES * len(self.half_names)
+        if len(self.cells) % len(self.half_names):
+            # A half is written at once, so a figure of this one was lost, and what follows belongs elsewhere.
+            return False
         taken = 0
         for token in text.split(None, wanted + 1):
             cell = read_cell(token) if len(self.cells) < wanted else None

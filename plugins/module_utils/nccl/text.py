@@ -1,20 +1,20 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The words of nccl-tests: patterns, line clean-up and table cells."""
+"""The words of nccl-tests: patterns of lines and table cells."""
 
 from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = [
     "AVERAGE",
     "FAILURE",
     "HEAD",
+    "KNOWN",
     "LIBRARY_ERROR",
-    "LIBRARY_LINE",
+    "LIBRARY_HEAD",
     "OUT_OF_BOUNDS",
     "PROGRAM",
     "RANK",
@@ -23,8 +23,6 @@ __all__ = [
     "TESTS_VERSION",
     "Cell",
     "Layout",
-    "clean",
-    "is_library_line",
     "read_cell",
     "read_layout",
 ]
@@ -35,28 +33,8 @@ TYPES = (
 )
 OPERATORS = frozenset({"sum", "prod", "max", "min", "avg", "mulsum", "none", "all"})
 
-# A line of nccl-tests may stand behind what launchers and forks put in front of it.
-_PREFIX = re.compile(
-    r"""
-    \s*(?:
-        \[\d+,\s*\d+\](?:<std(?:out|err|diag)>)?:   # mpirun --tag-output
-      | \d{1,6}:(?=[ \t])                           # srun --label
-      | [\w.-]+\s{0,12}\|(?=\s)                     # docker compose
-      | \[[A-Z]{3,12}\]:                            # a fork's [STAT]:
-      | \w+\(\),\s[\w./-]+:\d+,                     # a fork's function(), file.cu:LINE,
-      | \[[\w.-]+\]\[[\w.-]+\]\s                    # pod and container
-    )""",
-    re.VERBOSE,
-)
-# A line of the library itself, behind no prefix or one of mpirun or srun: no row of a table begins so.
-LIBRARY_LINE = re.compile(
-    r"(?:\[\d+,\s*\d+\](?:<std(?:out|err|diag)>)?:|\s*\d{1,6}:[ \t]+)?"
-    r"[A-Za-z][\w.-]*:\d+:\d+ \[\d+\] NCCL (?:INFO|WARN|TRACE)"
-)
-# What comes before the longest level, and the level: what LIBRARY_LINE finds ends there.
-_HEAD_END = len("] NCCL TRACE")
-_TAG = re.compile(r"\[\d+,\s*\d+\]<std(?:out|err|diag)>:")
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# The beginning of a line of the library up to its level; newer versions write the time first.
+LIBRARY_HEAD = re.compile(r"[ \t]*(?:\[[^\]]*\] )?([A-Za-z][\w.-]*):\d+:\d+ \[\d+")
 
 # No figure of a header has more digits than fit into 64 bits.
 START = re.compile(
@@ -74,6 +52,16 @@ RANK = re.compile(
 )
 HEAD = re.compile(r"^\s*#?\s*(?P<columns>(?:size|bytes)\s+(?:count|N)\s+type\b.*?\b(?:cpu)?time\b.*\bbusbw\b.*)$")
 ROW = re.compile(rf"^\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>{TYPES})(?=\s|$)(?P<rest>.*)$")
+# The known beginnings of lines. The text before them is a label.
+KNOWN = re.compile(
+    rf"""
+      nThread\s+\d+\s+nGpus\b | Rank\s+\d+\s+(?:Group\s|Pid\s|on\s+\S+\s+device\s)
+    | (?:size|bytes)\s+(?:count|N)\s+type\b | (?<![\w.])\d+[ \t]+\d+[ \t]+(?:{TYPES})(?=\s|$)
+    | Out\sof\sbounds\svalues\s*: | Avg\sbus\sbandwidth\s*:
+    | (?<=\#[ ])nccl-tests\sversion\s | Collective\stest\s(?:starting|concluded):
+    """,
+    re.VERBOSE,
+)
 OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(?P<count>\S+)(?:\s+(?P<word>OK|FAILED))?")
 AVERAGE = re.compile(r"Avg bus bandwidth\s*:\s*(?P<value>\S+)(?:\s+(?P<word>OK|FAILED))?")
 REDUCING = re.compile(r"Reducing maxBytes to (\d+)")
@@ -121,35 +109,6 @@ class Layout(NamedTuple):
     def check(self) -> str:
         """Return the kind of correctness cell: wrong (a count), error (a difference), or nothing."""
         return next((c for c in ("wrong", "error") if c in self.half), "")
-
-
-def clean(line: str) -> str:
-    """Return a line without carriage return, colours, and the prefixes of launchers and forks."""
-    if "\x1b" in line:
-        line = _ANSI.sub("", line)
-    line = line.rstrip("\r\n").replace("\r", " ")
-    if "<std" in line:
-        line = _TAG.sub("", line)
-    for _ in range(4):
-        match = _PREFIX.match(line)
-        if match is None or match.end() == 0:
-            break
-        line = line[match.end() :]
-    return line
-
-
-@lru_cache(maxsize=16384)
-def _is_library_head(head: str) -> bool:
-    """Return whether a line begins as one of the library, up to the level: each thread begins all its lines alike."""
-    return LIBRARY_LINE.match(head) is not None
-
-
-def is_library_line(raw: str) -> bool:
-    """Return whether a line as it came is one of the library that cleaning would leave as it is, but for a prefix."""
-    at = raw.find("] NCCL ")
-    if at < 0 or not _is_library_head(raw[: at + _HEAD_END]):
-        return False
-    return "\x1b" not in raw and "\r" not in raw and raw.find("<std", at) < 0
 
 
 def read_cell(token: str) -> Cell | None:

@@ -16,9 +16,10 @@ from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced
 from ..catalogue.floors import Floor, low_floor
 from ..common.sizes import human_size
 from ..nccl.outcome import ranks_from_ratio
+from ..nccl.warned import hint
 from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
-from .run_words import did_not_run, wrong_words
+from .run_words import did_not_run, no_bandwidth, wrong_words
 
 __all__ = [
     "FAIL",
@@ -54,6 +55,7 @@ _IMPOSSIBLE = 1.15
 _HALVES_DIFFER = 0.5
 _RING_SHARE = 1.05
 _GB = 1e9
+_MOST_WARNINGS = 5
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
     answer.ceiling = _rounded(limits.get("limit"))
     _measure(answer, runs)
     known = _fabric_findings(answer, runs, profile, asked, collective)
+    _warnings(answer, runs)
     wrong = [run for run in runs if run["outcome"] == "wrong-results"]
     reason = did_not_run([run for run in runs if run not in wrong] if wrong else runs)
     if reason is None and not wrong and profile is None and answer.floor is None:
@@ -241,7 +244,7 @@ def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, A
             f"unknown hardware {asked.hardware!r}: no floor" if asked.hardware else "no hardware is given: no floor"
         )
     if reason is None and not wrong:
-        reason = next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
+        reason = no_bandwidth(runs) or next((r for r in (_not_everyone(run, asked, ranks) for run in runs) if r), None)
         reason = reason or _wrong_number(runs, collective, asked)
     if wrong:
         answer.verdict, answer.reason = FAIL, wrong_words(wrong[0])
@@ -382,6 +385,16 @@ def _fabric_findings(
         if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
             _once(answer, "the figure is that of a ring: NVLS not in use")
     return [] if asked.allow_known_causes else list(dict.fromkeys(cause.words for cause in found if cause.counts))
+
+
+def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
+    """Add what NCCL warned of, the known faults first."""
+    found = dict.fromkeys(warning for run in runs for warning in run.get("warnings") or [])
+    texts = sorted(found, key=lambda text: not hint(text))
+    for text in texts[:_MOST_WARNINGS]:
+        _once(answer, f"NCCL warned: {text}{f' ({hint(text)})' if hint(text) else ''}")
+    if len(texts) > _MOST_WARNINGS:
+        _once(answer, f"NCCL warned of {len(texts) - _MOST_WARNINGS} more things")
 
 
 def _known_causes(answer: _Verdict, named: list[str]) -> None:

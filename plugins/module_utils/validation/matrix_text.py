@@ -8,21 +8,25 @@ import math
 import re
 from typing import Any
 
-from ..nccl.text import clean
+from ..nccl.labels import Labels, bare
 
 __all__ = ["Grid", "blank", "lines_of", "read_cells", "read_links"]
 
 _MOST_LINES = 200_000
 _LONGEST = 4096
 _MOST_GPUS = 64
+_KNOWN = re.compile(
+    r"\[P2P \(Peer|\bnvbandwidth Version:|\bDevice:?[ ]\d+[:,]|\b(?:Uni|Bi)directional P2P=|\bRunning [a-z]\w+\.$"
+)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan)", re.IGNORECASE)
 _GPU = re.compile(r"GPU(\d{1,3})")
 _LINK = re.compile(r"X|NV\d{1,3}|NVL\d*|PIX|PXB|PHB|NODE|SYS|SOC|PIX/NV\d+|N/A|NS|OK")
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of an output without terminal codes and what launchers put in front of them."""
-    return [clean(line[:_LONGEST]).rstrip() for line in text.splitlines()[:_MOST_LINES]]
+    """Return the lines of an output without terminal codes and the labels of launchers."""
+    labels = Labels(_KNOWN)
+    return [labels.strip(bare(line[:_LONGEST])).rstrip() for line in text.splitlines()[:_MOST_LINES]]
 
 
 def read_cells(words: list[str]) -> list[float | None] | None:

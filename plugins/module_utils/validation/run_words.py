@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["did_not_run", "wrong_words"]
+from ..nccl.warned import cause
+
+__all__ = ["did_not_run", "no_bandwidth", "wrong_words"]
 
 
 def did_not_run(runs: list[dict[str, Any]]) -> str | None:
@@ -24,9 +26,19 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
         if run["outcome"] in {"ok", "truncated", "contradictory"} and run.get("contradictions"):
             return f"the output contradicts itself{which}: {run['contradictions'][0]}"
         if run["outcome"] in said:
-            why = f": {run['errors'][0]}" if run["errors"] else ""
-            return f"{said[run['outcome']]}{which}{why}"
+            why = filter(None, [cause(run.get("warnings") or []), *run["errors"][:1]])
+            return ": ".join([f"{said[run['outcome']]}{which}", *filter(None, ["; ".join(why)])])
     return None if runs else "there is no output of nccl-tests"
+
+
+def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
+    """Return why the figures are not the bandwidth of all ranks, or None."""
+    if any(run.get("cpu_time") for run in runs):
+        return "the header says cputime (-C 1): the time is that to issue the call, so busbw is no bandwidth"
+    groups = max((run.get("groups") or 1 for run in runs), default=1)
+    if groups > 1:
+        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures are those of one group"
+    return None
 
 
 def wrong_words(run: dict[str, Any]) -> str:

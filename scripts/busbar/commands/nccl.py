@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_stream, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_json_text, parse_stream
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
     FAIL,
     INCONCLUSIVE,
@@ -33,6 +34,9 @@ __all__ = ["read_runs", "register"]
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_GIVE = "give the output of nccl-tests, or the JSON file that its option -J writes (rccl-tests: the text output)"
+# The beginning of an object or a list. A list of figures is how launchers label lines.
+_JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
 _MOST_JSON = 1 << 28
 _LOOK = 8192
 # A log may hold a few stray bytes, as files on a network do that a crash left half written.
@@ -44,21 +48,24 @@ def read_runs(path: Path) -> dict[str, Any]:
     """The runs in a file, read as a stream.
 
     Raises:
-        UsageError: the file cannot be read, is empty, or is no text.
+        UsageError: the file cannot be read, is empty, is not text, or is in a format that nccl-tests does not write.
     """
     try:
         with path.open("rb") as raw:
             start = raw.read(_LOOK)
         _refuse_what_is_no_text(path, start)
-        start = start[:64]
         encoding = _BOMS.get(start[:2], "utf-8-sig")
         with path.open(encoding=encoding, errors="replace") as text:
-            if start.decode(encoding, errors="replace").lstrip("\ufeff \t\r\n").startswith("{"):
-                return parse_text(text.read(_MOST_JSON))
-            return parse_stream(text)
+            if not _JSON.match(start.decode(encoding, errors="replace")):
+                return parse_stream(text)
+            found = parse_json_text(text.read(_MOST_JSON))
     except OSError as exc:
         message = f"cannot read {path}: {exc.strerror or exc}"
         raise UsageError(message) from exc
+    if found is None:
+        message = f"{path} is JSON, but not the file that nccl-tests writes with -J; {_GIVE}"
+        raise UsageError(message)
+    return found
 
 
 def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
@@ -67,7 +74,7 @@ def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
         raise UsageError(message)
     strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
     if start[:2] not in _BOMS and strange > _MOST_STRANGE * len(start):
-        message = f"{path} is no text: give the output of nccl-tests, or the JSON file that -J wrote"
+        message = f"{path} is no text; {_GIVE}"
         raise UsageError(message)
 
 
@@ -120,6 +127,9 @@ def _parse(args: argparse.Namespace) -> int:
     else:
         for run in data["runs"]:
             _print_run(run)
+    if all(run["outcome"] == "no-data" for run in data["runs"]):
+        message = f"{args.file} has no output of nccl-tests; {_GIVE}"
+        raise UsageError(message)
     return 0
 
 

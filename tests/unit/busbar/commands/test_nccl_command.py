@@ -134,6 +134,52 @@ def test_what_is_no_text_is_refused_in_one_line(tmp_path: Path, content: bytes, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"#wrong": "0", "algBw": 260.95, "busBw": 456.67, "name": "AllReduce", "size": 1073741824, "type": "float"}\n'
+        * 4,
+        '[\n {"name": "AllReduce"}\n]',
+        "[]",
+        "{}",
+        "[[1, 2]]",
+        '\ufeff{"nvbandwidth": {"Version": "v0.8"}}',
+        '{"log":"# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor)\\n","stream":"stdout"}\n' * 2,
+        "{\n",
+    ],
+)
+@pytest.mark.parametrize("command", ["parse", "judge"])
+def test_json_of_another_program_is_refused(tmp_path: Path, content: str, command: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(content, encoding="utf-8")
+    options = ["--hardware", "dgx_h100", "--nodes", "2"] if command == "judge" else []
+    with pytest.raises(UsageError) as caught:
+        run(command, str(path), *options)
+    for words in (str(path), "is JSON", "nccl-tests", "-J", "text output"):
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content", ["hello\n", "numCycle,Name,size,type\n0,AllReduce,1073741824,float\n", "<html></html>", p2p_text()]
+)
+def test_parse_refuses_text_without_any_output_of_nccl_tests(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(content)
+    with pytest.raises(UsageError, match="has no output of nccl-tests"):
+        run("parse", str(path))
+    assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2") == 3
+
+
+@pytest.mark.parametrize("label", ["[0] ", "[1,0]<stdout>:", "[pod/x/y] "])
+def test_a_label_that_looks_like_a_list_is_no_json(
+    tmp_path: Path, label: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("".join(label + line for line in Path(WHOLE).read_text().splitlines(keepends=True)))
+    assert run("parse", str(path), "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["outcome"] == "ok"
+
+
 def judged(profiles: Path, hardware: str) -> int:
     return run("judge", WHOLE, "--hardware", hardware, "--nodes", "2", "--format", "json", "--catalogue", str(profiles))
 

@@ -26,6 +26,8 @@ ROW = re.compile(r"(?<![\d.])(\d+)\s+(\d+)\s+(?:float|half|double|u?int\d+|u?int
 RANK = re.compile(r"Rank +(\d+) .* on +(\S+) +device ")
 ODD = ["nan", "inf", "-inf", "-1", "-nan(ind)", "0x1F", "", "-", "?", "nan(0x8)", "1,5"]
 OPERATORS = {"sum", "prod", "min", "max", "avg", "none"}
+# What launchers and log collectors write before each line.
+LABELS = ["", "", "0: ", "[0] ", "[1,0]<stdout>:", "2026-03-13T22:26:02.5Z ", "gpu1: ", "1773440762 "]
 HALF = 4
 # A time or a bandwidth is told from another by two digits or more of algbw.
 TELLING_GBS = 0.2
@@ -194,7 +196,9 @@ def damaged(draw: st.DrawFn) -> Damage:
     assert lines is not None
     changed = [new for old, new in zip(output.lines, lines, strict=True) if old != new]
     assume(bool(changed))
-    return Damage(output, lines, f"{output.name}: {kind}: {changed[0]}")
+    label = draw(st.sampled_from(LABELS))
+    lines = [label + line for line in lines]
+    return Damage(output, lines, f"{output.name}: {kind}: {label}{changed[0]}")
 
 
 @settings(

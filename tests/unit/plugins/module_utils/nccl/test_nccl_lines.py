@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import random
-from itertools import product
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import (
@@ -14,12 +13,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import 
     parse_stream,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.parser import TELLING, Parser
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.text import LIBRARY_LINE, is_library_line
-
-PREFIXES = ["", "[1,12]<stdout>:", " 12: ", "pod | ", "[", "[1] NCCL x"]
-THREADS = ["gpu1:12:13 [0]", "1gpu:12:13 [0]", "gpu1:12 [0]", "] NCCL INFO gpu1:1:2 [0]"]
-LEVELS = [" NCCL INFO", " NCCL WARN", " NCCL TRACE", " NCCL TRAC", " NCCL VERSION", "NCCL INFO"]
-RESTS = ["", " x", " <stdout>", " \r", " \x1b[1m", " gpu1:1:2 [0] NCCL INFO x"]
 
 
 @pytest.mark.parametrize(
@@ -40,16 +33,27 @@ def test_lines_are_those_of_readline(text: str) -> None:
     assert list(bounded_lines(io.StringIO(text, newline="\n"))) == list(iter(lambda: slow.readline(MAX_LINE), ""))
 
 
-def test_a_line_of_the_library_is_what_its_pattern_says() -> None:
-    found = set()
-    for parts in product(PREFIXES, THREADS, LEVELS, RESTS):
-        line = "".join(parts)
-        match = LIBRARY_LINE.match(line)
-        strange = "\x1b" in line or "\r" in line
-        wanted = match is not None and not strange and "<std" not in line[match.end() :]
-        assert is_library_line(line) == wanted, line
-        found.add(wanted)
-    assert found == {True, False}
+@pytest.mark.parametrize("said", ["", " x", " <stdout>", " \r", " \x1b[1m", " gpu1:1:2 [0] NCCL INFO x"])
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("gpu1:12:13 [0] NCCL INFO", True),
+        ("[2026-03-13 22:26:02] gpu1:12:13 [0] NCCL INFO", True),
+        ("[1,12]<stdout>:gpu1:12:13 [0] NCCL INFO", True),
+        ("[1,1]<stdout>:-1gpu1:12:13 [0] NCCL INFO", False),
+        ("another label: gpu1:12:13 [0] NCCL INFO", False),
+        ("1gpu:12:13 [0] NCCL INFO", False),
+        ("gpu1:12 [0] NCCL INFO", False),
+        ("] NCCL INFO gpu1:1:2 [0] NCCL INFO", False),
+        ("8 2 float sum -1gpu1:12:13 [0] NCCL INFO", False),
+        ("gpu1:12:13 [0] NCCL WARN", False),
+    ],
+)
+def test_a_line_of_the_library_begins_with_host_process_and_level(head: str, said: str, *, expected: bool) -> None:
+    parser = Parser()
+    parser.feed("[1,0]<stdout>:# nThread 1 nGpus 1 minBytes 8 maxBytes 16 step: 2(factor)")
+    alone = "\x1b" not in said and "\r" not in said and "<std" not in said
+    assert parser.is_library(head + said) == (expected and alone)
 
 
 HEADS = ["gpu1:12:13 [0] NCCL INFO ", "[1,12]<stdout>:gpu2:12:13 [0] NCCL INFO ", " 3: gpu1:1:2 [0] NCCL WARN ", ""]
@@ -115,9 +119,10 @@ def test_what_the_library_says_again_is_not_read_again(monkeypatch: pytest.Monke
         feed(parser, line)
 
     monkeypatch.setattr(Parser, "feed", noted)
+    first = f"[1,0]<stdout>:{FRAME[0]}"
     lines = [HEADS[0] + SAID[0], HEADS[0] + SAID[9], HEADS[1] + SAID[9]] * 1000
-    parse_stream(io.StringIO("\n".join(lines) + "\n"))
-    assert read == [lines[0], lines[2]]
+    parse_stream(io.StringIO("\n".join([first, *lines]) + "\n"))
+    assert read == [first, lines[0], lines[2]]
 
 
 @pytest.mark.parametrize(("letter", "word"), TELLING)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl import text as nccl_text
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import MAX_LINE, parse_lines, parse_text
+from ansible_collections.busbar.cluster.plugins.module_utils.nccl.parser import Parser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -318,7 +318,7 @@ PIECES = [
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
 def test_the_short_way_for_lines_of_the_library_changes_nothing(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nccl_text, "is_library_line", lambda _raw: False)
+        patch.setattr(Parser, "is_library", lambda _parser, _raw: False)
         wanted = parse_text(text)
     assert parse_text(text) == wanted
 

@@ -369,3 +369,76 @@ def test_nics_of_other_names_and_the_rails_of_a_root_are_findings() -> None:
     for collective, counts in (("all_reduce", True), ("broadcast", False)):
         (cause,) = causes([{"fabric": {"rails": idle}}], two, collective, 2, None)
         assert cause == ("rail m1 of node gpu1 is idle, unlike on other nodes", counts)
+
+
+HEADER = WHOLE[: WHOLE.index("NCCL version")]
+FAILED = "gpu3: Test NCCL failure common.cu:458 'unhandled system error (run with NCCL_DEBUG=INFO for details)'\n"
+MODIFY_QP = (
+    "Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_5:1, curr state INIT, next state RTR, "
+    "local GID index 3, local GID ::ffff:10.1.3.2, remote GID ::ffff:10.1.6.2"
+)
+
+
+@pytest.mark.parametrize("time", ["", "[2026-03-13 22:26:02] "])
+@pytest.mark.parametrize("place", ["ibvwrap.c:262", "misc/ibvwrap.cc:376 (wrap_ibv_modify_qp)"])
+@pytest.mark.parametrize(
+    ("warning", "words"),
+    [
+        (MODIFY_QP, ("gpu3", "mlx5_5", "10.1.6.2", "NCCL_CROSS_NIC=0")),
+        (MODIFY_QP.replace("110 Connection timed out", "22 Invalid argument"), ("mlx5_5", "NCCL_IB_GID_INDEX")),
+        (
+            "NET/IB : Got completion from peer 10.0.0.1<40393> with status=12 opcode=0 len=0 hca mlx5_10",
+            ("gpu3", "10.0.0.1", "mlx5_10", "did not answer"),
+        ),
+        (
+            "NET/IB: Got completion from peer 10.0.0.1<1> with status=IBV_WC_RETRY_EXC_ERR(12) opcode=x(0) hca mlx5_1",
+            ("mlx5_1", "did not answer"),
+        ),
+        ("Something that nobody knows", ("gpu3: Something that nobody knows",)),
+    ],
+)
+def test_a_crash_quotes_the_warning_of_nccl(time: str, place: str, warning: str, words: tuple[str, ...]) -> None:
+    follows = f"{time}gpu4:1:2 [0] {place} NCCL WARN socketProgress: Connection closed by remote peer gpu3<123>\n"
+    text = f"{HEADER}{follows}{time}gpu3:41234:41300 [5] {place} NCCL WARN {warning}\n"
+    for output, outcome in ((text + FAILED, "crashed"), (text, "hung")):
+        found = verdict(output)
+        assert (found["verdict"], outcome in found["reason"]) == (INCONCLUSIVE, True)
+        assert [word for word in words if word not in found["reason"]] == []
+        assert ("Test NCCL failure" in found["reason"]) == (output != text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["Got async event : port error", "Got non-fatal async event: port error(10)", "async fatal event: port error"],
+)
+def test_a_warning_in_a_run_that_passes_is_a_finding(words: str) -> None:
+    at = WHOLE.index("# Out of bounds")
+    line = f"gpu2:4108:4188 [0] transport/net_ib.cc:1205 NCCL WARN NET/IB : mlx5_3:1 {words}\n"
+    found = verdict(WHOLE[:at] + line * 3 + WHOLE[at:])
+    assert found["verdict"] == PASS
+    (finding,) = [each for each in found["findings"] if "warned" in each]
+    assert "gpu2: NET/IB : mlx5_3:1" in finding
+    assert "transceiver" in finding
+
+
+def test_many_warnings_are_counted_and_known_faults_come_first() -> None:
+    at = WHOLE.index("# Out of bounds")
+    lines = "".join(f"gpu{number}:1:2 [0] x.cc:1 NCCL WARN odd\n" for number in range(9))
+    port = "gpu2:1:2 [0] x.cc:1 NCCL WARN NET/IB : mlx5_3:1 Got async event : port error\n"
+    warned = [each for each in verdict(WHOLE[:at] + lines + port + WHOLE[at:])["findings"] if "NCCL warned" in each]
+    assert len(warned) == 6
+    assert "port error" in warned[0]
+    assert "5 more" in warned[-1]
+
+
+def test_a_run_that_measures_the_processor_is_not_judged() -> None:
+    found = verdict(WHOLE.replace("    time ", " cputime "))
+    assert (found["verdict"], "-C 1" in found["reason"]) == (INCONCLUSIVE, True)
+
+
+def test_a_run_in_groups_is_not_judged_by_the_floor_of_all_ranks() -> None:
+    groups = re.sub(
+        r"(?m)^(#  Rank +(\d+) Group +)0", lambda found: f"{found[1]}{int(found[2]) // 8}", table(1.2, factor=14 / 8)
+    )
+    found = verdict(groups)
+    assert (found["verdict"], "2 groups (NCCL_TESTS_SPLIT)" in found["reason"]) == (INCONCLUSIVE, True)

@@ -1,0 +1,109 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Removes the labels that launchers and log collectors write before lines.
+
+Labels are learned, not listed. Some lines of a program have a known beginning; the text before it is a label. The other
+lines have the same label, except that digits and blanks differ: times, ranks, line numbers, host names with a number.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+__all__ = ["Labels", "bare"]
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_PARTS = re.compile(r"(\d+(?:\.\d+)?|\s+)")
+_NUMBER = r"\d+(?:\.\d+)?"
+# A text without any of these could be figures of a table.
+_UNLIKE_FIGURES = re.compile(r"[^\d\s.eE+-]")
+# NCCL begins its lines with HOST:PID:TID and the device, so a label can be equal to their beginning.
+_NOT_A_HOST = r"(?!\d+:\d+ \[)"
+_LONGEST = 200
+_MOST = 16
+
+
+class _Label(NamedTuple):
+    """What matches a label at the start of a line, and one within a line where that is safe."""
+
+    start: re.Pattern[str]
+    inside: re.Pattern[str] | None
+
+
+class Labels:
+    """The labels of one output, learned while its lines are read."""
+
+    def __init__(self, known: re.Pattern[str]) -> None:
+        """Start without any label.
+
+        Args:
+            known: finds the known beginning of a line, without a "#" before it.
+        """
+        self._known = known
+        self._labels: list[_Label] = []
+        self._own = ""
+
+    def strip(self, line: str) -> str:
+        """Return a line without its label."""
+        end = line.find(" NCCL ")
+        known = self._known.search(line, 0, len(line) if end < 0 else end)
+        self._own = ""
+        if known is not None:
+            label = line[: known.start()].rstrip()
+            label = label.removesuffix("#").rstrip()
+            if not label:
+                return line
+            if _plausible(label):
+                self._learn(label)
+                self._own = label.strip()
+                return line[len(label) :]
+        for each in self._labels:
+            match = each.start.match(line)
+            if match is not None:
+                self._own = match.group().strip()
+                return line[match.end() :]
+        return line
+
+    def strip_inside(self, line: str) -> str:
+        """Return a line that strip has returned, without labels within it.
+
+        MPI launchers label each write, and nccl-tests writes a row in three parts.
+        """
+        if _UNLIKE_FIGURES.search(self._own):
+            line = re.sub(re.escape(self._own) + _NOT_A_HOST, "", line)
+        for each in self._labels:
+            if each.inside is not None:
+                line = each.inside.sub("", line)
+        return line
+
+    def _learn(self, label: str) -> None:
+        label = label.strip()
+        if len(self._labels) >= _MOST or any(each.start.fullmatch(label) for each in self._labels):
+            return
+        parts = [part for part in _PARTS.split(label) if part]
+        template = ""
+        for part, following in zip(parts, [*parts[1:], ""], strict=True):
+            if part.isspace():
+                template += r"\s*" if following[:1].isdigit() else r"\s+"
+            else:
+                template += _NUMBER if part[0].isdigit() else re.escape(part)
+        if label[-1].isalnum():
+            template += r"(?![\w.])"
+        # A label that begins with a digit cannot be told from the figure before it.
+        inside = (
+            None if label[0].isdigit() or not _UNLIKE_FIGURES.search(label) else rf"(?<![^\W\d]){template}{_NOT_A_HOST}"
+        )
+        self._labels.insert(0, _Label(re.compile(rf"[ \t]*{template}"), inside and re.compile(inside)))
+
+
+def bare(line: str) -> str:
+    """Return a line without colours and carriage returns."""
+    if "\x1b" in line:
+        line = _ANSI.sub("", line)
+    return line.rstrip("\r\n").replace("\r", " ")
+
+
+def _plausible(label: str) -> bool:
+    """Return whether a text can be a label, and not the end of a row that lost its line end."""
+    return len(label) <= _LONGEST and (bool(_UNLIKE_FIGURES.search(label)) or len(label.split()) == 1)

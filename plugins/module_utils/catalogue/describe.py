@@ -33,12 +33,16 @@ _CPU = ("sockets", "cores_per_socket", "threads_per_core")
 
 
 def slurm_type(model: str) -> str:
-    """Return a short name of a model for Slurm: 'NVIDIA H100 80GB HBM3' gives 'h100', 'GeForce RTX 3060' 'rtx3060'."""
+    """Return a short name of a model for Slurm: 'NVIDIA H100 80GB HBM3' gives 'h100', 'GeForce RTX 3060' 'rtx3060'.
+
+    It begins with a letter: Slurm takes the 6000 of --gpus=6000 for a count.
+    """
     plain = re.sub(r"\b\d+gb\b", " ", model_name(model))
-    match = re.search(r"\b(rtx|gtx)?\s*([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
-    if match:
-        return "".join(part or "" for part in match.groups())
-    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "gpu"
+    match = re.search(r"\b([rg]tx)?( pro)?\s*\b([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
+    if match is None:
+        return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "gpu"
+    short = "".join(part.strip() for part in match.groups() if part)
+    return short if short[0].isalpha() else f"{re.sub(r'[^a-z]', '', plain[: match.start()]) or 'gpu'}{short}"
 
 
 def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +57,11 @@ def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[
         "description": _title(node, facts),
         **{key: int(node[key]) for key in _CPU},
         "memory_mb": _round_down(int(node["memory_mb"])),
-        **({"gpu": _gpu(facts["gpus"]) | _near(facts, int(node["sockets"]))} if facts["gpus"] else {}),
+        **(
+            {"gpu": _gpu(facts["gpus"], int(node["memory_mb"])) | _near(facts, int(node["sockets"]))}
+            if facts["gpus"]
+            else {}
+        ),
         "nics": _nics(facts),
         "busbw": {},
     }
@@ -70,8 +78,11 @@ def _title(node: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     return f"{len(gpus)} x {gpus[0]['product_name'] or 'unknown GPU'}, {processors}" if gpus else processors
 
 
-def _gpu(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the GPU part; of several models the first one speaks, so that preflight names the others."""
+def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
+    """Return the GPU part; of several models the first one speaks, so that preflight names the others.
+
+    A GPU whose memory is not known shares that of the host, as a GB10 does; machine_notes() says so.
+    """
     first = gpus[0]
     model = str(first["product_name"] or "unknown GPU")
     links = first.get("nvlink") or {}
@@ -82,7 +93,7 @@ def _gpu(gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "count": len(gpus),
         "slurm_type": slurm_type(model),
         "device_files": f"/dev/nvidia[0-{last}]" if last else "/dev/nvidia0",
-        "memory_mb": int(first["memory_total_mib"] or 1),
+        "memory_mb": int(first["memory_total_mib"] or _round_down(memory_mb)),
         "nvlink_gbs": int(links["links_active"] * max(rates)) if rates else 0,
     }
 
@@ -171,6 +182,8 @@ def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
         notes.append("gpu.model and gpu.memory_mb are guesses: no driver is loaded, which could tell them")
     elif any(gpu["lost"] for gpu in facts["gpus"]):
         notes.append("a GPU is lost: describe the machine again when it is back")
+    elif facts["gpus"] and not facts["gpus"][0]["memory_total_mib"]:
+        notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi gives no size of the GPU's memory")
     active = [port for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
     if not active and not any(each["up"] and each["rate_gbps"] for each in facts["network_interfaces"]):
         notes.append("nics is a guess: no interface tells its rate")

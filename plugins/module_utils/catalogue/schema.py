@@ -116,4 +116,4 @@ def _broken(fault: _Fault) -> str:
         case "maximum":
             return f"is more than {fault.limit}"
         case _:  # the lengths of texts and lists
-            return "is empty"
+            return "is a count" if fault.rule == "not" else "is empty"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_ailments, gpu_label
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 
 from busbar.errors import UsageError
@@ -20,6 +22,11 @@ __all__ = ["read_query", "register"]
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MOST_BYTES = 1 << 26
+_MAKE = "make one with: nvidia-smi -q -x > FILE"
+# What nvidia-smi prints without options.
+_SUMMARY = re.compile(r"^\W*NVIDIA-SMI[: ]+\d.*\bDriver Version", re.MULTILINE)
+_SUMMARY_ROW = re.compile(r"^\|\s+(\d+)\s+[A-Z]")
+_SUMMARY_ERROR = re.compile(r"\bERR!|Unable to determine the device handle|Unknown Error")
 
 
 def read_query(name: str) -> dict[str, Any]:
@@ -31,10 +38,24 @@ def read_query(name: str) -> dict[str, Any]:
     where = "standard input" if name == "-" else name
     text = _decoded(_content(name, where), where)
     data = parse_query(text)
+    if data["form"] is None and _SUMMARY.search(text):
+        message = f"{where} is the summary table of nvidia-smi, which omits most values; {_MAKE}{_failing(text)}"
+        raise UsageError(message)
     if data["form"] is None and not data["errors"]:
-        message = f"{where} holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"
+        message = f"{where} holds no output of nvidia-smi -q; {_MAKE}"
         raise UsageError(message)
     return data
+
+
+def _failing(text: str) -> str:
+    """The GPUs of a summary table that answer with errors, in words."""
+    index, found = "", {}
+    for line in text.splitlines():
+        row = _SUMMARY_ROW.match(line)
+        index = row[1] if row else index
+        if index and _SUMMARY_ERROR.search(line):
+            found[index] = True
+    return f". GPU {', '.join(found)} answers with errors" if found else ""
 
 
 def _content(name: str, where: str) -> bytes:
@@ -98,6 +119,10 @@ def _print_table(data: dict[str, Any]) -> None:
         print(printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()))
     for error in data["errors"]:
         print(f"  {printable(error)}")
+    for gpu in data["gpus"]:
+        for problem, remedy in gpu_ailments(gpu):
+            words = f"GPU {gpu['index']} ({gpu_label(gpu)}): {problem}. Remedy: {remedy}"
+            print(printable(f"  {words.replace('INDEX', str(gpu['index']))}"))
 
 
 def _parse(args: argparse.Namespace) -> int:

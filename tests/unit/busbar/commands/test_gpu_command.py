@@ -70,9 +70,12 @@ def test_what_nvidia_smi_says_when_no_driver_answers(tmp_path: Path, capsys: pyt
         (b"", "is empty"),
         (b" \n\n", "is empty"),
         (b"\x7fELF\x00\x00\x01", "is a binary file, not text"),
-        (b"Linux\nnothing of the kind\n", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
-        (b"\xff\xfe\xfa\x80\x12", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
-        (b"name, address\ngpu1, 10.0.0.1\n", "holds no output of nvidia-smi; make it with: nvidia-smi -q -x > FILE"),
+        (b"Linux\nnothing of the kind\n", "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE"),
+        (b"\xff\xfe\xfa\x80\x12", "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE"),
+        (
+            b"name, address\ngpu1, 10.0.0.1\n",
+            "holds no output of nvidia-smi -q; make one with: nvidia-smi -q -x > FILE",
+        ),
     ],
 )
 def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, problem: str) -> None:
@@ -86,3 +89,47 @@ def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str],
 def test_what_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main(["gpu", "parse", str(tmp_path / name)]) == 2
     assert capsys.readouterr().err.startswith(f"busbar: cannot read {tmp_path}")
+
+
+@pytest.mark.parametrize("action", ["Reset", "Drain and Reset", "Reboot"])
+def test_a_gpu_that_needs_something_is_shown_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    path = tmp_path / "smi.xml"
+    path.write_text(LOG.replace("</gpu>", f"<gpu_recovery_action>{action}</gpu_recovery_action></gpu>"))
+    assert main(["gpu", "parse", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert f"GPU 0 (0000:3b:00.0): the driver asks for: {action}. Remedy: drain the node" in said
+    assert "gpu-reset -i 0" in said
+
+
+def test_a_sound_gpu_has_no_line_of_its_own(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gpu", "parse", str(log)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+SUMMARY = """\
+Tue Apr  7 10:00:00 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
+|-----------------------------------------+------------------------+----------------------+
+|   0  NVIDIA B200                    On  |   00000000:1B:00.0 Off |                    0 |
+| N/A   30C    P0            140W / 1000W |       0MiB / 183359MiB |      0%      Default |
++-----------------------------------------+------------------------+----------------------+
+|   1  NVIDIA B200                    On  |   00000000:43:00.0 Off |                 {odd} |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+@pytest.mark.parametrize("odd", ["ERR!", "   0"])
+def test_the_summary_table_is_refused_with_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str
+) -> None:
+    path = tmp_path / "summary"
+    path.write_text(SUMMARY.format(odd=odd))
+    assert main(["gpu", "parse", str(path)]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    for words in (str(path), "summary table", "nvidia-smi -q -x > FILE"):
+        assert words in output.err
+    assert ("GPU 1 answers with errors" in output.err) == (odd == "ERR!")

@@ -127,3 +127,38 @@ def test_what_could_not_be_read_is_said() -> None:
 )
 def test_short_names_of_models(model: str, short: str) -> None:
     assert slurm_type(model) == short
+
+
+@pytest.mark.parametrize(
+    ("model", "short"),
+    [
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"),
+        ("NVIDIA RTX PRO 4500 Blackwell", "rtxpro4500"),
+        ("NVIDIA RTX 6000 Ada Generation", "rtx6000"),
+        ("Quadro 6000", "gpu6000"),
+        ("NVIDIA NVS 510", "nvs510"),
+        ("NVIDIA CMP 170HX", "cmp170hx"),
+        ("NVIDIA GH200 480GB", "gh200"),
+    ],
+)
+def test_slurm_does_not_take_a_type_for_a_count(model: str, short: str) -> None:
+    assert slurm_type(model) == short
+
+
+@pytest.mark.parametrize(("kind", "wrong"), [("6000", True), ("80g", True), ("3090ti", False), ("h100", False)])
+def test_a_type_that_slurm_takes_for_a_count_is_refused(kind: str, *, wrong: bool) -> None:
+    profile = describe_machine(NODE, facts())
+    profile["gpu"]["slurm_type"] = kind
+    problems = profile_problems("x", profile)
+    assert bool(problems) == wrong
+    assert all("gpu.slurm_type" in each["problem"] for each in problems)
+
+
+def test_memory_that_nvidia_smi_does_not_give_is_that_of_the_host_and_a_guess() -> None:
+    found = facts()
+    for gpu in found["gpus"]:
+        gpu["memory_total_mib"] = None
+    profile = describe_machine(NODE, found)
+    assert profile["gpu"]["memory_mb"] == profile["memory_mb"] == 2060000
+    assert [note for note in machine_notes(found, "") if note.startswith("gpu.memory_mb is a guess")]
+    assert not [note for note in machine_notes(facts(), "") if "guess" in note]

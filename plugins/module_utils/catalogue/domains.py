@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from .ceilings import ceilings
+from .ceilings import alltoall, nic_rate
 from .floors import NONE, Floor, floor_for_count, scope_entry
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ __all__ = [
 # The share of the NICs' rate that a few trays of a rack must reach between racks, where the published figures are those
 # of whole racks: 0.75 is the floor of DGX H100, see its profile.
 _SHARE = 0.75
+# An all-reduce between two domains: a tree sends each byte once, so half of the NICs carry up to 0.89 of the rate of
+# all of them (see ceilings.hierarchical). Published pairs of nodes reach 0.94 of it and more.
+_SHARE_OF_PAIR = 0.9
 UNKNOWN_DOMAIN = "nvlink_domain is not set"
 
 
@@ -107,12 +110,15 @@ def placed_floor(
     found = floor_for_count(scope_entry(profile, scope, collective), count, in_network=in_network)
     if found.gbs is None or profile is None or not between or sizes is None:
         return found
-    wire = ceilings(profile, nodes, collective=collective, sizes=sizes)["wire"]
-    if wire is None or found.gbs <= _SHARE * wire:
+    gpus = int((profile.get("gpu") or {}).get("count") or 1) * min(sizes)
+    wire = nic_rate(profile["nics"]) * min(sizes)
+    wire = alltoall(wire, len(sizes), gpus) if collective == "alltoall" else wire
+    share = _SHARE_OF_PAIR if collective == "all_reduce" and len(sizes) == 2 else _SHARE  # noqa: PLR2004 - a pair
+    if found.gbs <= share * wire:
         return found
     trays = f"{min(sizes)} tray{'s' if min(sizes) > 1 else ''}"
-    words = f"computed: {_SHARE:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
-    return Floor(round(_SHARE * wire, 4), words)
+    words = f"computed: {share:g} of the {wire:.4g} GB/s that the NICs of {trays} carry"
+    return Floor(round(share * wire, 4), words)
 
 
 def unplaced_floors(profile: dict[str, Any] | None, nodes: int, collective: str) -> tuple[Floor, Floor]:

@@ -153,6 +153,13 @@ def gpu_layouts(layout: object, count: int) -> list[list[str]]:
     return found
 
 
+def _other_board(geometry: Geometry, profile: str) -> str:
+    """Return which board of the same GPU has a profile, in words; empty if there is none."""
+    models = {word for word, _least, _most, name, _profiles in _TABLE if name == geometry.name}
+    others = [name for word, _least, _most, name, profiles in _TABLE if word in models and profile in profiles]
+    return f"; {' and '.join(others)} has it: is this the right hardware?" if others else ""
+
+
 def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     """Return each profile with the memory slice where it starts, in the order of their starts.
 
@@ -164,7 +171,7 @@ def place(geometry: Geometry, profiles: Sequence[str]) -> list[tuple[str, int]]:
     for name in profiles:
         if name not in geometry.profiles:
             message = f"{geometry.name} has no profile {name}; it has {', '.join(sorted(geometry.profiles))}"
-            raise ValueError(message)
+            raise ValueError(message + _other_board(geometry, name))
     for name in dict.fromkeys(profiles):
         wanted, most = list(profiles).count(name), geometry.profiles[name].most
         if wanted > most:

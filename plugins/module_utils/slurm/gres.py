@@ -112,7 +112,7 @@ def gres_problems(
     if given not in MODES:
         return [make_problem(hosts, "slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
     if mig:
-        remedy = "correct the layout: gpu.mig of the hardware, or mig_layout of the host"
+        remedy = "correct the layout (gpu.mig of the hardware, or mig_layout of the host), or hardware of the host"
         problems = [make_problem(hosts, "mig_layout", problem, remedy) for problem in layout_problems(gpu, mig)]
         return problems or _mig_problems(hosts, gpu, mig, given)
     return _name_problems(hosts, gpu, given)

@@ -59,13 +59,16 @@ def test_scope(hardware: str, nodes: int, sizes: tuple[int, ...] | None, scope: 
 @pytest.mark.parametrize(
     ("nodes", "sizes", "floor"),
     [
-        (2, (2,), 670.0),
-        (36, (18, 18), 540.0),
-        (54, (18, 18, 18), 300.0),
+        (2, (2,), 730.0),
+        (18, (18,), 750.0),
+        (36, (18, 18), 600.0),
+        (54, (18, 18, 18), 590.0),
+        (72, (18,) * 4, 300.0),
         # One tray has 4 x 400 Gb/s = 200 GB/s: the floor of whole racks would blame a sound network.
-        (2, (1, 1), 150.0),
-        (19, (18, 1), 150.0),
-        (4, (2, 2), 300.0),
+        (2, (1, 1), 180.0),
+        (3, (1, 1, 1), 150.0),
+        (19, (18, 1), 180.0),
+        (4, (2, 2), 360.0),
         (2, None, None),
     ],
 )

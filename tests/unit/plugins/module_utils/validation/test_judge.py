@@ -298,10 +298,10 @@ def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
     ("domains", "given", "wanted", "words"),
     [
         # Two trays of one rack speak over NVLink, two of different racks over their NICs.
-        ((2,), None, FAIL, "too slow: 175 GB/s at 8 GiB, floor 670"),
-        ((1, 1), None, PASS, "175 GB/s at 8 GiB, floor 150"),
-        (None, None, INCONCLUSIVE, "floor 150: enough for several NVLink domains, not for one (670); it is not known"),
-        ((3,), None, INCONCLUSIVE, "not for one (670); 2 nodes took part, and the NVLink domains hold 3"),
+        ((2,), None, FAIL, "too slow: 210 GB/s at 8 GiB, floor 730"),
+        ((1, 1), None, PASS, "210 GB/s at 8 GiB, floor 180"),
+        (None, None, INCONCLUSIVE, "floor 180: enough for several NVLink domains, not for one (730); it is not known"),
+        ((3,), None, INCONCLUSIVE, "not for one (730); 2 nodes took part, and the NVLink domains hold 3"),
         (None, 100.0, PASS, "floor 100"),
     ],
 )
@@ -309,22 +309,22 @@ def test_trays_of_a_rack_are_judged_by_what_joins_them(
     domains: tuple[int, ...] | None, given: float | None, wanted: str, words: str
 ) -> None:
     rack = {"hardware": "gb200_nvl72", "ranks": 16, "floor": given, "domains": domains}
-    found = verdict(scaled(0.5), CATALOGUE["gb200_nvl72"], **rack)
+    found = verdict(scaled(0.6), CATALOGUE["gb200_nvl72"], **rack)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
 
 
 @pytest.mark.parametrize(
     ("share", "wanted", "words"),
     [
-        (0.4, FAIL, "too slow: 140 GB/s at 8 GiB, floor 150"),
-        (0.5, INCONCLUSIVE, "nvlink_domain is not set for each of them"),
-        (2.0, PASS, "700 GB/s at 8 GiB, floor 150"),
+        (0.5, FAIL, "too slow: 175 GB/s at 8 GiB, floor 180"),
+        (0.6, INCONCLUSIVE, "nvlink_domain is not set for each of them"),
+        (2.2, PASS, "770 GB/s at 8 GiB, floor 180"),
     ],
 )
 def test_without_the_racks_what_is_true_wherever_the_trays_stand_is_said(share: float, wanted: str, words: str) -> None:
     found = verdict(scaled(share), RACK, hardware="gb200_nvl72", ranks=16)
     assert (found["verdict"], words in found["reason"]) == (wanted, True), found["reason"]
-    assert any("judged by the lower floor, 150 GB/s, not 670" in finding for finding in found["findings"])
+    assert any("judged by the lower floor, 180 GB/s, not 730" in finding for finding in found["findings"])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
@@ -46,6 +48,43 @@ def test_junit(report: dict[str, Any], tests: int, failures: int, errors: int) -
     for case in suite:
         kinds = [type(result) for result in case.result]
         assert kinds in ([], [Failure], [Error])
+
+
+# Elements, their attributes and children as junit-10.xsd of Jenkins' xunit plugin has them
+# (src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd of github.com/jenkinsci/xunit-plugin).
+SUREFIRE_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
+RESULT = ({"type", "message"}, set(), set())
+SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
+    "testsuites": ({"name", "time", "tests", "failures", "errors"}, set(), {"testsuite"}),
+    "testsuite": (
+        {"name", "tests", "failures", "errors", "group", "time", "skipped", "timestamp", "hostname", "id", "package"},
+        {"name", "tests", "failures", "errors"},
+        {"properties", "testcase", "system-out", "system-err"},
+    ),
+    "properties": (set(), set(), {"property"}),
+    "property": ({"name", "value"}, {"name", "value"}, set()),
+    "testcase": ({"name", "time", "classname", "group"}, {"name"}, {"error", "failure", "system-out", "system-err"}),
+    "error": RESULT,
+    "failure": RESULT,
+    "system-out": (set(), set(), set()),
+}
+
+
+@pytest.mark.parametrize(
+    "report", [small(), small(slow=0.5), INCONCLUSIVE, STRANGE, NO_ANSWER, LEFT_OUT, checked()], ids=range(7)
+)
+@pytest.mark.parametrize("seconds", [None, 0, 0.00001, 1e-9, 42.5, 123456789.25])
+def test_junit_is_valid_by_the_schema_of_jenkins(report: dict[str, Any], seconds: float | None) -> None:
+    timed = normalised(report)
+    for test in timed["tests"]:
+        test["job"]["seconds"] = seconds
+    root = ET.fromstring(junit(timed))  # noqa: S314 - made here
+    assert root.tag == "testsuites"
+    for element in root.iter():
+        allowed, required, children = SCHEMA[element.tag]
+        assert required <= set(element.attrib) <= allowed, element.tag
+        assert {child.tag for child in element} <= children, element.tag
+        assert SUREFIRE_TIME.fullmatch(element.get("time", "")), element.attrib
 
 
 def test_junit_tells_why() -> None:

@@ -20,7 +20,7 @@ _NUMBER = r"\d+(?:\.\d+)?"
 _UNLIKE_FIGURES = re.compile(r"[^\d\s.eE+-]")
 # NCCL begins its lines with HOST:PID:TID and the device, so a label can be equal to their beginning.
 _NOT_A_HOST = r"(?!\d+:\d+ \[)"
-_LONGEST = 200
+_LONGEST = 300
 _MOST = 16
 
 
@@ -83,9 +83,10 @@ class Labels:
             return
         parts = [part for part in _PARTS.split(label) if part]
         template = ""
-        for part, following in zip(parts, [*parts[1:], ""], strict=True):
+        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
             if part.isspace():
-                template += r"\s*" if following[:1].isdigit() else r"\s+"
+                # A number may fill its column.
+                template += r"\s*" if after[:1].isdigit() and not before[:1].isdigit() else r"\s+"
             else:
                 template += _NUMBER if part[0].isdigit() else re.escape(part)
         if label[-1].isalnum():

@@ -13,7 +13,8 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.problems imp
 CATALOGUE = site_catalogue({})
 WANTED = set(
     "dgx1 dgx2 c4140_v100 dgx_a100 hgx_a100 rudra_a100_pcie dgx_h100 hgx_h100 dgx_h200 dgx_b200 gb200_nvl72 gb300 l40s "  # noqa: SIM905
-    "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu dgx_a100_80gb dgx_b300 rtx_pro_6000".split()
+    "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu dgx_a100_80gb dgx_b300 rtx_pro_6000 dgx_spark "
+    "h100_nvl".split()
 )
 
 

@@ -115,8 +115,9 @@ def _print_run(run: dict[str, Any]) -> None:
         print(printable(f"{row['size']:>14} {row['type'] or '-':>10} {halves}"))
     checked = "" if run["checked"] or not run["rows"] else " (results not checked)"
     print(f"out of bounds: {'-' if run['out_of_bounds'] is None else run['out_of_bounds']}{checked}")
-    for error in run["contradictions"] + run["errors"]:
-        print(f"  {printable(error)}")
+    warnings = [f"NCCL warned: {warning}" for warning in run["warnings"]]
+    for line in run["contradictions"] + run["errors"] + warnings:
+        print(f"  {printable(line)}")
 
 
 def _parse(args: argparse.Namespace) -> int:

@@ -170,6 +170,15 @@ def test_parse_refuses_text_without_any_output_of_nccl_tests(tmp_path: Path, con
     assert run("judge", str(path), "--hardware", "dgx_h100", "--nodes", "2") == 3
 
 
+def test_parse_shows_the_warnings_of_nccl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(
+        f"{Path(WHOLE).read_text()}[2026-03-13 22:26:02] gpu2:1:2 [0] x.cc:1 NCCL WARN mlx5_3:1 port error\n"
+    )
+    assert run("parse", str(path)) == 0
+    assert "  NCCL warned: gpu2: mlx5_3:1 port error\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("label", ["[0] ", "[1,0]<stdout>:", "[pod/x/y] "])
 def test_a_label_that_looks_like_a_list_is_no_json(
     tmp_path: Path, label: str, capsys: pytest.CaptureFixture[str]

@@ -92,10 +92,9 @@ class Labels:
         if label[-1].isalnum():
             template += r"(?![\w.])"
         # A label that begins with a digit cannot be told from the figure before it.
-        inside = (
-            None if label[0].isdigit() or not _UNLIKE_FIGURES.search(label) else rf"(?<![^\W\d]){template}{_NOT_A_HOST}"
-        )
-        self._labels.insert(0, _Label(re.compile(rf"[ \t]*{template}"), inside and re.compile(inside)))
+        safe = not label[0].isdigit() and _UNLIKE_FIGURES.search(label) is not None
+        inside = re.compile(rf"(?<![^\W\d]){template}{_NOT_A_HOST}") if safe else None
+        self._labels.insert(0, _Label(re.compile(rf"[ \t]*{template}"), inside))
 
 
 def bare(line: str) -> str:

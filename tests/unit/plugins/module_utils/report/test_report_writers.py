@@ -53,7 +53,7 @@ def test_junit(report: dict[str, Any], tests: int, failures: int, errors: int) -
 # Elements, their attributes and children as junit-10.xsd of Jenkins' xunit plugin has them
 # (src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd of github.com/jenkinsci/xunit-plugin).
 SUREFIRE_TIME = re.compile(r"(([0-9]{0,3},)*[0-9]{3}|[0-9]{0,3})*(\.[0-9]*)?")
-RESULT = ({"type", "message"}, set(), set())
+RESULT: tuple[set[str], set[str], set[str]] = ({"type", "message"}, set(), set())
 SCHEMA: dict[str, tuple[set[str], set[str], set[str]]] = {
     "testsuites": ({"name", "time", "tests", "failures", "errors"}, set(), {"testsuite"}),
     "testsuite": (

@@ -19,8 +19,9 @@ _MOST = 20
 _LONGEST = 300
 # Warnings that follow from another one, of this process or of its peer.
 _FOLLOWS = re.compile(
-    r"closed by remote peer|\[(?:Proxy )?[Ss]ervice|\[Proxy|Socket recv failed|encountered a fatal error|Accept failed"
-    r"|status=(?:[\w ]*\()?5\b|error 5\b|Cuda failure \d* ?'?(?:unspecified launch|driver shutting)",
+    r"closed by remote peer|\[(?:proxy )?service|\[proxy|socket recv failed|encountered a fatal error|accept failed"
+    r"|status=(?:[\w ]*\()?5\b|error 5\b|cuda failure \d* ?'?(?:unspecified launch|driver shutting)",
+    re.IGNORECASE,
 )
 _HINTS = (
     (

@@ -9,8 +9,9 @@ name: run_guard
 type: aggregate
 short_description: Refuse an inventory that cannot be read or that another run works on
 description:
-  - When a playbook starts, files of the inventory that are no valid YAML are named with line and column, and the run
-    ends with exit code 2 before it contacts any host.
+  - When a playbook starts, files of the inventory that are not valid YAML, keys and hosts that stand there twice, files
+    that cannot be decrypted, and tags that the playbook does not have are named with file and line, and the run ends
+    with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
     same inventory is refused in the same way; it is told who holds the lock.
   - The slices of C(busbar provision --slices) are under the lock of the command that started them.
@@ -33,8 +34,10 @@ from ansible import context
 from ansible.plugins.callback import CallbackBase
 
 from ..plugin_utils.inventory_yaml import yaml_problems
+from ..plugin_utils.playbook_tags import tag_problems
 from ..plugin_utils.run_lock import OWN_PLAYBOOKS, LockedError, RunLock, lock_paths, needs_no_lock
 from ..plugin_utils.slice_link import SOCKET
+from ..plugin_utils.vaulted_files import vault_problems
 
 BAD_INPUT = 2
 COLLECTION = "busbar.cluster."
@@ -64,7 +67,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         if self._locked or not any(play.get_path() for play in playbook.get_plays()):
             return
         sources, paths = list(context.CLIARGS.get("inventory") or []), [*map(_path, context.CLIARGS["args"])]
-        self._refuse([*dict.fromkeys(problem for path in paths for problem in yaml_problems(sources, path))])
+        problems = [*dict.fromkeys(problem for path in paths for problem in yaml_problems(sources, path))]
+        # A file that is not valid YAML cannot be decrypted either.
+        problems = problems or vault_problems(sources, paths, playbook.get_loader())
+        tags, skipped = (context.CLIARGS.get(key) or [] for key in ("tags", "skip_tags"))
+        self._refuse([*problems, *tag_problems(paths, tags, skipped)])
         # A slice of a run is under the lock of the whole.
         if not (context.CLIARGS.get("check") or all(map(needs_no_lock, paths)) or os.environ.get(SOCKET)):
             names = " ".join(path.name for path in paths)

@@ -1,4 +1,4 @@
-"""The YAML files of an inventory: which are not valid, and where each variable is set."""
+"""The files of an inventory: which are not valid or say something twice, and where each variable is set."""
 
 from __future__ import annotations
 
@@ -8,29 +8,41 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from ..module_utils.common.near_names import near_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["variable_places", "yaml_problems"]
+__all__ = ["variable_files", "variable_places", "yaml_problems"]
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _YAML = frozenset({".yml", ".yaml"})
 # Ansible takes these for YAML, too, below group_vars and host_vars.
 _VARIABLES = _YAML | {"", ".json"}
+_INI = frozenset({"", ".ini"})
+_VARIABLE_FOLDERS = frozenset({"group_vars", "host_vars"})
+_GROUP_KEYS = ("hosts", "children", "vars")
 _VAULT = "$ANSIBLE_VAULT"
 
 
 def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[str]:
-    """Return one line for each file that cannot be used: path, line, column and what is wrong there.
+    """Return one line for each fault: path, line, column and what is wrong there.
 
     Args:
         sources: the inventory, as given with `-i`.
         playbook: variables beside it are read as well.
     """
+    listed = [path for source in sources if "," not in source for path in _ini_files(Path(source).absolute())]
+    problems = [problem for path in variable_files(sources, playbook) for problem in _problems(path)]
+    return problems + [problem for path in listed for problem in _ini_doubles(path)]
+
+
+def variable_files(sources: Sequence[str], playbook: Path | None) -> list[Path]:
+    """Return the YAML files of an inventory and of the variables beside it and beside the playbook."""
     files = dict.fromkeys(_files(sources))
     if playbook is not None:
         files.update(dict.fromkeys(_variables_beside(playbook.absolute().parent)))
-    return [problem for path in files if (problem := _problem(path))]
+    return list(files)
 
 
 def variable_places(sources: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -96,7 +108,7 @@ def _files_of(source: Path) -> Iterator[Path]:
 
 def _variables_beside(folder: Path) -> Iterator[Path]:
     """Return the files of group_vars and host_vars in a folder."""
-    for name in ("group_vars", "host_vars"):
+    for name in sorted(_VARIABLE_FOLDERS):
         for place, folders, names in os.walk(folder / name, followlinks=True):
             folders[:] = sorted(each for each in folders if not each.startswith("."))
             for each in sorted(names):
@@ -105,25 +117,97 @@ def _variables_beside(folder: Path) -> Iterator[Path]:
                     yield path
 
 
-def _problem(path: Path) -> str:
-    """Return what is wrong with a file, '' when it is sound; never what it says, which may be a secret."""
+def _problems(path: Path) -> list[str]:
+    """Return the faults of a file; never what it says, which may be a secret."""
     try:
         text = path.read_text(encoding="utf-8-sig")
         if text.startswith(_VAULT):
-            return ""
+            return []
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         begun = f" ({exc.context}, begun in line {exc.context_mark.line + 1})" if exc.context_mark else ""
-        return f"{where}: {exc.problem}{begun}"
+        return [f"{where}: {exc.problem}{begun}"]
     except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        return f"{path}: is no text: {' '.join(str(exc).split())}"
+        return [f"{path}: is no text: {' '.join(str(exc).split())}"]
     except OSError as exc:
-        return f"{path}: cannot be read: {exc.strerror or exc}"
+        return [f"{path}: cannot be read: {exc.strerror or exc}"]
     if root is not None and not isinstance(root, yaml.MappingNode) and not _is_nothing(root):
-        return f"{path}:{root.start_mark.line + 1}: is no dictionary: write variables as 'name: value'"
-    return ""
+        return [f"{path}:{root.start_mark.line + 1}: is no dictionary: write variables as 'name: value'"]
+    return [*_doubles(path, root, set()), *_unknown_keys(path, root)]
+
+
+def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
+    """Yield the keys that a mapping has twice: Ansible takes the last one, so a mistyped host replaces another."""
+    if node is None or id(node) in seen:
+        return
+    seen.add(id(node))  # an alias is the node that it names
+    if isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            yield from _doubles(path, each, seen)
+    if isinstance(node, yaml.MappingNode):
+        first: dict[tuple[str, str], yaml.Node] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                mark = key.start_mark
+                earlier = first.setdefault((key.tag, key.value), key)
+                if earlier is not key:
+                    where = f"{path}:{mark.line + 1}:{mark.column + 1}"
+                    yield _double(where, key.value, earlier.start_mark.line + 1)
+            yield from _doubles(path, value, seen)
+
+
+def _unknown_keys(path: Path, root: yaml.Node | None) -> Iterator[str]:
+    """Yield the keys of an inventory's groups that Ansible passes over with a warning, and all that is below them."""
+    if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
+        return
+    groups = list(root.value)
+    if any(key.value == "plugin" for key, _ in groups):
+        return
+    while groups:
+        name, group = groups.pop(0)
+        for key, value in group.value if isinstance(group, yaml.MappingNode) else []:
+            if key.value == "children" and isinstance(value, yaml.MappingNode):
+                groups += value.value
+            elif key.value not in _GROUP_KEYS:
+                near = near_name(str(key.value), _GROUP_KEYS)
+                meant = f": did you mean {near}?" if near else ": hosts belong below hosts, groups below children"
+                where = f"{path}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
+                yield f"{where}: {key.value} has no effect in the group {name.value}{meant}"
+
+
+def _double(where: str, name: str, line: int) -> str:
+    return f"{where}: {name} is a duplicate of line {line}, and only one of them counts: rename or delete one"
+
+
+def _ini_files(source: Path) -> list[Path]:
+    """Return the files of an inventory in Ansible's INI format; programs that print an inventory are not among them."""
+    files = [path for path in source.iterdir() if path.suffix in _INI] if source.is_dir() else [source]
+    return sorted(
+        path
+        for path in files
+        if path.suffix not in {*_YAML, ".json", ".toml"}
+        and not path.name.startswith(".")
+        and path.is_file()
+        and not os.access(path, os.X_OK)
+    )
+
+
+def _ini_doubles(path: Path) -> Iterator[str]:
+    """Yield the hosts that a group lists twice, and the variables that it sets twice."""
+    section, first = "", dict[tuple[str, str], int]()
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig", errors="replace").splitlines(), 1):
+        words = line.split("#", 1)[0].split(";", 1)[0].split()
+        if not words:
+            continue
+        if line.lstrip().startswith("["):
+            section = line.strip()
+            continue
+        name = line.split("=", 1)[0].strip() if ":vars]" in section else words[0]
+        earlier = first.setdefault((section, name), number)
+        if earlier != number:
+            yield _double(f"{path}:{number}", name, earlier)
 
 
 def _is_nothing(root: yaml.Node) -> bool:

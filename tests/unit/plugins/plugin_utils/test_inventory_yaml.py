@@ -80,3 +80,75 @@ def test_links_to_folders_are_followed(inventory: Path, tmp_path: Path) -> None:
 def test_a_secret_is_not_quoted(inventory: Path) -> None:
     (inventory / "group_vars/all/x.yml").write_text('munge_key: "correct-horse\nother: 1\n')
     assert "correct-horse" not in " ".join(yaml_problems([str(inventory)]))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line", "key", "first"),
+    [
+        (
+            "hosts.yml",
+            "all:\n  hosts:\n    n01: {ansible_host: 192.0.2.1}\n    n01: {ansible_host: 192.0.2.2}\n",
+            4,
+            "n01",
+            3,
+        ),
+        ("hosts.yml", "all: {hosts: {n1: , n2: ,\n  n1: }}\n", 2, "n1", 1),
+        ("group_vars/all/x.yml", "a: 1\nb: 2\na: 3\n", 3, "a", 1),
+        ("group_vars/all/x.yml", "users:\n  - {name: a,\n     uid: 1,\n     uid: 2}\n", 4, "uid", 3),
+        ("host_vars/gpu1.yml", "a: &x {b: 1,\n  b: 2}\nc: *x\n", 2, "b", 1),
+        ("host_vars/gpu1.json", '{"a": 1,\n "a": 2}\n', 2, "a", 1),
+    ],
+)
+def test_a_key_that_is_there_twice_is_named_with_both_lines(  # noqa: PLR0913, PLR0917 - a table
+    inventory: Path, name: str, text: str, line: int, key: str, first: int
+) -> None:
+    path = inventory / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    (problem,) = yaml_problems([str(inventory)])
+    assert problem.startswith(f"{path}:{line}:")
+    assert f"{key} is a duplicate of line {first}" in problem
+
+
+def test_equal_keys_of_different_mappings_and_merged_ones_are_fine(inventory: Path) -> None:
+    text = "a: {k: 1}\nb: {k: 2}\nc: &c {k: 3}\nd: {<<: *c, k: 4}\n1: x\n'1': y\n"
+    (inventory / "group_vars/all/x.yml").write_text(text)
+    assert yaml_problems([str(inventory)]) == []
+
+
+def test_a_host_that_a_group_of_an_ini_file_lists_twice_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("n01\n[slurm_compute]\nn01 ansible_host=a # n01\nn02\n[login]\nn01\n[all:vars]\nx=1\n")
+    assert yaml_problems([str(path)]) == []
+    path.write_text("[slurm_compute]\nn01 ansible_host=a\n; n01\nn01 ansible_host=b\n[all:vars]\nx = 1\nx=2\n")
+    host, variable = yaml_problems([str(path)])
+    assert host.startswith(f"{path}:4: n01 is a duplicate of line 2")
+    assert variable.startswith(f"{path}:7: x is a duplicate of line 6")
+    path.chmod(0o755)
+    assert yaml_problems([str(path)]) == [], "a program prints the inventory"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("all:\n  host: {n1: }\n", 2, "host has no effect in the group all: did you mean hosts?"),
+        ("all:\n  childern: {dgx: {hosts: {n1: }}}\n", 2, "did you mean children?"),
+        (
+            "all:\n  children:\n    dgx:\n      n1: {ansible_host: x}\n",
+            4,
+            "n1 has no effect in the group dgx: hosts belong",
+        ),
+        ("all:\n  vars: {a: 1}\n  hardware: dgx_h100\n", 3, "hardware has no effect in the group all"),
+    ],
+)
+def test_a_key_that_a_group_cannot_have_is_named(inventory: Path, text: str, line: int, words: str) -> None:
+    path = inventory / "hosts.yml"
+    path.write_text(text)
+    (problem,) = yaml_problems([str(inventory)])
+    assert problem.startswith(f"{path}:{line}:")
+    assert words in problem
+
+
+def test_settings_of_an_inventory_plugin_are_no_groups(inventory: Path) -> None:
+    (inventory / "cloud.yml").write_text("plugin: some.cloud\nregions: {a: {b: 1}}\n")
+    assert yaml_problems([str(inventory)]) == []

@@ -1,0 +1,76 @@
+"""The known name that a misspelt one stands for; none where no name is close."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["near_name", "near_option"]
+
+# Two errors in a short name or word make another one: tls and ssh, mode and nodes.
+_LONG_NAME, _LONG_WORD = 8, 6
+_LONGEST_ABBREVIATION = 3
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """Return the known name that differs by one or two typing errors, '' when there is none."""
+    most = 1 if len(name) < _LONG_NAME else 2
+    close = [(errors, other) for other in known if 0 < (errors := _errors(name, other, most)) <= most]
+    return min(close)[1] if close else ""
+
+
+def near_option(name: str, known: Iterable[str]) -> str:
+    """Return as `near_name`, or the known name with its words in another order or one of them abbreviated."""
+    names = sorted(known)
+    words = name.split("_")
+    return near_name(name, names) or next((other for other in names if _has_words(other.split("_"), words)), "")
+
+
+def _errors(name: str, other: str, most: int) -> int:
+    """Return the typing errors by which two names differ, more than `most` for those that are not alike."""
+    # Most pairs differ in so many letters that there is nothing to compare.
+    if abs(len(name) - len(other)) > most or (_letters(name) ^ _letters(other)).bit_count() > 2 * most:
+        return most + 1
+    words, others = name.split("_"), other.split("_")
+    if len(words) != len(others):
+        return _steps(name, other)
+    pairs = [(word, each, _steps(word, each)) for word, each in zip(words, others, strict=True) if word != each]
+    if any(steps > 1 and min(len(word), len(each)) < _LONG_WORD for word, each, steps in pairs):
+        return most + 1
+    return sum(steps for _word, _each, steps in pairs)
+
+
+@cache
+def _letters(name: str) -> int:
+    """Return which letters are in a name, as bits."""
+    return sum({1 << ord(letter) % 64 for letter in name})
+
+
+def _steps(first: str, second: str) -> int:
+    """Return how many letters must be added, removed, replaced or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(second) + 1))
+    for i, letter in enumerate(first, 1):
+        above, before, row = before, row, [i]
+        for j, other in enumerate(second, 1):
+            steps = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and letter == second[j - 2] and first[i - 2] == other:
+                steps = min(steps, above[j - 2] + 1)
+            row.append(steps)
+    return row[-1]
+
+
+def _has_words(known: list[str], words: list[str]) -> bool:
+    if sorted(known) == sorted(words):
+        return True
+    differing = [pair for pair in zip(known, words, strict=False) if pair[0] != pair[1]]
+    return len(known) == len(words) and len(differing) == 1 and _abbreviates(*sorted(differing[0], key=len))
+
+
+def _abbreviates(short: str, long: str) -> bool:
+    """Whether a short word, such as db, has the first letter of a longer one and further ones in their order."""
+    rest = iter(long[1:])
+    return 1 < len(short) <= _LONGEST_ABBREVIATION and short[0] == long[0] and all(each in rest for each in short[1:])

@@ -1,0 +1,62 @@
+"""A name is suggested when it is close, and otherwise none is: a wrong one is tried first."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.near_names import near_name, near_option
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import declared_options
+
+OPTIONS = sorted(declared_options())
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("slurm_partition", "slurm_partitions"),
+        ("slurm_partitoins", "slurm_partitions"),
+        ("slrum_partitions", "slurm_partitions"),
+        ("user_accounts", "users_accounts"),
+        ("usersaccounts", "users_accounts"),
+        ("gpu_setting_values", "gpu_settings_values"),
+        ("hosts_time_zone", "hosts_timezone"),
+        ("enroot_enable", "enroot_enabled"),
+        ("mung_key", "munge_key"),
+    ],
+)
+def test_a_typing_error_is_understood(written: str, meant: str) -> None:
+    assert near_name(written, OPTIONS) == meant
+    assert near_option(written, OPTIONS) == meant
+
+
+def test_another_order_and_an_abbreviation_are_understood_within_a_role() -> None:
+    assert near_option("ssh_login_password", OPTIONS) == "ssh_password_login"
+    assert near_option("slurm_db_password", OPTIONS) == "slurm_database_password"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "mig_manager_profile",
+        "slurm_autodetect_nvml",
+        "slurm_restrict_node_access",
+        "nis_domain",
+        "grafana_k8s",
+        "slurm_mode",
+        "sssd_started",
+        "nvidia_driver_skip_reboot",
+        "room",
+    ],
+)
+def test_what_is_not_close_gets_no_suggestion(written: str) -> None:
+    assert near_option(written, OPTIONS) == ""
+
+
+def test_each_option_without_one_of_its_letters_is_understood() -> None:
+    """As a user may type it; a name that then is another option is not misspelt."""
+    missed = [
+        (name, other)
+        for name in OPTIONS
+        for other in [name[: len(name) // 2] + name[len(name) // 2 + 1 :]]
+        if other not in OPTIONS and not near_name(other, OPTIONS)
+    ]
+    assert missed == []

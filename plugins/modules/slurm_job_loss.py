@@ -69,6 +69,10 @@ jobs:
   returned: always
   type: list
   elements: str
+removed:
+  description: C(nodes) and C(partitions) that slurmctld has and the coming slurm.conf does not.
+  returned: success
+  type: dict
 """
 
 import json
@@ -191,19 +195,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    nothing: dict[str, list[str]] = {"nodes": [], "partitions": []}
     squeue = module.get_bin_path("squeue")
     before = text_in_force(module.params["path"], module.params["pending"])
     if squeue is None or before is None:
-        module.exit_json(changed=False, jobs=[])
+        module.exit_json(changed=False, jobs=[], removed=nothing)
         return
     declared = Accounting(*(module.params[key] for key in ("accounts", "users", "qos")))
     old, new = read_cluster(before), read_cluster(module.params["content"])
+    removed = {
+        "nodes": [name for name in old.nodes if name not in new.nodes],
+        "partitions": [name for name in old.partitions if name not in new.partitions],
+    }
     jobs, reason = look_up(module, squeue)
     if jobs is None:
         removes = any(item.get("state") == "absent" for items in declared for item in items)
         if not module.params["allow"]:
             refuse_blindly(module, old, new, reason, changes=removes or before != module.params["content"])
-        module.exit_json(changed=False, jobs=[])
+        module.exit_json(changed=False, jobs=[], removed=removed)
         return
     losses = configuration_losses(jobs, old, new, gres_in_use=module.params["gres_in_use"])
     lost = {loss.job.label for loss in losses}
@@ -213,7 +222,7 @@ def main() -> None:
         module.fail_json(msg=f"Nothing was changed: jobs would be lost.\n{loss_report(losses)}", jobs=labels)
     if losses:
         module.warn(f"slurm_allow_job_loss: these jobs are lost: {', '.join(labels[:20])}")
-    module.exit_json(changed=False, jobs=labels)
+    module.exit_json(changed=False, jobs=labels, removed=removed)
 
 
 if __name__ == "__main__":

@@ -142,6 +142,9 @@ def test_jobs_are_lost_on_purpose_only(sandbox: Cluster, without_gpu2: Changed) 
 def test_a_drained_node_without_jobs_is_removed(sandbox: Cluster, without_gpu2: Changed) -> None:
     try:
         sandbox.exec("ctl", "scontrol update nodename=gpu2 state=drain reason='leaves the cluster'")
+        looked = without_gpu2.playbook("preflight.yml")
+        assert looked.returncode == 0, looked.stdout
+        assert "gpu2 leaves the cluster; it is in Slurm but not in the inventory" in " ".join(looked.stdout.split())
         done = without_gpu2.playbook("slurm.yml", *ONLY)
         assert done.returncode == 0, done.stdout
         assert "gpu2" not in sandbox.node_states()

@@ -76,10 +76,12 @@ def test_a_loss_on_purpose_is_a_warning(site: Site, monkeypatch: pytest.MonkeyPa
     assert warnings == ["slurm_allow_job_loss: these jobs are lost: 7"]
 
 
-def test_what_costs_nothing_is_not_refused(site: Site) -> None:
-    assert site.run(OLD)["jobs"] == []
+def test_what_costs_nothing_is_not_refused_and_what_leaves_is_named(site: Site) -> None:
+    answer = site.run(OLD)
+    assert (answer["jobs"], answer["removed"]) == ([], {"nodes": [], "partitions": []})
     site.squeue("true")
-    assert site.run(NEW)["jobs"] == []
+    answer = site.run(NEW.replace("batch", "big"))
+    assert (answer["jobs"], answer["removed"]) == ([], {"nodes": ["gpu2"], "partitions": ["batch"]})
 
 
 def test_a_removed_account_is_refused(site: Site) -> None:

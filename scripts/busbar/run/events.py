@@ -282,13 +282,19 @@ def failure_message(result: dict[str, Any]) -> str:
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     parts = [failure_message(item) for item in items if item.get("failed") or item.get("unreachable")]
     if any(parts):
-        return "\n".join(dict.fromkeys(part for part in parts if part))[:_LONGEST]
+        return _shortened("\n".join(dict.fromkeys(part for part in parts if part)), result)
     message = str(result.get("msg") or result.get("censored") or "").removeprefix("Task failed: ").strip()
     if message.rstrip(".") in _EMPTY_WORDS or message.startswith("MODULE FAILURE"):
         streams = ("stderr", "module_stderr", "stdout", "module_stdout")
         output = next((str(result[name]) for name in streams if str(result.get(name) or "").strip()), "")
         message = "\n".join([message, *output.strip().splitlines()[-10:]]).strip()
-    return message[:_LONGEST]
+    return _shortened(message, result)
+
+
+def _shortened(message: str, result: dict[str, Any]) -> str:
+    """Return a message of a bearable length; a list of what is wrong with the input is worth more of it."""
+    most = _LONGEST_DIFF if is_refused(result) else _LONGEST
+    return message if len(message) <= most else f"{message[:most]}\n… the rest is in the log"
 
 
 def _task_name(data: dict[str, Any]) -> str:

@@ -220,3 +220,11 @@ def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> N
     run.handle({"event": "verbose", "stdout": f"{line}\r\n", "event_data": {}})
     assert stream.getvalue() == f"{line}\n"
     assert run.prelude == []
+
+
+def test_a_long_list_of_wrong_input_is_told_in_full() -> None:
+    lines = "\n".join(f"gpu{number}: option: is wrong" for number in range(400))
+    assert failure_message({"failed": True, "msg": lines, "busbar_refused": True}) == lines
+    shortened = failure_message({"failed": True, "msg": lines})
+    assert len(shortened) < len(lines)
+    assert shortened.endswith("… the rest is in the log")

@@ -7,6 +7,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 from ..module_utils.common.problem_report import problem_report
+from ..module_utils.common.problems import is_advice
 from ..module_utils.common.refusal import REFUSED
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -25,9 +26,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         """Return a failure with all problems, or that there are none."""
         result = dict(super().run(tmp, task_vars)) | {"changed": False}
         _checked, arguments = self.validate_argument_spec(SPEC)
-        problems = arguments["problems"]
+        problems = [each for each in arguments["problems"] if not is_advice(each)]
+        notes = problem_report(each for each in arguments["problems"] if is_advice(each)).splitlines()
+        result |= {"advice": notes}
         if not problems and not arguments["msg"]:
             return result
         told = "\n".join(filter(None, (arguments["headline"], problem_report(problems)))) if problems else ""
+        told = "\n".join([told, "Worth a look as well:", *notes]) if notes else told
         text = "\n".join(filter(None, (arguments["msg"], told)))
         return result | {"failed": True, "msg": text, "problems": problems, REFUSED: True}

@@ -36,6 +36,7 @@ options:
       - C(nodes), those that are not what the inventory says, takes the hosts of the run, with C(hostvars), C(answer),
         C(gpu_answer), C(site) and C(limits).
       - C(nvidia_driver) takes the hardware profile, with C(host), C(settings) and C(system).
+      - C(option_values), values that a role refuses whatever the host is, takes options by name, with C(host).
       - C(pxe_server) takes the options of the role pxe_server without its prefix, with C(host).
       - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
       - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).
@@ -68,6 +69,7 @@ options:
       - node_advice
       - nodes
       - nvidia_driver
+      - option_values
       - pxe_server
       - pyxis_options
       - rdma_addresses
@@ -99,8 +101,8 @@ options:
     description:
       - For C(held_secrets), C(directory) of the secrets, the names C(absent) there, the secrets C(known) with
         C(meaning), those to be C(rotated), and the C(others), hosts outside of the run.
-      - For C(nodes), C(catalogue), the known hardware by name, the declared C(users) and C(groups), and C(compute),
-        the nodes of Slurm.
+      - For C(nodes), C(catalogue), the known hardware by name, the declared C(users) and C(groups), C(compute), the
+        nodes of Slurm, and C(inventory_groups), the hosts of every group.
     type: dict
   limits:
     description: For C(nodes), C(systems), C(architectures), C(clock_s), C(free_mb), C(gpu_tolerance), C(driver_branch).
@@ -203,6 +205,7 @@ from ..module_utils.nvidia.rdma_problems import shared_address_problems
 from ..module_utils.portal.options import portal_problems
 from ..module_utils.preflight.answers import answer_advice, answer_problems
 from ..module_utils.preflight.storage import storage_problems
+from ..module_utils.preflight.values import option_faults
 from ..module_utils.slurm.galera import options_problems
 from ..module_utils.slurm.new_nodes import new_node_problems
 from ..module_utils.slurm.replacement import replacement_problems
@@ -237,6 +240,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "node_advice": answer_advice,
     "nodes": answer_problems,
     "nvidia_driver": driver_problems,
+    "option_values": option_faults,
     "pxe_server": pxe_server_problems,
     "pyxis_options": pyxis_problems,
     "rdma_addresses": shared_address_problems,

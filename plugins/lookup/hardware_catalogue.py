@@ -42,6 +42,7 @@ _raw:
 
 from typing import Any
 
+from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.catalogue.profiles import known_profiles
@@ -61,4 +62,10 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         del terms
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
-        return [known_profiles(self._templar.template, known, check=self.get_option("check"))]
+        check = self.get_option("check")
+        try:
+            return [known_profiles(self._templar.template, known, check=check)]
+        except AnsibleError:
+            if check:
+                raise
+            return [known_profiles(lambda _value: None, {}, check=False)]

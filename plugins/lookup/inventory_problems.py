@@ -38,28 +38,10 @@ options:
     type: list
     elements: str
     default: []
-  partitions:
-    description: Slurm's partitions as declared.
-    type: raw
-    default: []
-  slurm:
-    description:
-      - What else is declared for Slurm, as the options of the role slurm of the same names.
-      - C(config), C(topology), C(accounts), C(users), C(qos), C(state_shared), C(state_directory).
-    type: dict
-    default: {}
   accounting:
     description: Whether a cluster must have an accounting database.
     type: bool
     default: true
-  users:
-    description: User accounts as declared.
-    type: raw
-    default: []
-  groups:
-    description: User groups as declared.
-    type: raw
-    default: []
   nfs_servers:
     description: Hosts that export directories. What they declare is read from the variables of every host.
     type: list
@@ -88,7 +70,7 @@ options:
     type: dict
     default: {}
   allowed_variables:
-    description: The site's own variables whose names begin like those of a role.
+    description: The site's own variables and groups whose names resemble those of busbar.
     type: list
     elements: str
     default: []
@@ -112,6 +94,8 @@ _raw:
   elements: dict
 """
 
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,12 +103,13 @@ from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.access.account_problems import account_problems
+from ..module_utils.access.account_problems import account_problems, undeclared_users
 from ..module_utils.access.held_secrets import rotation_problems
 from ..module_utils.common.problems import Problem, make_problem
 from ..module_utils.monitoring.alert_routes import site_routing_problems
 from ..module_utils.nvidia.driver_problems import site_driver_problems
 from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
+from ..module_utils.preflight.groups import group_problems, limit_problems
 from ..module_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
@@ -134,27 +119,56 @@ from ..module_utils.preflight.inventory import (
     host_problems,
 )
 from ..module_utils.preflight.monitoring import site_monitoring_problems
-from ..module_utils.preflight.options import Setting, former_problems, type_problem, type_problems, unknown_problems
+from ..module_utils.preflight.options import (
+    Option,
+    Setting,
+    former_problems,
+    type_problem,
+    type_problems,
+    unknown_problems,
+)
 from ..module_utils.preflight.software import site_software_problems
 from ..module_utils.preflight.storage import site_storage_problems
+from ..module_utils.preflight.unused import unused_options
+from ..module_utils.preflight.values import value_problems
 from ..module_utils.slurm.conf import inventory_node
 from ..module_utils.slurm.partitions import role_problems
 from ..module_utils.slurm.problems import gpu_problems, slurm_problems
 from ..plugin_utils.border import BAD_INPUT, reason
+from ..plugin_utils.declared_values import DeclaredValues
 from ..plugin_utils.secret_files import secret_problems
 from ..plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,
     family_names,
     site_settings,
+    stray_files,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 VARIABLE = "hardware"
+PROFILES = "hardware_profiles_extra"
 
-
+# The options that this plugin judges as they are worked out, with what they are where a site sets none.
+JUDGED: dict[str, Any] = {
+    PROFILES: {},
+    "users_accounts": [],
+    "users_groups": [],
+    "slurm_partitions": [],
+    "slurm_config": {},
+    "slurm_topology": {},
+    "slurm_accounts": [],
+    "slurm_users": [],
+    "slurm_qos": [],
+    "slurm_account_groups": [],
+    "slurm_admin_groups": [],
+    "slurm_checks_partition": "",
+    "slurm_state_shared": False,
+    "slurm_state_directory": "",
+    "identity_source": "declared",
+}
 _ACCOUNTING = ("accounts", "users", "qos", "account_groups", "admin_groups")
 
 
@@ -172,35 +186,44 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         # The variables of a host hold one value only, that of the place which won; so the inventory is read once more.
         inventory = InventoryManager(loader=self._loader, sources=list(sources))
         settings = site_settings(inventory, self._loader, sources)
-        problems = unknown_option_problems(settings, self.get_option("allowed_variables"))
-        wrong_types = self._types(settings)
-        if wrong_types:
-            return problems + wrong_types  # what such a value means cannot be judged
-        hosts, wrong = self._hosts(known["hostvars"], groups)
-        problems += wrong
-        values, own = hardware_settings(inventory, settings)
+        allowed = self.get_option("allowed_variables")
+        declared = DeclaredValues(self._templar, self._loader, known, settings)
+        values = {name: declared.get(name, default) for name, default in JUDGED.items()}
+        problems = group_problems(groups, allowed) + unknown_option_problems(settings, allowed)
+        problems += limit_problems(str(known.get("ansible_limit") or ""), groups) + stray_files(inventory, sources)
+        wrong = [*declared.unclear, *declared_types(settings, values)]
+        problems += declared.absent + wrong + value_problems(settings)
+        problems += unused_options(settings, groups, declared_options())
+        # What such a value means cannot be judged.
+        judge = Judge(wrong)
+        hosts, unclear = self._hosts(known["hostvars"], groups)
+        problems += unclear
+        hardware, own = hardware_settings(inventory, settings)
         problems += host_problems(hosts)
-        catalogue = self.get_option("catalogue")
-        problems += hardware_choice_problems(hosts, values, own, catalogue, compute)
-        wrong_profiles = catalogue_problems(hosts, catalogue)
-        if wrong_profiles:
-            return problems + wrong_profiles  # nor what a profile means that is none
-        # Hosts of unknown hardware have been named: what follows takes them for hosts without GPUs.
-        named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
-        self.set_option("catalogue", {**named, **catalogue})
-        problems += self._slurm(known["hostvars"], groups)
-        problems += self._gpus(known["hostvars"], compute)
-        problems += self._roles(known["hostvars"], groups)
-        problems += worked_out(
+        if judge.can(PROFILES):
+            catalogue = self.get_option("catalogue")
+            problems += hardware_choice_problems(hosts, hardware, own, catalogue, compute)
+            wrong_profiles = catalogue_problems(hosts, catalogue)
+            problems += wrong_profiles
+            judge.wrong.update({PROFILES} if wrong_profiles else ())
+            # Hosts of unknown hardware have been named: what follows takes them for hosts without GPUs.
+            named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
+            self.set_option("catalogue", {**named, **catalogue})
+        problems += self._slurm(judge, known["hostvars"], groups, values)
+        problems += self._gpus(judge, known["hostvars"], compute)
+        problems += self._roles(judge, known["hostvars"], groups)
+        problems += judge(
             "users_accounts, users_groups",
-            lambda: account_problems(self.get_option("users"), self.get_option("groups")),
+            lambda: account_problems(values["users_accounts"], values["users_groups"]),
             "give each entry a name and a number",
         )
+        if values["identity_source"] == "declared":
+            others = {str(each.value) for each in settings if each.name == "ansible_user"}
+            problems += undeclared_users(values["users_accounts"], values["slurm_users"], others)
         folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
         problems += secret_problems(folder, secrets)
         present = [name for name in secrets if Path(folder, name).exists()]
-        problems += rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
-        return problems
+        return problems + rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
 
     def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
         """Return what the inventory says about each host, and the problems of values that cannot be worked out."""
@@ -226,10 +249,12 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             )
         return hosts, problems
 
-    def _slurm(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+    def _slurm(
+        self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]], values: Mapping[str, Any]
+    ) -> list[Problem]:
         """Return the problems of what is declared for Slurm."""
         roles = {name: self.get_option(name) for name in ("controllers", "databases", "logins")}
-        compute, more = self.get_option("compute"), self.get_option("slurm")
+        compute = self.get_option("compute")
         problems = []
         if self.get_option("accounting"):
             problems += role_problems(roles["controllers"], roles["databases"], roles["logins"], compute)
@@ -239,23 +264,23 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 # Hardware is judged elsewhere, together with the groups that it comes from.
                 nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in compute],
                 catalogue={"": {}},
-                partitions=self.get_option("partitions"),
+                partitions=values["slurm_partitions"],
                 groups=groups,
-                config=more.get("config"),
-                topology=more.get("topology"),
+                config=values["slurm_config"],
+                topology=values["slurm_topology"],
                 accounting={
-                    **{key: more.get(key) or [] for key in _ACCOUNTING},
-                    "identity_source": str(more.get("identity_source") or ""),
+                    **{key: values[f"slurm_{key}"] or [] for key in _ACCOUNTING},
+                    "identity_source": str(values["identity_source"]),
                 },
-                checks_partition=str(more.get("checks_partition") or ""),
-                state_shared=bool(more.get("state_shared")),
-                state_directory=str(more.get("state_directory") or ""),
+                checks_partition=str(values["slurm_checks_partition"] or ""),
+                state_shared=bool(values["slurm_state_shared"]),
+                state_directory=str(values["slurm_state_directory"] or ""),
                 **roles,
             )
 
-        return problems + worked_out("slurm_*", judged, "correct the variable; every entry needs a name")
+        return problems + judge("slurm_*", judged, "correct the variable; every entry needs a name")
 
-    def _gpus(self, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
+    def _gpus(self, judge: Judge, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
         """Return the problems of NVLink racks, MIG layouts, settings of GPUs, and how Slurm learns of them."""
         catalogue = self.get_option("catalogue")
 
@@ -272,9 +297,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             problems += domain_problems(domains, hardware, catalogue)
             return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
 
-        return worked_out("gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain", judged)
+        return judge(f"gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain, {PROFILES}", judged)
 
-    def _roles(self, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+    def _roles(self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
         """Return the problems of what is declared for storage, drivers, containers, IP over InfiniBand, monitoring."""
         catalogue, monitoring, every = (
             self.get_option("catalogue"),
@@ -285,64 +310,67 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         servers, clients = self.get_option("nfs_servers"), self.get_option("nfs_clients")
         compute = self.get_option("compute")
         return [
-            *worked_out(
+            *judge(
                 "nfs_server_exports, nfs_client_mounts, storage_mounts_entries",
                 lambda: site_storage_problems(every, servers, clients, hostvars),
             ),
-            *worked_out("nvidia_driver_*", lambda: site_driver_problems(compute, hostvars, catalogue)),
-            *worked_out(
+            *judge(f"nvidia_driver_*, {PROFILES}", lambda: site_driver_problems(compute, hostvars, catalogue)),
+            *judge(
                 "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces",
                 lambda: site_software_problems(every, hostvars),
             ),
-            *worked_out(
-                "prometheus_*, monitoring_*",
+            *judge(
+                f"prometheus_*, monitoring_*, {PROFILES}",
                 lambda: site_monitoring_problems(monitoring, hostvars, catalogue, jobs),
             ),
-            *worked_out(
-                "alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)
-            ),
+            *judge("alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)),
         ]
 
-    def _types(self, settings: Sequence[Setting]) -> list[Problem]:
-        """Return the options of a wrong type; of those that this plugin judges, their templates are worked out."""
-        options = declared_options()
-        problems = type_problems(settings, options)
-        told = {each["key"] for each in problems}
-        places = {each.name: each for each in settings}
-        for name, (preflight, value) in self._given().items():
-            # As the user wrote it: the option of the preflight takes its value from another role's by default.
-            key = preflight if preflight in places else name
-            if key not in told:
-                problems += type_problem(
-                    places.get(key, Setting(key, None, "all"))._replace(value=value), options[name]
-                )
-        return problems
 
-    def _given(self) -> dict[str, tuple[str, Any]]:
-        """Return the values that this plugin judges by their options, each with the option of the preflight."""
-        given = {
-            "slurm_partitions": ("preflight_partitions", self.get_option("partitions")),
-            "users_accounts": ("preflight_accounts", self.get_option("users")),
-            "users_groups": ("preflight_groups", self.get_option("groups")),
-        }
-        slurm = self.get_option("slurm")
-        # Where users come from is no option of Slurm's, and judged with its own role.
-        own = {name: value for name, value in slurm.items() if name != "identity_source"}
-        return given | {f"slurm_{name}": ("preflight_slurm", value) for name, value in own.items()}
+class Judge:
+    """Calls checks, but not those that read an option whose value has no meaning.
+
+    Attributes:
+        wrong: names of these options.
+    """
+
+    def __init__(self, wrong: Iterable[Problem]) -> None:
+        """Take the problems of these values."""
+        self.wrong = {re.split(r"[.\[]", each["key"])[0] for each in wrong}
+
+    def can(self, keys: str) -> bool:
+        """Whether all options of `keys`, names or patterns with commas between them, can be judged."""
+        return not any(fnmatch(name, pattern) for name in self.wrong for pattern in keys.split(", "))
+
+    def __call__(
+        self, keys: str, judged: Callable[[], list[Problem]], remedy: str = "correct the variable"
+    ) -> list[Problem]:
+        """Return the problems that a check of `keys` finds, or the one that a value of them cannot be worked out."""
+        try:
+            return judged() if self.can(keys) else []
+        except BAD_INPUT as exc:
+            return [make_problem([], keys, f"cannot be worked out: {reason(exc)}", remedy)]
 
 
-def worked_out(keys: str, judged: Callable[[], list[Problem]], remedy: str = "correct the variable") -> list[Problem]:
-    """Return the problems that a check finds, or the one that a value of `keys` cannot be worked out."""
-    try:
-        return judged()
-    except BAD_INPUT as exc:
-        return [make_problem([], keys, f"cannot be worked out: {reason(exc)}", remedy)]
+def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
+    """Return the options of a wrong type: as they are written, and `values` as they are worked out."""
+    options = {**declared_options(), PROFILES: Option("", {"type": "dict"})}
+    problems = type_problems(settings, options)
+    told = {each["key"] for each in problems}
+    places = {each.name: each for each in settings}
+    return problems + [
+        problem
+        for name, value in values.items()
+        if name in places
+        for problem in type_problem(places[name]._replace(value=value), options[name])
+        if problem["key"] not in told
+    ]
 
 
 def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
-    """Return the variables that begin like an option of a role and are none."""
+    """Return the variables that are not options although their names say so."""
     known = {*declared_options(), *SITE_VARIABLES}
-    return former_problems(settings) + unknown_problems(settings, known, family_names(), allowed)
+    return former_problems(settings, known) + unknown_problems(settings, known, family_names(), allowed)
 
 
 def hardware_settings(inventory: InventoryManager, settings: Sequence[Setting]) -> tuple[list[GroupValue], list[str]]:

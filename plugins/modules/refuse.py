@@ -19,7 +19,9 @@ attributes:
     support: none
 options:
   problems:
-    description: Problems, each with C(hosts), C(key), C(problem) and C(remedy). All are told at once.
+    description:
+      - Problems, each with C(hosts), C(key), C(problem) and C(remedy). All are listed at once.
+      - One with C(advice) does not fail the task.
     type: list
     elements: dict
     default: []
@@ -45,6 +47,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+advice:
+  description: Problems with C(advice), as lines of text.
+  returned: always
+  type: list
+  elements: str
 problems:
   description: The problems.
   returned: failure

@@ -10,6 +10,9 @@ import yaml
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from ..module_utils.common.near_names import near_name
+from ..module_utils.common.problems import advice, make_problem
+from ..module_utils.preflight.groups import KNOWN_GROUPS
 from ..module_utils.preflight.options import Option, Setting
 from .inventory_yaml import variable_places
 
@@ -19,14 +22,18 @@ if TYPE_CHECKING:
     from ansible.inventory.manager import InventoryManager
     from ansible.parsing.dataloader import DataLoader
 
-__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings"]
+    from ..module_utils.common.problems import Problem
+
+__all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings", "stray_files"]
 
 # What roles and playbooks read of a site, or of a host, without it being an option of one role.
 SITE_VARIABLES = frozenset(
     {
+        "hardware",
         "hardware_profiles_extra",
         "hosts_address",
         "hosts_aliases",
+        "nvlink_domain",
         "slurm_node_features",
         "slurm_node_params",
         "slurm_node_weight",
@@ -83,3 +90,25 @@ def site_settings(inventory: InventoryManager, loader: DataLoader, sources: Sequ
         variables = {**host.vars, **get_vars_from_inventory_sources(loader, sources, [host], "all")}
         settings += found(f"host {host.name}", variables, host.name)
     return settings + found("-e", load_extra_vars(loader))
+
+
+def stray_files(inventory: InventoryManager, sources: Sequence[str]) -> list[Problem]:
+    """Return the files of group_vars and host_vars that nothing reads: their group or host is not in the inventory.
+
+    Args:
+        inventory: of the site.
+        sources: of the inventory.
+    """
+    problems = []
+    paths = [Path(source) for source in sources if "," not in source]
+    for folder in {path if path.is_dir() else path.parent for path in paths}:
+        for kind, known in (("group", inventory.groups), ("host", inventory.hosts)):
+            for path in sorted((folder / f"{kind}_vars").glob("[!.]*[!~]")):
+                name = path.stem if path.suffix in {".yml", ".yaml", ".json"} else path.name
+                if name not in known:
+                    near = near_name(name, [*known, *(KNOWN_GROUPS if kind == "group" else ())])
+                    remedy = f"did you mean {near}? Rename" if near else "rename or delete"
+                    problem = f"has no effect: the inventory has no {kind} {name}"
+                    found = make_problem([], f"{kind}_vars/{path.name}", problem, f"{remedy} {path}")
+                    problems.append(found if near else advice(found))
+    return problems

@@ -149,14 +149,37 @@ def test_options_that_are_none_and_values_of_a_wrong_type(site: Site) -> None:
     own.write_text("\n".join(["---", *lines, "slurm_qos: '{{ site_parts }}'\n"]))
     site.change(lambda groups: groups["sandbox_gpu"]["vars"].update(hardware_room="B12"))
     text = site.refusal(munge_keys="x")
-    assert f"slurm_partition: is no option of any role (set for group all in {own}:2)" in text
+    assert f"slurm_partition: is not an option of any role (set for group all in {own}:2)" in text
     assert "remedy: did you mean slurm_partitions?" in text
-    assert "munge_keys: is no option of any role (given by -e)" in text
-    assert "hardware_room: is no option of any role (set for group sandbox_gpu in " in text
+    assert "munge_keys: is not an option of any role (given by -e)" in text
+    assert "hardware_room: is not an option of any role (set for group sandbox_gpu in " in text
     assert f"users_accounts: is text, and must be a list of mappings (set for group all in {own}:3)" in text
     assert f"slurm_qos: is a mapping, and must be a list of mappings (set for group all in {own}:5)" in text
-    assert "remedy: correct it as roles/users/README.md says" in text
-    assert "preflight_accounts" not in text
+    assert "remedy: see the options in roles/users/README.md" in text
+
+
+def test_a_misspelt_group_is_refused_and_one_of_the_site_is_not(site: Site) -> None:
+    site.change(lambda groups: groups.update(monitorng={"hosts": {"login": None}}, rack1={"hosts": {"gpu1": None}}))
+    text = site.refusal()
+    assert "login: group monitorng: is not one of busbar's groups" in text
+    assert "did you mean monitoring?" in text
+    assert "rack1" not in text
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"apptainer_enabled": True}, r"gpu\[1-\d\],login: apptainer_enabled: Debian .* has no package of Apptainer"),
+        (
+            {"scratch_per_job": True, "pyxis_enabled": True, "enroot_enabled": True, "enroot_checksums": {"x": "y"}},
+            r"gpu\[1-\d\]: scratch_per_job: Slurm 24\.11\.\d cannot run a TaskProlog in containers of Pyxis",
+        ),
+    ],
+)
+def test_what_the_release_of_the_hosts_does_not_have_is_refused_once(
+    site: Site, variables: dict[str, Any], place: str
+) -> None:
+    assert len(re.findall(place, site.refusal(**variables))) == 1
 
 
 def test_a_site_may_have_variables_of_its_own(site: Site) -> None:

@@ -160,7 +160,7 @@ def test_it_is_installed_offline_and_refuses_a_foreign_inventory_by_name(built: 
     said = done.stdout + done.stderr
     assert done.returncode == 2
     assert "no node was contacted" in said
-    assert "munge_kee: is no option of any role (set for group slurm_compute in hosts.yml:8)" in said
+    assert "munge_kee: is not an option of any role (set for group slurm_compute in hosts.yml:8)" in said
     assert "did you mean munge_key?" in said
     assert "undefined" not in said
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hosts.yml", "own"]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..common.near_names import near_name
 from ..common.problems import Problem, make_problem
 from .accounts import declared_groups, is_present
+from .public_keys import key_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     Items = Sequence[Mapping[str, Any]]
 
-__all__ = ["account_conflicts", "account_problems", "removal_conflicts"]
+__all__ = ["account_conflicts", "account_problems", "removal_conflicts", "undeclared_users"]
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
@@ -28,6 +30,7 @@ def account_problems(users: Items, groups: Items) -> list[Problem]:
     return [
         *_bad_entries(users, USERS, "user", "uid"),
         *_bad_entries(groups, GROUPS, "group", "gid"),
+        *_bad_keys(users),
         *_doubles(users, USERS, "user", "uid"),
         *_doubles(every_group, GROUPS, "group", "gid"),
         *(
@@ -41,6 +44,34 @@ def account_problems(users: Items, groups: Items) -> list[Problem]:
             if user.get("group") and user["group"] not in present
         ),
     ]
+
+
+def undeclared_users(users: Items, slurm_users: Items, others: Iterable[str] = ()) -> list[Problem]:
+    """Return the users of Slurm's accounting that no host will know.
+
+    Args:
+        users: items of users_accounts.
+        slurm_users: items of slurm_users.
+        others: accounts that hosts have by themselves.
+    """
+    known = _names(users)
+    unknown = [name for name in _names(slurm_users) if name not in {*known, *others, "root"}]
+    declare = "add the user to users_accounts, or set identity_source where a directory has the user"
+    return [
+        make_problem(
+            [],
+            f"slurm_users[{name}]",
+            "is not present in users_accounts, and users come from nowhere else (identity_source: declared)",
+            f"did you mean {near}? Correct the name; or {declare}" if (near := near_name(name, known)) else declare,
+        )
+        for name in unknown
+    ]
+
+
+def _names(items: object) -> list[str]:
+    """Return the names of a list's entries that have one and are not absent: the form is judged elsewhere."""
+    entries = items if isinstance(items, list) else []
+    return [str(item["name"]) for item in entries if isinstance(item, dict) and item.get("name") and is_present(item)]
 
 
 def account_conflicts(
@@ -109,6 +140,16 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
         if not str(number).isdecimal() or not 0 < int(str(number)) <= _LARGEST or int(str(number)) == _NOBODY:
             problem = f"{kind} {name}: {key} {number} cannot be used"
             yield make_problem([], option, problem, "declare a fixed number above 0")
+
+
+def _bad_keys(users: Items) -> Iterable[Problem]:
+    remedy = "give the line of the file that ends with .pub; `ssh-keygen -l -f FILE` proves it"
+    for user in filter(is_present, users):
+        for key in user.get("authorized_keys") or []:
+            for line in str(key).splitlines():
+                fault = "" if not line.strip() or line.startswith("#") else key_fault(line.strip())
+                if fault:
+                    yield make_problem([], f"{USERS}[{user['name']}].authorized_keys", fault, remedy)
 
 
 def _doubles(items: Iterable[Mapping[str, Any]], option: str, kind: str, key: str) -> Iterable[Problem]:

@@ -152,10 +152,12 @@ def known_profiles(worked_out: WorkedOut, variables: Mapping[str, Any], *, check
     Raises:
         ValueError: an entry of the site is wrong.
     """
+    if not check:
+        given = worked_out(variables.get(EXTRA))
+        return site_catalogue(given if isinstance(given, dict) else {})
     extra = _extra(worked_out, variables)
     profiles = site_catalogue(extra)
-    if check:
-        _refuse(variables, {name: profiles[name] for name in extra})
+    _refuse(variables, {name: profiles[name] for name in extra})
     return profiles
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["Problem", "make_problem", "one_line", "problem_lines"]
+__all__ = ["Advice", "Problem", "advice", "is_advice", "make_problem", "one_line", "problem_lines"]
 
 
 class Problem(TypedDict):
@@ -19,9 +19,26 @@ class Problem(TypedDict):
     remedy: str
 
 
+class Advice(Problem, total=False):
+    """A problem that does not stop a run."""
+
+    advice: bool
+
+
 def make_problem(hosts: Iterable[str], key: str, problem: str, remedy: str) -> Problem:
     """Return a problem of `hosts` (none: of the whole site), found at the variable, file or thing `key`."""
     return {"hosts": list(hosts), "key": key, "problem": problem, "remedy": remedy}
+
+
+def advice(problem: Problem) -> Problem:
+    """Return a problem as one that is shown and does not stop the run."""
+    marked: Advice = {**problem, "advice": True}
+    return marked
+
+
+def is_advice(problem: Mapping[str, object]) -> bool:
+    """Whether a problem is shown without stopping the run."""
+    return bool(problem.get("advice"))
 
 
 def one_line(problem: Problem) -> str:

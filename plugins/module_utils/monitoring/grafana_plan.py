@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..common.problems import Problem
 
-__all__ = ["DATASOURCE_UID", "grafana_plan"]
+__all__ = ["DATASOURCE_UID", "grafana_plan", "grafana_problems"]
 
 # The dashboards' variable has it as its default.
 DATASOURCE_UID = "busbar-prometheus"
@@ -47,13 +47,18 @@ def grafana_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     source, _, file = str(settings["package_url"]).rpartition("/")
     package = {"name": settings["package"], "version": str(settings["version"]), "file": file}
     return {
-        "problems": list(_problems(settings, host)) if settings["source"] != "none" else [],
+        "problems": grafana_problems(settings, host),
         "config": _ini(_sections(settings, scheme)),
         "datasources": _yaml({"apiVersion": 1, "prune": True, "datasources": _datasources(settings)}),
         "provider": _yaml({"apiVersion": 1, "providers": [_provider(settings)]}),
         "package": {"source": source, "packages": [{**package, "sha256": str(settings["package_sha256"]).lower()}]},
         "url": f"{scheme}://{literal}:{settings['port']}",
     }
+
+
+def grafana_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what is wrong with the options of the role `grafana`; nothing where no Grafana is to be installed."""
+    return list(_problems(settings, host)) if settings["source"] != "none" else []
 
 
 def _problems(settings: Mapping[str, Any], host: str) -> Iterator[Problem]:

@@ -85,14 +85,18 @@ def driver_problems(
 
 
 def site_driver_problems(
-    hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]], catalogue: Mapping[str, Any]
+    hosts: Sequence[str],
+    variables: Mapping[str, Mapping[str, Any]],
+    catalogue: Mapping[str, Any],
+    systems: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[Problem]:
-    """Return what is wrong with the drivers of a site, before any host is contacted.
+    """Return what is wrong with the drivers of a site.
 
     Args:
         hosts: those that are to have a driver.
         variables: variables of every host; options of the role nvidia_driver that are not there have their defaults.
         catalogue: the known hardware by name.
+        systems: `distribution` and `major` of each host, as driver_problems takes them; None before hosts were asked.
     """
     problems = []
     racks = nvlink_racks(hosts, variables)
@@ -102,7 +106,7 @@ def site_driver_problems(
         settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
         settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
         hardware = catalogue.get(str(own.get("hardware") or "")) or {}
-        problems += driver_problems(hardware, host, settings)
+        problems += driver_problems(hardware, host, settings, (systems or {}).get(host))
     return problems
 
 

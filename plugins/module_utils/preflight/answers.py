@@ -9,8 +9,10 @@ from ..hardware.gpu_claims import claim_problems
 from ..hardware.gpu_cures import cures_of_run, manages_subnet, without_cured
 from ..hardware.gpu_places import place_problems
 from ..hardware.nvlink_domains import domain_claims
+from ..nvidia.driver_problems import site_driver_problems
 from .advice import node_advice
 from .nodes import node_problems
+from .releases import driver_system, release_problems
 from .software import node_software_problems
 
 if TYPE_CHECKING:
@@ -35,11 +37,14 @@ def answer_problems(  # noqa: PLR0913, PLR0917 - what a filter is given
         hosts: their names.
         hostvars: the variables of all hosts.
         answer: the variable with a host's answer of the module node_info; a host without it is passed over.
-        site: `catalogue`, the declared `users` and `groups`, and `compute`, the nodes of Slurm.
+        site: `catalogue`, the declared `users` and `groups`, `compute`, the nodes of Slurm, and `inventory_groups`, the
+            hosts of every group.
         limits: as `node_problems` and `claim_problems` take them.
         gpu_answer: the variable with a host's answer of the module nvidia_gpu_info.
     """
     wrong = []
+    systems = {}
+    groups = {name: set(members) for name, members in (site.get("inventory_groups") or {}).items()}
     manager = manages_subnet(hostvars, site["compute"])
     for host in hosts:
         variables = hostvars[host]
@@ -50,6 +55,8 @@ def answer_problems(  # noqa: PLR0913, PLR0917 - what a filter is given
             if found.get("reached"):
                 node = found["node"]
                 wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
+                wrong += release_problems(host, variables, node, groups)
+                systems[host] = driver_system(node["os"])
                 if host in site["compute"]:
                     wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
             gpus = variables.get(gpu_answer) or {}
@@ -57,6 +64,8 @@ def answer_problems(  # noqa: PLR0913, PLR0917 - what a filter is given
                 cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
                 cured = without_cured(gpus, cures)
                 wrong += claim_problems(host, hardware, cured, limits) + place_problems(host, hardware, gpus)
+    asked = [host for host in site["compute"] if host in systems]
+    wrong += site_driver_problems(asked, hostvars, site["catalogue"], systems)
     read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
 from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import firing_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
 
@@ -107,7 +108,9 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
         ("busbar_doctor_reservations", WARNING),
     ):
         if not (busy and key == "busbar_doctor_reservations"):
-            yield from findings_of(severity, told.get(key) or [])
+            found = told.get(key) or []
+            yield from findings_of(severity, (each for each in found if not is_advice(each)))
+            yield from findings_of(WARNING, filter(is_advice, found))
     for host, answer in (told.get("busbar_doctor_alerts") or {}).items():
         alerts = ((answer or {}).get("data") or {}).get("alerts")
         if alerts is None:

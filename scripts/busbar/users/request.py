@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import re
 from pathlib import Path
 from typing import Any
+
+from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import KEY_TYPES, checked_key
 
 from busbar.errors import UsageError
 
@@ -21,11 +21,6 @@ NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 FIRST, LAST = 1000, 59999
 MOST_BYTES = 1 << 24
-KEY_TYPES = (
-    *("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
-    *("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"),
-)
-_LENGTH = 4
 
 
 def checked_name(name: str) -> str:
@@ -193,22 +188,9 @@ def _checked_key(line: str) -> str:
     """Return a public key on one line.
 
     Raises:
-        UsageError: it is none; what it says is not repeated.
+        UsageError: it is not a public key; its text is not repeated.
     """
-    if "PRIVATE KEY" in line:
-        message = "this is a private key, which nobody but its owner may have; give the public one (.pub)"
-        raise UsageError(message)
-    words = line.split()
-    kind = words[0] if words else ""
     try:
-        blob = base64.b64decode(words[1], validate=True) if words[1:] else b""
-    except binascii.Error:
-        blob = b""
-    length = int.from_bytes(blob[:_LENGTH], "big")
-    if kind not in KEY_TYPES or blob[_LENGTH : _LENGTH + length].decode("ascii", "replace") != kind:
-        message = f"no public key for SSH: write TYPE DATA COMMENT on one line, such as {KEY_TYPES[0]} AAAA… me@laptop"
-        raise UsageError(message)
-    if not line.isprintable():
-        message = "a key with signs that cannot be printed"
-        raise UsageError(message)
-    return " ".join(words)
+        return checked_key(line)
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc

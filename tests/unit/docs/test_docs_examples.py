@@ -76,7 +76,7 @@ def test_an_example_sets_only_options_that_there_are(where: str, block: Block, t
 def test_a_misspelt_option_is_found(tmp_path: Path) -> None:
     text = "slurm_partition: [{name: batch}]\n"
     assert any(
-        "slurm_partition is no option" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1))
+        "slurm_partition is not an option" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1))
     )
     text = "slurm_partitions: [{nam: batch}]\n"
     assert any("nam" in each for each in problems(tmp_path, Block("yaml", "group_vars", text, 1)))

@@ -58,9 +58,12 @@ def run(folder: Path, **given: object) -> tuple[int, str]:
     [
         (
             BROKEN,
-            [*BROKEN, "gpu1: ", "out of bounds; give more than 0, of percent at most 100"],
+            [*(f"gpu1: {name}: " for name in BROKEN), "out of bounds", "give more than 0, at most 100"],
         ),
-        ({"node_health_severities": {"clocks": "MONITOR"}}, ["gpu1: node_health_severities: clocks: give ISOLATE"]),
+        (
+            {"node_health_severities": {"clocks": "MONITOR"}},
+            ["gpu1: node_health_severities.clocks: ", "did you mean clock?"],
+        ),
         ({"slurm_health_check_interval": 60}, ["set node_health_interval instead"]),
     ],
 )

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import advice, make_problem
 from busbar.commands.doctor import cluster_findings
 from busbar.doctor import inventory
 from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of, here
@@ -157,6 +157,16 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
     ]
     assert [each.problem for each in cluster_findings(run, busy=True)] == [problem for _, _, problem in said[1:]]
     assert capsys.readouterr().out == ""
+
+
+def test_advice_on_the_inventory_is_a_warning() -> None:
+    import sys  # noqa: PLC0415 - the stream of this very test
+
+    run = Run(PlainDisplay(sys.stderr), lambda _pattern: 1)
+    wrong = make_problem([], "group monitorng", "is not one of busbar's groups", "rename it")
+    run.custom = {"busbar_doctor_inventory": [advice(make_problem([], "lmod_openmpi", "has no effect", "x")), wrong]}
+    said = [(each.severity, each.key) for each in cluster_findings(run, busy=False)]
+    assert said == [(ERROR, "group monitorng"), (WARNING, "lmod_openmpi")]
 
 
 def test_variables_of_groups_count_for_their_hosts(site: Path) -> None:

@@ -43,9 +43,9 @@ def test_a_user_has_what_was_given_and_nothing_else() -> None:
         ({"full_name": "a\nb"}, "on one line"),
         ({"groups": ["a b"]}, "cannot be a group"),
         ({"accounts": ["a,b"]}, "cannot be a group or an account"),
-        ({"keys": ["ssh-ed25519 AAAA x"]}, "no public key for SSH"),
-        ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "no public key for SSH"),
-        ({"keys": [f'command="x" {KEY}']}, "no public key for SSH"),
+        ({"keys": ["ssh-ed25519 AAAA x"]}, "not a public key of SSH"),
+        ({"keys": [KEY.replace("ssh-ed25519", "ssh-rsa")]}, "not a public key of SSH"),
+        ({"keys": [f'command="x" {KEY}']}, "not a public key of SSH"),
         ({"keys": [f"{KEY}\x07"]}, "cannot be printed"),
     ],
 )

@@ -56,6 +56,15 @@ def test_all_problems_are_told_and_the_result_says_that_it_is_input(arguments: d
     assert is_refused(result)
 
 
+def test_advice_is_returned_and_stops_nothing() -> None:
+    result = run(problems=[{**ALONE, "advice": True}])
+    assert not result.get("failed")
+    assert result["advice"] == ["gpu1: cuda_versions: 9 is too old", "    remedy: name 13.0"]
+    refused = run(problems=[{**ALONE, "hosts": ["gpu2"]}, {**ALONE, "advice": True}])
+    assert [each["hosts"] for each in refused["problems"]] == [["gpu2"]]
+    assert refused["msg"].index("gpu2: ") < refused["msg"].index("gpu1: ")
+
+
 @pytest.mark.parametrize(
     ("result", "refused"),
     [

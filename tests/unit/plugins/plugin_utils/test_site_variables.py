@@ -10,12 +10,14 @@ import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems, unknown_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,
     family_names,
     site_settings,
+    stray_files,
 )
 
 TOP = Path(__file__).resolve().parents[4]
@@ -80,3 +82,19 @@ def test_group_host_file_and_line_are_told(tmp_path: Path) -> None:
     assert found["slurm_partition"].place == f"{tmp_path}/group_vars/all.yml:2"
     assert (found["ssh_pot"].host, found["ssh_pot"].place) == ("gpu1", f"{tmp_path}/host_vars/gpu1.yml:2")
     assert found["munge_keys"].place == f"{tmp_path}/hosts.yml:4"
+
+
+def test_files_of_groups_and_hosts_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {n01.site: , n02: }, children: {dgx_h100: }}\n")
+    read = ("group_vars/dgx_h100.yml", "group_vars/all.yml", "host_vars/n01.site", "host_vars/n02.json", "host_vars/.x")
+    stray = ("group_vars/slurm_logins.yml", "group_vars/dgx_h10.yml", "group_vars/old", "host_vars/n3.yml")
+    for name in (*read, *stray):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    sources = [str(tmp_path / "hosts.yml"), "n05,"]
+    found = {each["key"]: each for each in stray_files(InventoryManager(DataLoader(), sources), sources)}
+    assert found.keys() == {*stray}
+    assert "did you mean slurm_login?" in found["group_vars/slurm_logins.yml"]["remedy"]
+    assert "did you mean dgx_h100?" in found["group_vars/dgx_h10.yml"]["remedy"]
+    assert is_advice(found["group_vars/old"])
+    assert not is_advice(found["group_vars/dgx_h10.yml"])

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
 from ansible_collections.busbar.cluster.plugins.module_utils.health.run import alone
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.values import CHECK_NAMES
 from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from gpu_samples import gpu_xml, log_xml
 
@@ -191,15 +191,14 @@ def test_a_prolog_asks_nothing_of_slurm_and_nothing_slow(program: Path) -> None:
     assert not (program.parents[1] / "asked").exists()
 
 
-def test_names_of_checks_are_those_of_the_role() -> None:
-    values = yaml.safe_load((TOP / "roles/node_health/vars/main.yml").read_text(encoding="utf-8"))
+def test_names_of_checks_are_those_that_severities_may_name() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (TOP / "plugins/module_utils/health").glob("*.py")]
     named = {
         name
         for text in texts
         for name in re.findall(r'(?:Finding\(\s*|check: str = |for check, ailments in \(\()"(\w+)"', text)
     }
-    assert named | {"gpu_clocks", "mounts"} == set(values["__node_health_checks"])
+    assert named | {"gpu_clocks", "mounts"} == set(CHECK_NAMES)
 
 
 def test_device_files() -> None:

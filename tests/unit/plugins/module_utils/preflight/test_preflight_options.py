@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight import other_toolkits
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.groups import KNOWN_GROUPS
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import (
+    REMOVED,
     Option,
     Setting,
     former_problems,
     type_problems,
     unknown_problems,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import SITE_VARIABLES, declared_options
 
 KNOWN = ("slurm_partitions", "slurm_port", "munge_key", "hardware_profiles_extra")
 FAMILIES = ("slurm", "munge", "hardware")
@@ -19,6 +25,7 @@ SPECS: dict[str, dict[str, Any]] = {
     "slurm_partitions": {"type": "list", "elements": "dict", "options": {"name": {"type": "str", "required": True}}},
     "slurm_config": {"type": "dict"},
     "slurm_port": {"type": "int"},
+    "slurm_name": {"type": "str"},
     "slurm_stages": {"type": "list", "elements": "str", "choices": ["node", "pair"]},
     "slurm_enabled": {"type": "bool"},
     "slurm_any": {"type": "raw"},
@@ -46,7 +53,7 @@ def test_one_name_on_many_hosts_is_one_problem() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["slurm_port", "slurm", "slurmdb_host", "site_slurm_port", "__slurm_own", "ansible_host"]
+    "name", ["slurm_port", "slurm", "slurmdb_host", "site_slurm_port", "__slurm_own", "ansible_host", "ansible_user"]
 )
 def test_names_that_are_options_or_begin_otherwise_are_fine(name: str) -> None:
     assert _unknown(Setting(name, 1, "group all")) == []
@@ -69,6 +76,7 @@ def test_a_site_may_name_its_own() -> None:
         ("slurm_partitions", ["batch"], "has an entry that is text, and must be a list of mappings"),
         ("slurm_config", ["a"], "is a list, and must be a mapping"),
         ("slurm_port", "many", "is text, and must be an integer"),
+        ("slurm_name", ["a"], "is a list, and must be text"),
         ("slurm_enabled", "perhaps", "is text, and must be a truth value"),
         ("slurm_stages", ["node", "rack"], "must be one of: node, pair"),
     ],
@@ -78,7 +86,7 @@ def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, 
     assert (found["key"], found["hosts"]) == (name, ["ctl"])
     assert words in found["problem"]
     assert "hosts.yml:4" in found["problem"]
-    assert found["remedy"] == "correct it as roles/slurm/README.md says"
+    assert found["remedy"] == "see the options in roles/slurm/README.md"
 
 
 @pytest.mark.parametrize(
@@ -123,11 +131,102 @@ def test_a_value_is_not_shown_and_not_changed() -> None:
 )
 def test_the_former_name_of_an_option_is_told_with_the_present_one(former: str, present: str) -> None:
     settings = [Setting(former, 1, "host gpu1", "gpu1"), Setting(present, 1, "-e")]
-    (found,) = former_problems(settings)
+    (found,) = former_problems(settings, declared_options())
     assert (found["hosts"], found["key"]) == (["gpu1"], former)
     assert found["problem"] == f"is now called {present} (set for host gpu1)"
     assert found["remedy"] == f"set {present} instead"
     assert unknown_problems(settings, [present], FAMILIES, []) == []
+
+
+@pytest.mark.parametrize("name", [*REMOVED, "nccl_validation_storage_user", "slurm_health_check_states_of_old"])
+def test_an_option_that_was_removed_is_to_be_deleted(name: str) -> None:
+    setting = Setting(name, 1, "group all", place="inventory/group_vars/all/a.yml:3")
+    (found,) = former_problems([setting], declared_options())
+    assert found["key"] == name
+    assert "was removed (set for group all in inventory/group_vars/all/a.yml:3)" in found["problem"]
+    assert found["remedy"].startswith("delete the line")
+    assert "did you mean" not in found["remedy"]
+    assert unknown_problems([setting], [*declared_options()], FAMILIES, []) == []
+
+
+def test_an_option_that_exists_is_not_called_removed() -> None:
+    assert not REMOVED.keys() & declared_options().keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "toolkit", "ours"),
+    [
+        ("slurm_autodetect_nvml", "DeepOps", "slurm_gres_mode"),
+        ("slurm_health_check_program", "DeepOps", "node_health_check"),
+        ("slurm_install_prefix", "DeepOps", "delete it"),
+        ("slurm_nfs_path", "oci-hpc", "slurm_state_directory"),
+    ],
+)
+def test_a_variable_of_another_toolkit_is_named_as_such(name: str, toolkit: str, ours: str) -> None:
+    (found,) = _unknown(Setting(name, 1, "host gpu1", "gpu1", "hosts.yml:9"))
+    assert (found["hosts"], found["key"], is_advice(found)) == (["gpu1"], name, False)
+    assert toolkit in found["problem"]
+    assert "hosts.yml:9" in found["problem"]
+    assert ours in found["remedy"]
+    assert "did you mean" not in found["remedy"]
+
+
+@pytest.mark.parametrize("name", ["users", "nfs_exports", "openhpc_partitions", "appliances_mode"])
+def test_one_that_a_site_may_have_is_only_shown(name: str) -> None:
+    (found,) = _unknown(Setting(name, 1, "group all"))
+    assert is_advice(found)
+    assert found["key"] == name
+    assert _unknown(Setting(name, 1, "group all"), allowed=(name,)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("mung_key", "munge_key"), ("slrum_port", "slurm_port"), ("ansible_hosts", "ansible_host")]
+)
+def test_a_typing_error_in_the_part_of_the_role_is_refused(name: str, meant: str) -> None:
+    (found,) = _unknown(Setting(name, 1, "group all", place="hosts.yml:2"))
+    assert (found["key"], is_advice(found)) == (name, False)
+    assert f"did you mean {meant}?" in found["remedy"]
+    assert "hosts.yml:2" in found["problem"]
+
+
+USERS = Option(
+    "users",
+    {
+        "type": "list",
+        "elements": "dict",
+        "options": {
+            "name": {"type": "str", "required": True},
+            "uid": {"type": "int"},
+            "state": {"type": "str", "choices": ["present", "absent"]},
+            "keys": {"type": "list", "elements": "str"},
+            "home": {"type": "dict", "options": {"quota_gib": {"type": "int"}}},
+        },
+    },
+)
+
+
+def test_all_entries_with_wrong_keys_or_values_are_told_at_once() -> None:
+    value = [
+        {"name": "alice", "uid": "many", "kyes": []},
+        {"uid": 3, "state": "gone"},
+        {"name": "bob", "uid": "2001", "keys": {"a": 1}, "home": {"quota_gib": "x", "quota": 1}},
+        {"name": "carol", "uid": "{{ number }}", "keys": ["{{ lookup('file', 'x') }}"], "state": None},
+        "{{ more }}",
+    ]
+    found = type_problems([Setting("users", value, "group all", place="a.yml:1")], {"users": USERS})
+    assert [each["key"] for each in found] == [
+        "users[alice].uid",
+        "users[alice].kyes",
+        "users[1].state",
+        "users[1]",
+        "users[bob].keys",
+        "users[bob].home.quota_gib",
+        "users[bob].home.quota",
+    ]
+    assert all("a.yml:1" in each["problem"] for each in found)
+    assert "did you mean keys?" in found[1]["remedy"]
+    assert "must be one of: present, absent" in found[2]["problem"]
+    assert "lacks name" in found[3]["problem"]
 
 
 class _Uncopied(dict[str, Any]):
@@ -145,3 +244,11 @@ def test_what_is_in_an_entry_is_not_copied(name: str, value: object) -> None:
     assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
     (found,) = type_problems([Setting("slurm_port", value, "group all")], OPTIONS)
     assert "and must be an integer" in found["problem"]
+
+
+def test_what_stands_for_a_variable_of_another_toolkit_exists() -> None:
+    known = {*declared_options(), *SITE_VARIABLES, *KNOWN_GROUPS, "ansible_user"}
+    for names in other_toolkits._VARIABLES.values():  # noqa: SLF001 - a table
+        for name, ours in names.items():
+            assert name not in known
+            assert set(re.findall(r"[a-z]+_[a-z_]+", ours)) <= known, name

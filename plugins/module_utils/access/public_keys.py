@@ -1,0 +1,66 @@
+"""Public keys of SSH: is a line one that sshd accepts?"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+__all__ = ["KEY_TYPES", "checked_key", "key_fault"]
+
+KEY_TYPES = (
+    *("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521"),
+    *("sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"),
+)
+# Each field of a key's data begins with its length; the first is the type, and at least one number follows.
+_LENGTH, _LEAST_FIELDS = 4, 2
+# Options before a key, as authorized_keys takes them; commas and blanks may stand between quotes.
+_OPTIONS = re.compile(r'(?:[^\s"]|"(?:\\"|[^"])*")+\s+')
+
+
+def key_fault(line: str) -> str:
+    """Return why a line of authorized_keys is not a key, '' when it is one; the text of the line is not repeated."""
+    options = _OPTIONS.match(line)
+    has_options = options is not None and not line.startswith(KEY_TYPES)
+    try:
+        checked_key(line[options.end() :] if options is not None and has_options else line)
+    except ValueError as exc:
+        return str(exc)
+    return ""
+
+
+def _fields(blob: bytes) -> list[bytes]:
+    """Return the fields of a key's data; none of data that are cut off."""
+    fields = []
+    while blob:
+        end = _LENGTH + int.from_bytes(blob[:_LENGTH], "big")
+        if end > len(blob):
+            return []
+        fields.append(blob[_LENGTH:end])
+        blob = blob[end:]
+    return fields
+
+
+def checked_key(line: str) -> str:
+    """Return a public key on one line.
+
+    Raises:
+        ValueError: it is not a public key; its text is not repeated.
+    """
+    if "PRIVATE KEY" in line:
+        message = "this is a private key, which only its owner may have; give the public one (.pub)"
+        raise ValueError(message)
+    words = line.split()
+    kind = words[0] if words else ""
+    try:
+        fields = _fields(base64.b64decode(words[1], validate=True) if words[1:] else b"")
+    except ValueError:
+        fields = []
+    if kind not in KEY_TYPES or len(fields) < _LEAST_FIELDS or fields[0].decode("ascii", "replace") != kind:
+        message = (
+            f"not a public key of SSH: write TYPE DATA COMMENT on one line, such as {KEY_TYPES[0]} AAAA… me@laptop"
+        )
+        raise ValueError(message)
+    if not line.isprintable():
+        message = "a key with characters that cannot be printed"
+        raise ValueError(message)
+    return " ".join(words)

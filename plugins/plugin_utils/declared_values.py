@@ -1,0 +1,120 @@
+"""Values of options as Ansible works them out; what cannot be worked out is a problem that names option and entry."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError
+
+from ..module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from ansible.parsing.dataloader import DataLoader
+    from ansible.template import Templar
+
+    from ..module_utils.common.problems import Problem
+    from ..module_utils.preflight.options import Setting
+
+__all__ = ["DeclaredValues"]
+
+# What `lookup('file', …)` says of a file that it does not find.
+_ABSENT = re.compile(r"Unable to access the file '(.+?)'")
+_READS_FILE = re.compile(r"""["'](?:ansible\.builtin\.)?file["']\s*,""")
+_NAMING = ("name", "path")
+
+
+class DeclaredValues:
+    """The options that a site sets, worked out when they are asked for.
+
+    What is left of a value that cannot be worked out lacks the parts that cannot.
+
+    Attributes:
+        absent: files that do not exist, which a value reads.
+        unclear: all else that could not be worked out.
+    """
+
+    def __init__(
+        self, templar: Templar, loader: DataLoader, variables: Mapping[str, Any], settings: Sequence[Setting]
+    ) -> None:
+        """Take Ansible's means, the variables with their templates, and where the site sets them."""
+        self.absent: list[Problem] = []
+        self.unclear: list[Problem] = []
+        self._templar, self._loader, self._variables = templar, loader, variables
+        self._places = {each.name: each.place for each in settings}
+        self._values: dict[str, Any] = {}
+        for setting in settings:
+            self._look_for_files(setting)
+
+    def get(self, name: str, default: Any) -> Any:  # noqa: ANN401 - as a site writes it
+        """Return the value of an option, `default` where the site sets none."""
+        if name not in self._values:
+            raw = self._variables.get(name)
+            self._values[name] = default if raw is None else self._worked_out(name, raw, self._places.get(name, ""))
+        return self._values[name]
+
+    def _look_for_files(self, setting: Setting) -> None:
+        """Note the missing files that a value reads; anything else that is wrong with it depends on the host."""
+        for place, text in _leaves(setting.name, setting.value):
+            if _READS_FILE.search(text):
+                try:
+                    self._templar.template(text)
+                except AnsibleError as exc:
+                    if _ABSENT.search(str(exc)):
+                        self._note(place, exc, setting.place, [setting.host] if setting.host else [])
+
+    def _worked_out(self, key: str, raw: Any, place: str) -> Any:  # noqa: ANN401
+        try:
+            return self._templar.template(raw)
+        except AnsibleError as exc:
+            if isinstance(raw, dict):
+                found = {name: self._worked_out(f"{key}.{name}", value, place) for name, value in raw.items()}
+                return {name: value for name, value in found.items() if value is not None}
+            if isinstance(raw, list):
+                each = [self._worked_out(entry, value, place) for entry, value in _entries(key, raw)]
+                return [value for value in each if value is not None]
+            self._note(key, exc, place, [])
+            return None
+
+    def _note(self, key: str, exc: AnsibleError, place: str, hosts: list[str]) -> None:
+        where = f" (set in {place})" if place else ""
+        absent = _ABSENT.search(str(exc))
+        if absent:
+            problem = (
+                f"reads the file {absent[1]}, which does not exist{where}; tried: {', '.join(self._tried(absent[1]))}"
+            )
+            remedy = "write its path from the inventory, as in lookup('file', inventory_dir ~ '/../keys/alice.pub')"
+        else:
+            problem, remedy = f"cannot be worked out{where}: {' '.join(str(exc).split())}", "correct the template"
+        found = make_problem(hosts, key, problem, remedy)
+        kept = self.absent if absent else self.unclear
+        if found not in kept:
+            kept.append(found)
+
+    def _tried(self, name: str) -> list[str]:
+        """Return where Ansible looks for a file."""
+        if name.startswith(("/", "~")):
+            return [name]
+        # Folders of roles come first, and a role does not have files of a site.
+        return [f"{self._loader.get_basedir()}/{part}{name}" for part in ("files/", "")]
+
+
+def _entries(key: str, entries: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each entry of a list with its place: by name where it has one."""
+    for number, entry in enumerate(entries):
+        named = entry if isinstance(entry, dict) else {}
+        yield f"{key}[{next((named[name] for name in _NAMING if named.get(name)), number)}]", entry
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401
+    """Yield each text within a value with its place."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield from _leaves(f"{key}.{name}", each)
+    elif isinstance(value, list):
+        for place, each in _entries(key, value):
+            yield from _leaves(place, each)
+    elif isinstance(value, str):
+        yield key, value

@@ -1,0 +1,73 @@
+"""Lines of authorized_keys that sshd would not take, found before they are written."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import (
+    account_problems,
+    undeclared_users,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import key_fault
+
+
+def _key(kind: str, *fields: bytes) -> str:
+    blob = b"".join(len(each).to_bytes(4, "big") + each for each in (kind.encode(), *fields))
+    return f"{kind} {base64.b64encode(blob).decode()} me@laptop"
+
+
+KEY = _key("ssh-ed25519", bytes(32))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        KEY,
+        _key("ssh-rsa", b"\x01\x00\x01", bytes(256)),
+        f'from="10.0.0.*, 192.0.2.1",no-pty {KEY}',
+        f'command="say \\"yes\\"" {KEY}',
+        f"restrict {KEY}",
+    ],
+)
+def test_what_sshd_takes_is_fine(line: str) -> None:
+    assert key_fault(line) == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ssh-ed25519 BBBBnotakey",
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA… alice",
+        KEY.replace("ssh-ed25519", "ssh-rsa"),
+        f"{KEY.split()[0]} {KEY.split()[1][:40]}",
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+        "alice@laptop",
+    ],
+)
+def test_what_it_would_pass_over_is_a_fault(line: str) -> None:
+    fault = key_fault(line)
+    assert fault
+    assert line.rsplit(maxsplit=1)[-1] not in fault.replace("ssh-ed25519 AAAA… me@laptop", "")
+
+
+def test_the_fault_names_user_and_option() -> None:
+    users: list[dict[str, Any]] = [
+        {"name": "alice", "uid": 2001, "authorized_keys": [f"# of alice\n{KEY}\n", "ssh-ed25519 BBBB"]},
+        {"name": "bob", "state": "absent", "authorized_keys": ["x"]},
+    ]
+    (problem,) = account_problems(users, [])
+    assert problem["key"] == "users_accounts[alice].authorized_keys"
+    assert ".pub" in problem["remedy"]
+
+
+def test_a_user_of_slurm_whom_no_host_will_know_is_named() -> None:
+    users = [{"name": "bob"}, {"name": "gone", "state": "absent"}]
+    slurm = [{"name": name} for name in ("bob", "bobb", "root", "admin", "gone", "eve")]
+    found = undeclared_users(users, [*slurm, {"name": "old", "state": "absent"}], {"admin"})
+    assert [each["key"] for each in found] == ["slurm_users[bobb]", "slurm_users[gone]", "slurm_users[eve]"]
+    assert "did you mean bob?" in found[0]["remedy"]
+    assert "did you mean" not in found[2]["remedy"]
+    assert all("identity_source" in each["remedy"] for each in found)

@@ -1,0 +1,66 @@
+"""The preflight of an inventory with many faults lists all at once, with key, place and remedy; exit code 2."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+HOSTS = """\
+all:
+  vars: {ansible_connection: local, ansible_user: admin}
+  children:
+    slurm_controller: {hosts: {ctl: {ansible_host: 192.0.2.1}}}
+    slurm_database: {hosts: {ctl: }}
+    slurm_compute: {hosts: {"gpu[1:2]": }, vars: {hardware: dgx_h100}}
+    monitorings: {hosts: {ctl: }}
+"""
+VARIABLES = """\
+slurm_partition: []
+user_accounts: []
+slurm_port: many
+hosts_timezone: Europe/Berlinn
+users_accounts:
+  - {name: alice, uid: 2001, authorized_keys: ["{{ lookup('file', 'keys/alice.pub') }}"]}
+  - {name: bob, uid: 2002, authorized_keys: [ssh-ed25519 BBBBnotakey]}
+slurm_users: [{name: bobb, accounts: [research]}]
+slurm_accounts: [{name: research, limit: {}}]
+alertmanager_email: {password: "{{ lookup('file', '/nowhere/smtp') }}"}
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the preflight says of these."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "hosts.yml").write_text(HOSTS)
+    (folder / "group_vars").mkdir()
+    (folder / "group_vars/all.yml").write_text(VARIABLES)
+    command = ["busbar", "provision", "preflight", "-i", str(folder / "hosts.yml")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout
+    return str(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("key", "place", "words"),
+    [
+        ("group monitorings", "", "did you mean monitoring?"),
+        ("slurm_partition", "all.yml:1", "did you mean slurm_partitions?"),
+        ("user_accounts", "all.yml:2", "did you mean users_accounts?"),
+        ("slurm_port", "all.yml:3", "must be an integer"),
+        ("hosts_timezone", "all.yml:4", "did you mean Europe/Berlin?"),
+        ("users_accounts[alice].authorized_keys[0]", "all.yml:", "tried: "),
+        ("users_accounts[bob].authorized_keys", "", "not a public key of SSH"),
+        ("slurm_users[bobb]", "", "did you mean bob?"),
+        ("slurm_accounts[research].limit", "all.yml:", "did you mean limits?"),
+        ("alertmanager_email.password", "all.yml:", "/nowhere/smtp, which does not exist"),
+    ],
+)
+def test_each_fault_is_listed(said: str, key: str, place: str, words: str) -> None:
+    lines = said.splitlines()
+    (at,) = (number for number, line in enumerate(lines) if f"{key}: " in line)
+    assert place in lines[at]
+    assert words in f"{lines[at]} {lines[at + 1]}"
+    assert "remedy: " in lines[at + 1]
+    assert "BBBBnotakey" not in said

@@ -77,7 +77,7 @@ from ..module_utils.health.diagnosis import (
     reservation_problems,
     service_problems,
 )
-from ..module_utils.health.system import Disk
+from ..module_utils.health.system import SERVICE_PROPERTIES, Disk
 from ..module_utils.slurm.nodes import read_text_nodes
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ class Look:
 
     def services(self) -> list[Problem]:
         """Return the services that do not run."""
-        _, text = self.run("systemctl", "show", "--property=Id,LoadState,UnitFileState,ActiveState", *SERVICES)
-        return service_problems(self.host, text)
+        _, text = self.run("systemctl", "show", SERVICE_PROPERTIES, *SERVICES)
+        return service_problems(self.host, text, time.monotonic())
 
     def mounts(self) -> list[Problem]:
         """Return network file systems that are missing or do not answer, all asked at the same time."""

@@ -9,10 +9,10 @@ from .pci_devices import normal_address
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Fault", "presence_faults"]
+__all__ = ["KNOWN_FAILURES", "Fault", "presence_faults"]
 
 _LOOK = "look for Xid and NVRM in dmesg and for the board in lspci; reseat it or have it replaced"
-_SMI_FAILURES = (
+KNOWN_FAILURES = (
     ("version mismatch", "the driver was changed while it was loaded: reboot the node"),
     ("couldn't communicate", "load the driver (modprobe nvidia; dmesg says why it fails) or reboot the node"),
     ("did not answer", "nvidia-smi hangs in the driver: look for Xid in dmesg, then reboot the node"),
@@ -42,7 +42,7 @@ def _program(facts: Mapping[str, Any]) -> Iterator[Fault]:
     if facts["smi_state"] not in {"failed", "hung"}:
         return
     why = next(iter(facts["errors"]), "it prints nothing of use")
-    found = (remedy for sign, remedy in _SMI_FAILURES if sign in why)
+    found = (remedy for sign, remedy in KNOWN_FAILURES if sign in why)
     yield Fault("nvidia-smi", f"fails: {why}", next(found, _LOOK))
 
 

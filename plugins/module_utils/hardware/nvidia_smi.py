@@ -14,7 +14,7 @@ from .nvidia_smi_tree import CSV_COLUMNS, LOG, Node, read_csv, read_text, read_x
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["LOST", "bare_gpu", "failure_lines", "parse_query"]
+__all__ = ["KNOWN_FAILURES", "LOST", "bare_gpu", "failure_lines", "parse_query"]
 
 LOST = "GPU is lost"
 # What stands where a value is not given. Other texts are values, also odd ones such as "Insufficient Permissions".
@@ -25,11 +25,12 @@ _ODD = re.compile(
 )
 _NUMBER = re.compile(r"^\s*(-?\d{1,18}(?:\.\d{1,6})?)\s*(?:[xX]|%|[KMGT]i?B|W|C|us|MHz|bank\(s\))?\s*$")
 _NOTE = re.compile(r"\s*\[.*$")
-_FAILURES = re.compile(
-    r"NVIDIA-SMI has failed|Failed to initialize NVML|No devices were found|Unable to determine the device handle|"
-    r"NVML library version|couldn't communicate with the NVIDIA driver|GPU is lost|fallen off the bus",
-    re.IGNORECASE,
+KNOWN_FAILURES = (
+    *("NVIDIA-SMI has failed", "Failed to initialize NVML", "No devices were found", "NVML library version"),
+    *("Unable to determine the device handle", "couldn't communicate with the NVIDIA driver", "GPU is lost"),
+    "fallen off the bus",
 )
+_FAILURES = re.compile("|".join(KNOWN_FAILURES), re.IGNORECASE)
 # A table of something else may have a column `name`, too.
 _LEAST_COLUMNS = 2
 _MOST_ERRORS = 20

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ..common.problems import Problem, make_problem
+from ..slurm.drain_reasons import drain_remedy
 from ..slurm.reservation import OWN_NAME
 from .system import Disk, disk_findings, service_answer
 
@@ -46,9 +47,9 @@ _VALID_TO = re.compile(r"^\s*Valid: (?:from \S+ to (\S+)|(forever))", re.MULTILI
 _NOT_AFTER = re.compile(r"^notAfter=(.+)$", re.MULTILINE)
 
 
-def service_problems(host: str, text: str) -> list[Problem]:
-    """Return the services that are enabled and do not run, from the output of `systemctl show`."""
-    answer = service_answer(text)
+def service_problems(host: str, text: str, uptime_s: float | None = None) -> list[Problem]:
+    """Return the services that do not run or do not stay up; arguments as in `service_answer`."""
+    answer = service_answer(text, uptime_s)
     if answer.unknown:
         remedy = "look at the host: systemctl status"
         return [make_problem([host], "services", answer.unknown, remedy)]
@@ -158,12 +159,15 @@ def drain_problems(nodes: Iterable[Node]) -> Iterator[Problem]:
         if node.state not in {"down", "drained", "draining"}:
             continue
         reason = f": {node.reason}" if node.reason else ", without a reason"
-        if node.state == "down":
-            remedy = f"on {node.name}: systemctl status slurmd; then scontrol update NodeName={node.name} State=RESUME"
+        resume = f"scontrol update NodeName={node.name} State=RESUME"
+        if node.reason.startswith("busbar health:"):
+            remedy = f"busbar health {node.name} names the fault and its remedy; then {resume}"
+        elif known := drain_remedy(node.name, node.reason):
+            remedy = known
+        elif node.state == "down":
+            remedy = f"on {node.name}: systemctl status slurmd; journalctl -u slurmd -n 50; then {resume}"
         else:
-            remedy = f"when that is mended: scontrol update NodeName={node.name} State=RESUME"
-            if node.reason.startswith("busbar health:"):
-                remedy = f"busbar health {node.name} says what to do; {remedy}"
+            remedy = f"when the reason no longer holds: {resume}"
         yield make_problem([node.name], "slurm", f"node is {node.state}{reason}", remedy)
 
 

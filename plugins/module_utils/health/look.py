@@ -7,6 +7,7 @@ import pwd
 import re
 import shutil
 import stat
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +21,7 @@ from .gpus import gpu_answer, nvlink_answer
 from .kernel_log import kernel_events
 from .network import network_answer
 from .system import (
+    SERVICE_PROPERTIES,
     Disk,
     Process,
     clock_answer,
@@ -235,8 +237,9 @@ def _clock(node: Node) -> Answer:
 
 def _services(node: Node) -> Answer:
     wanted = list(node.declared.get("services") or ())
-    keys = "--property=Id,LoadState,UnitFileState,ActiveState"
-    return service_answer(_command("systemctl", "show", keys, *wanted)[1]) if wanted else Answer()
+    if not wanted:
+        return Answer()
+    return service_answer(_command("systemctl", "show", SERVICE_PROPERTIES, *wanted)[1], time.monotonic())
 
 
 def _disk(node: Node, path: str, *, mount: bool = False) -> Answer:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
+    "SERVICE_PROPERTIES",
     "Disk",
     "Process",
     "clock_answer",
@@ -28,8 +29,13 @@ _FULL_SWAP = 0.1
 _KIB_PER_MIB = 1024
 _SHOWN = 4
 _ENABLED = {"enabled", "enabled-runtime", "alias", "generated"}
-# A service that is being started or stopped now is somebody's work.
+# A service that is starting or stopping now is not a fault, unless systemd restarts it again and again.
 _RUNNING = {"active", "activating", "deactivating", "reloading", "refreshing", "maintenance"}
+_LOOP_RESTARTS = 2
+_STABLE_S = 120
+SERVICE_PROPERTIES = (
+    "--property=Id,LoadState,UnitFileState,ActiveState,SubState,Result,NRestarts,ActiveEnterTimestampMonotonic"
+)
 
 
 class Disk(NamedTuple):
@@ -124,19 +130,44 @@ def clock_answer(text: str, most_s: float) -> Answer:
     return Answer()
 
 
-def service_answer(text: str) -> Answer:
-    """Return the services that do not run, from what `systemctl show` printed of them; those not enabled are let be."""
+def service_answer(text: str, uptime_s: float | None = None) -> Answer:
+    """Return the services that do not run or do not stay up.
+
+    Args:
+        text: output of `systemctl show` with SERVICE_PROPERTIES. Services that are neither enabled nor restarting are
+            ignored.
+        uptime_s: time.monotonic() of the host, to tell a restart just now from one long ago.
+    """
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in text.strip().split("\n\n")]
     if not all({"Id", "LoadState", "ActiveState"} <= set(block) for block in blocks):
         return Answer(unknown=f"systemctl tells nothing: {' '.join(text.split())[:120]}")
-    findings = []
-    for block in blocks:
-        name, state = block["Id"].removesuffix(".service"), block["ActiveState"]
-        is_wanted = block["LoadState"] == "loaded" and block.get("UnitFileState") in _ENABLED
-        if is_wanted and state not in _RUNNING:
-            remedy = f"journalctl -u {name} -n 50; systemctl restart {name}"
-            findings.append(Finding("services", RESET, f"{name} does not run ({state})", remedy, state))
-    return Answer(findings)
+    loaded = [block for block in blocks if block["LoadState"] == "loaded"]
+    return Answer([found for block in loaded if (found := _service_finding(block, uptime_s))])
+
+
+def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Finding | None:
+    name, state = block["Id"].removesuffix(".service"), block["ActiveState"]
+    restarts = int(number) if (number := block.get("NRestarts", "")).isdigit() else _LOOP_RESTARTS
+    is_waiting = block.get("SubState", "").startswith("auto-restart")
+    is_looping = "NRestarts" in block and restarts >= _LOOP_RESTARTS and not _is_stable(block, uptime_s)
+    if is_waiting or is_looping:
+        # systemd counts a restart when its delay has passed: a service that fails for the first time has none.
+        severity = RESET if restarts >= _LOOP_RESTARTS else MONITOR
+        problem = f"{name} does not stay up: restarted {restarts} times, last result {block.get('Result') or 'unknown'}"
+        remedy = f"journalctl -u {name} -n 50 shows why; then systemctl restart {name}"
+        return Finding("services", severity, problem, remedy, f"{restarts} restarts")
+    if block.get("UnitFileState") in _ENABLED and state not in _RUNNING:
+        remedy = f"journalctl -u {name} -n 50; systemctl restart {name}"
+        return Finding("services", RESET, f"{name} does not run ({state})", remedy, state)
+    return None
+
+
+def _is_stable(block: Mapping[str, str], uptime_s: float | None) -> bool:
+    """Return whether the former restarts of a service do not matter: it has been up for a while, or is stopped."""
+    if block["ActiveState"] in {"active", "reloading", "refreshing"}:
+        since = block.get("ActiveEnterTimestampMonotonic", "")
+        return uptime_s is None or not since.isdigit() or uptime_s - int(since) / 1e6 >= _STABLE_S
+    return block["ActiveState"] != "activating"
 
 
 def stray_findings(processes: Sequence[Process]) -> Iterator[Finding]:

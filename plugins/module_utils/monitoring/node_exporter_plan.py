@@ -45,7 +45,6 @@ def node_exporter_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]
 
 
 def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
-    units = "|".join(settings["systemd_units"])
     return [
         f"--web.listen-address={listen}",
         *([f"{settings['web_flag']}={WEB_CONFIG}"] if settings["web_config"] else []),
@@ -54,6 +53,14 @@ def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
         f"--collector.filesystem.mount-points-exclude={UNSEEN_MOUNTS}",
         *(f"--collector.{name}" for name in settings["collectors"]),
         *(f"--no-collector.{name}" for name in settings["collectors_off"]),
-        *([f"--collector.systemd.unit-include=({units})[.]service"] if "systemd" in settings["collectors"] else []),
+        *(_systemd_arguments(settings) if "systemd" in settings["collectors"] else []),
         *settings["arguments"],
     ]
+
+
+def _systemd_arguments(settings: Mapping[str, Any]) -> list[str]:
+    units = "|".join(settings["systemd_units"])
+    # node_systemd_service_restart_total; the program refuses a switch that is given twice.
+    restarts = "--collector.systemd.enable-restarts-metrics"
+    wanted = [f"--collector.systemd.unit-include=({units})[.]service", restarts]
+    return [each for each in wanted if each not in settings["arguments"]]

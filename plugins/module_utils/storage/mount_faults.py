@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from .mounts import Mount
 
-__all__ = ["bound_state", "busy_fault", "content_fault", "kernel_fault", "place_state", "trial_fault"]
+__all__ = ["KNOWN_FAILURES", "bound_state", "busy_fault", "content_fault", "kernel_fault", "place_state", "trial_fault"]
 
 Fault = tuple[str, str]
 
 _SHOWN = 5
 _HOMES = "/home"
-_TRIALS = (
+KNOWN_FAILURES = (
     (
         ("access denied", "operation not permitted", "permission denied"),
         "name this host or its network in the clients of that export; after a change run the server's role first",
@@ -113,7 +113,7 @@ def trial_fault(source: str, text: str) -> Fault:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[-1] if lines else "no reason given"
     lower = text.lower()
-    remedy = next((remedy for signs, remedy in _TRIALS if any(sign in lower for sign in signs)), None)
+    remedy = next((remedy for signs, remedy in KNOWN_FAILURES if any(sign in lower for sign in signs)), None)
     return f"{source} cannot be mounted: {said}", remedy or "look at the server's log, and at dmesg of this host"
 
 

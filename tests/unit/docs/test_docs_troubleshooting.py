@@ -1,4 +1,4 @@
-"""Each message that the page of troubleshooting quotes is one that busbar has."""
+"""The troubleshooting page quotes messages of busbar as they are, and has all foreign messages that checks know."""
 
 from __future__ import annotations
 
@@ -8,16 +8,55 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware import gpu_presence, nvidia_smi
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.drain_reasons import DRAIN_REASONS
+from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_faults
 
 TOP = Path(__file__).resolve().parents[3]
 PAGE = TOP / "docs" / "troubleshooting.md"
 FOLDERS = ("plugins", "roles", "playbooks", "scripts")
 LEAST = 6
+# Sections about messages of other programs; all others are about those of busbar.
+OTHERS = (
+    *("Slurm: why a node is drained or down", "Slurm: daemons", "Slurm: jobs", "munge", "NVIDIA driver and CUDA"),
+    *("DCGM", "NCCL", "Enroot and Pyxis", "NFS"),
+)
+# What admins paste into a search, from public threads.
+ASKED = (
+    *("gres/gpu count reported lower than configured", "Low RealMemory", "can't stat gres.conf file"),
+    *("Unable to contact slurm controller", "Zero Bytes were transmitted or received", "Invalid node state specified"),
+    *("Kill task failed", "Requested node configuration is not available", "oom_kill event", "Invalid job credential"),
+    *("Munge decode failed: Invalid credential", "Expired credential", "Keyfile is insecure", "munge.socket.2"),
+    *("failed to create user namespace", "failed to import docker image", "401 Unauthorized", "--container-image"),
+    *("Driver/library version mismatch", "system not yet initialized", "Unable to determine the device handle"),
+    *(
+        "fallen off the bus",
+        "RmInitAdapter failed",
+        "No devices were found",
+        "Failed to initialize NVML: Unknown Error",
+    ),
+    *("Unable to connect to host engine", "ibv_modify_qp", "status=12", "error 12", "unhandled system error"),
+    *("port error", "ibv_reg_mr", "no socket interface found", "shared memory segment", "NVLink SHARP"),
+    *("access denied by server", "Stale file handle", "not responding, still trying", "innodb_buffer_pool_size"),
+)
+
+
+def sections() -> dict[str, list[str]]:
+    """The headings of messages by section."""
+    parts = re.split(r"^## (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return {
+        name: re.findall(r"^### (.+)$", text, re.MULTILINE) for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def quoted() -> list[str]:
-    """The messages that are headings."""
-    return re.findall(r"^### `(.+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    """The messages of busbar that are headings."""
+    return [heading.strip("`") for name, headings in sections().items() if name not in OTHERS for heading in headings]
+
+
+def foreign() -> str:
+    """The headings about messages of other programs."""
+    return "\n".join(heading for name in OTHERS for heading in sections()[name]).lower()
 
 
 @cache
@@ -37,9 +76,34 @@ def messages() -> str:
 
 
 def test_headings_below_the_first_level_are_messages() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    assert len(quoted()) == len(re.findall(r"^### ", text, re.MULTILINE))
+    headings = [heading for each in sections().values() for heading in each]
+    assert [heading for heading in headings if not re.match(r"`[^`]+`", heading)] == []
     assert len(quoted()) > 20
+    assert len(headings) == len(set(headings))
+
+
+@pytest.mark.parametrize("message", [*ASKED, *(text for each in DRAIN_REASONS for text in each.texts)])
+def test_a_message_of_another_program_is_a_heading(message: str) -> None:
+    assert message.lower() in foreign()
+
+
+def test_messages_that_checks_know_are_headings() -> None:
+    """The texts by which checks of mounts and of nvidia-smi recognise a fault."""
+    texts = [text for words, _ in mount_faults.KNOWN_FAILURES for text in words]
+    texts += [text for text, _ in gpu_presence.KNOWN_FAILURES]
+    texts += nvidia_smi.KNOWN_FAILURES
+    # Of busbar itself, and words that stand in many messages.
+    own = {
+        "did not answer",
+        "invalid",
+        "bad option",
+        "does not exist",
+        "not found",
+        "timed out",
+        "refused",
+        "unreachable",
+    }
+    assert [text for text in texts if text not in own and text.lower() not in foreign()] == []
 
 
 @pytest.mark.parametrize("message", quoted())

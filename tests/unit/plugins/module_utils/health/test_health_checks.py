@@ -486,6 +486,31 @@ def test_services() -> None:
     assert service_answer("System has not been booted with systemd").unknown
 
 
+@pytest.mark.parametrize(
+    ("state", "severity"),
+    [
+        # As systemd 252 and 257 show a service with Restart=on-failure that fails each time.
+        ("ActiveState=activating\nSubState=auto-restart\nNRestarts=41\nResult=exit-code", RESET),
+        ("ActiveState=activating\nSubState=auto-restart-queued\nNRestarts=7\nResult=exit-code", RESET),
+        ("ActiveState=activating\nSubState=start\nNRestarts=41\nResult=success", RESET),
+        ("ActiveState=active\nSubState=running\nNRestarts=41\nActiveEnterTimestampMonotonic=995000000", RESET),
+        ("ActiveState=activating\nSubState=auto-restart\nNRestarts=0\nResult=signal", MONITOR),
+        ("ActiveState=activating\nSubState=auto-restart\nResult=exit-code", RESET),
+        # Up for long, started for the first time, stopped by hand.
+        ("ActiveState=active\nSubState=running\nNRestarts=41\nActiveEnterTimestampMonotonic=5000000", ""),
+        ("ActiveState=active\nSubState=running\nNRestarts=1\nActiveEnterTimestampMonotonic=995000000", ""),
+        ("ActiveState=activating\nSubState=start\nNRestarts=0\nResult=success", ""),
+        ("ActiveState=deactivating\nSubState=stop-sigterm\nNRestarts=41\nResult=success", ""),
+    ],
+)
+@pytest.mark.parametrize("enabled", ["enabled", "static"])
+def test_a_service_that_restarts_again_and_again_is_found(state: str, severity: str, enabled: str) -> None:
+    text = f"Id=slurmd.service\nLoadState=loaded\nUnitFileState={enabled}\n{state}\n"
+    found = service_answer(text, uptime_s=1000.0).findings
+    assert [each.severity for each in found] == ([severity] if severity else [])
+    assert all("slurmd does not stay up" in each.problem and "journalctl -u slurmd" in each.remedy for each in found)
+
+
 def test_stray_processes_are_only_told() -> None:
     assert [*stray_findings([])] == []
     (found,) = stray_findings([Process(number, "alice", "python") for number in range(6)])

@@ -101,7 +101,11 @@ def test_command() -> None:
         "--collector.systemd",
         "--no-collector.arp",
         "--collector.systemd.unit-include=(slurmd|nvidia-.+)[.]service",
+        "--collector.systemd.enable-restarts-metrics",
     ]
+    restarts = "--collector.systemd.enable-restarts-metrics"
+    # kingpin refuses a switch that is given twice, so that node exporter would not start.
+    assert words(arguments=[restarts]).count(restarts) == 1
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,14 @@ tests:
   description: How many tests it did.
   returned: success
   type: int
+system:
+  description: As C(os) of M(busbar.cluster.node_info).
+  returned: success
+  type: dict
+versions:
+  description: As C(versions) of M(busbar.cluster.node_info).
+  returned: success
+  type: dict
 findings:
   description:
     - What it found, each with C(level) (C(warning), C(suggestion), or C(exception) for a test that could not judge),
@@ -54,6 +62,8 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.lynis import parse_report
+from ..module_utils.common.node_info import parse_os_release
+from ..module_utils.common.software_versions import versions
 
 # lynis says so of findings; whether the audit ended is in its report.
 COMMAND = ["lynis", "audit", "system", "--quick", "--quiet", "--no-colors"]
@@ -83,7 +93,9 @@ def main() -> None:
             module.fail_json(msg=f"lynis ended with {done.returncode} and left no report: {done.stderr.strip()[-500:]}")
         except (OSError, ValueError) as error:
             module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **found)
+    release = Path("/etc/os-release")
+    system = parse_os_release(release.read_text(encoding="utf-8", errors="replace") if release.exists() else "")
+    module.exit_json(changed=False, system=system, versions=versions(), **found)
 
 
 if __name__ == "__main__":

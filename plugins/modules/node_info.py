@@ -89,7 +89,9 @@ node:
     kernel: {description: As C(uname -r) says., type: str}
     kernels: {description: Releases of the kernels that are installed., type: list}
     versions:
-      description: Versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), as far as installed.
+      description:
+        - Versions of C(driver), C(container_toolkit), C(cuda), C(dcgm), C(dcgm_exporter), C(slurm) and C(munge), as far
+          as installed.
       type: dict
 """
 

@@ -1,4 +1,4 @@
-"""Versions of what drives GPUs, as the host's packages and kernel tell of them. Runs on a node's own python3."""
+"""Versions of the GPU stack, Slurm and munge, from a host's packages and kernel. Runs on a node's own python3."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ PACKAGES = {
     "container_toolkit": ["nvidia-container-toolkit"],
     "dcgm": ["datacenter-gpu-manager-4-core", "datacenter-gpu-manager"],
     "dcgm_exporter": ["datacenter-gpu-manager-exporter", "dcgm-exporter"],
+    # Of Debian, of SchedMD's own packages, of EPEL and of OpenHPC.
+    "slurm": ["slurmctld", "slurmd", "slurmdbd", "slurm-client", "slurm-smd", "slurm", "slurm-ohpc"],
+    "munge": ["munge"],
 }
 PACKAGES_TIMEOUT_S = 20
 WORDS = 3
 
 
 def versions(root: Path = Path("/")) -> dict[str, str]:
-    """Return the versions of what drives GPUs, as far as it is installed; packages are those of the host itself."""
+    """Return the versions of the GPU stack, Slurm and munge, as far as they are installed as packages."""
     names = [name for each in PACKAGES.values() for name in each]
     debian = (root / "var/lib/dpkg/status").exists()
     query = ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\\n"]

@@ -1,4 +1,4 @@
-"""What of the nodes is worth a look, though no run depends on it: old versions, kernels that wait for a boot."""
+"""Warnings about nodes: old versions, packages without security fixes, kernels that wait for a boot."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.minimum_versions import AS_OF, MINIMUMS, is_below
+from ..catalogue.package_fixes import unfixed_packages
 from ..common.problems import make_problem
 
 if TYPE_CHECKING:
@@ -19,13 +20,18 @@ _RELEASE = re.compile(r"^(\d+(?:\.\d+)*)(?:-([\d.]+))?(.*)$")
 
 
 def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
-    """Return what is worth a look on one node.
+    """Return the warnings about one node.
 
     Args:
         host: its name.
-        node: `node` of the module node_info: `kernel`, `kernels` and `versions`.
+        node: `node` of the module node_info: `os`, `kernel`, `kernels` and `versions`.
     """
-    return [*_versions(host, node.get("versions") or {}), *_kernel(host, node)]
+    versions = node.get("versions") or {}
+    unfixed = [
+        make_problem([host], each.name, each.problem, each.remedy)
+        for each in unfixed_packages(node.get("os") or {}, versions)
+    ]
+    return [*_versions(host, versions), *unfixed, *_kernel(host, node)]
 
 
 def _versions(host: str, versions: Mapping[str, str]) -> Iterator[Problem]:

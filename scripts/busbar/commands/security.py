@@ -15,7 +15,7 @@ from busbar.errors import UsageError
 from busbar.paths import collection
 from busbar.run.inventory_check import refuse_unreadable
 from busbar.run.playbook import Playbook
-from busbar.security.report import SHIPPED, as_data, as_markdown, as_text, read_exceptions, rows_of
+from busbar.security.report import SHIPPED, as_data, as_markdown, as_text, read_exceptions, rows_of, with_unfixed
 
 if TYPE_CHECKING:
     import argparse
@@ -57,7 +57,8 @@ def _report(args: argparse.Namespace) -> int:
     run, _, interrupted = ask_cluster(playbook)
     if interrupted:
         return INTERRUPTED
-    answers = {host: each for host, each in (run.custom.get("busbar_security") or {}).items() if "findings" in each}
+    told = (run.custom.get("busbar_security") or {}).items()
+    answers = {host: with_unfixed(each) for host, each in told if "findings" in each}
     rows = rows_of(answers, [*own, *read_exceptions(SHIPPED)])
     remedy = "see that it can be reached: busbar doctor"
     missing = [

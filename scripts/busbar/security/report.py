@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.access.lynis import EXCEPTION, LEVELS
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.package_fixes import unfixed_packages
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 
@@ -16,9 +17,22 @@ from busbar.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["SHIPPED", "Explanation", "Row", "as_data", "as_markdown", "as_text", "read_exceptions", "rows_of"]
+__all__ = [
+    "FIXES",
+    "SHIPPED",
+    "Explanation",
+    "Row",
+    "as_data",
+    "as_markdown",
+    "as_text",
+    "read_exceptions",
+    "rows_of",
+    "with_unfixed",
+]
 
 SHIPPED = Path(__file__).with_name("exceptions.yml")
+# The test of busbar itself, by which a site can explain what it leaves, as those of lynis.
+FIXES = "BUSBAR-FIXES"
 _KEYS = {"test", "detail", "reason"}
 
 
@@ -76,6 +90,13 @@ def read_exceptions(path: Path) -> list[Explanation]:
             raise UsageError(message)
         found.append(Explanation(entry["test"], entry.get("detail", "*"), entry["reason"]))
     return found
+
+
+def with_unfixed(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer of a host with a warning for each package that lacks the fix of a published vulnerability."""
+    unfixed = unfixed_packages(answer.get("system") or {}, answer.get("versions") or {})
+    more = [{"level": "warning", "test": FIXES, "text": each.problem, "detail": each.remedy} for each in unfixed]
+    return {**answer, "findings": [*answer["findings"], *more]}
 
 
 def rows_of(answers: Mapping[str, Mapping[str, Any]], explanations: Sequence[Explanation]) -> list[Row]:

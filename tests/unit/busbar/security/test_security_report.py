@@ -8,6 +8,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.access.lynis import parse_report
 from busbar.errors import UsageError
 from busbar.security.report import (
+    FIXES,
     SHIPPED,
     Explanation,
     as_data,
@@ -15,6 +16,7 @@ from busbar.security.report import (
     as_text,
     read_exceptions,
     rows_of,
+    with_unfixed,
 )
 
 if TYPE_CHECKING:
@@ -122,3 +124,16 @@ def test_exceptions_that_cannot_be_read_are_refused(tmp_path: Path, text: str, s
         read_exceptions(path)
     with pytest.raises(UsageError, match="No such file"):
         read_exceptions(tmp_path / "missing.yml")
+
+
+def test_packages_without_a_security_fix_are_warned_about_and_can_be_explained() -> None:
+    debian = {"id": "debian", "version": "12", "name": "Debian 12"}
+    answer = {"version": "3.0.8", "index": 60, "tests": 1, "findings": [], "system": debian}
+    old = with_unfixed({**answer, "versions": {"slurm": "22.05.8-4+deb12u3", "munge": "0.5.15-2+deb12u1"}})
+    (row,) = rows_of({"ctl": old, "gpu1": old}, [])
+    assert (row.level, row.test, row.hosts, row.reason) == ("warning", FIXES, ("ctl", "gpu1"), "")
+    assert "22.05.8-4+deb12u3" in row.text
+    assert "docs/upgrade.md" in row.detail
+    (explained,) = rows_of({"ctl": old}, [Explanation(FIXES, "*", "moves to Debian 13 in May")])
+    assert explained.reason == "moves to Debian 13 in May"
+    assert with_unfixed(answer)["findings"] == []

@@ -37,10 +37,12 @@ class Jobs:
     Attributes:
         bob: the number of the victim's job.
         alice: the number of the attacker's job, where she has a foothold on the node.
+        pid: a process of the victim's job.
     """
 
     bob: str
     alice: str
+    pid: str
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +55,7 @@ def jobs(sandbox: Cluster) -> Iterator[Jobs]:
     alice = submit(sandbox, asked, "sleep 900")
     for job in (bob, alice):
         sandbox.wait_until(lambda job=job: job_state(sandbox, job) == "RUNNING", f"job {job} does not run")  # type: ignore[misc]
-    yield Jobs(bob, alice)
+    yield Jobs(bob, alice, sandbox.exec(NODE, "pgrep -u bob -x sleep | head -n1").stdout.strip())
     sandbox.exec("ctl", f"scancel {bob} {alice}")
     sandbox.exec("login", "rm -f ~/job.sh", user="bob")
     sandbox.wait_idle()
@@ -74,6 +76,11 @@ def as_user(sandbox: Cluster, node: str, command: str, user: str = "alice") -> t
     return done.returncode, done.stdout + done.stderr
 
 
+# systemd reads command lines for everybody who may ask it.
+PROCESSES = (
+    "busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+    " GetUnitProcesses s system.slice"
+)
 # Inside a job on the victim's node: what is tried, how it is refused, and the same by root of the node, who may.
 FROM_A_JOB = {
     "the GPU of the other job": (
@@ -102,21 +109,33 @@ FROM_A_JOB = {
         DENIED,
         "grep " + SECRET + " /var/lib/slurm/slurmd/job*{bob}/slurm_script",
     ),
+    "the victim's command line": (
+        "cat /proc/{pid}/cmdline",
+        "No such file or directory",
+        "tr '\\0' ' ' </proc/{pid}/cmdline | grep 'sleep 900'",
+    ),
+    "the victim in the list of processes": (
+        "ps -eo user:20,args | grep ^bob",
+        "Exited with exit code 1",
+        "ps -eo user:20,args | grep '^bob.*sleep 900'",
+    ),
+    "the victim's command line from systemd": (
+        f"{PROCESSES} | grep 'sleep 900'",
+        "Access denied",
+        f"{PROCESSES} | grep 'sleep 900'",
+    ),
+    "all processes in a user namespace": (
+        "unshare --user --map-root-user --mount sh -c 'mount -o remount,hidepid=off /proc && cat /proc/{pid}/cmdline'",
+        f"(?i){DENIED}|No space left|not allowed",
+        "grep ' /proc .*hidepid=invisible' /proc/self/mountinfo",
+    ),
     "the victim's environment": (
-        "cat /proc/$(pgrep -u bob -x sleep | head -n1)/environ",
-        DENIED,
-        f"tr '\\0' '\\n' </proc/$(pgrep -u bob -x sleep | head -n1)/environ | grep MARK={SECRET}",
+        "cat /proc/{pid}/environ",
+        "No such file or directory",
+        f"tr '\\0' '\\n' </proc/{{pid}}/environ | grep MARK={SECRET}",
     ),
-    "the victim's memory": (
-        "head -c1 /proc/$(pgrep -u bob -x sleep | head -n1)/mem",
-        DENIED,
-        "test -e /proc/$(pgrep -u bob -x sleep | head -n1)/mem",
-    ),
-    "the victim's process": (
-        "kill -9 $(pgrep -u bob -x sleep | head -n1)",
-        "Operation not permitted",
-        "kill -0 $(pgrep -u bob -x sleep | head -n1)",
-    ),
+    "the victim's memory": ("head -c1 /proc/{pid}/mem", "No such file or directory", "test -e /proc/{pid}/mem"),
+    "the victim's process": ("kill -9 {pid}", "Operation not permitted", "kill -0 {pid}"),
     "munge's key": ("cat /etc/munge/munge.key", DENIED, "test -s /etc/munge/munge.key"),
     "the host's private keys": ("cat /etc/ssh/ssh_host_ed25519_key", DENIED, "test -s /etc/ssh/ssh_host_ed25519_key"),
     "slurmd's directory": (
@@ -148,7 +167,7 @@ FROM_A_JOB = {
 
 @pytest.mark.parametrize("what", FROM_A_JOB)
 def test_from_a_job_of_her_own_she_does_not_get(sandbox: Cluster, jobs: Jobs, what: str) -> None:
-    attack, refusal, control = (text.replace("{bob}", jobs.bob) for text in FROM_A_JOB[what])
+    attack, refusal, control = (text.replace("{bob}", jobs.bob).replace("{pid}", jobs.pid) for text in FROM_A_JOB[what])
     status, said = in_job(sandbox, jobs.alice, attack)
     assert status != 0, said
     assert re.search(refusal, said.strip()), said

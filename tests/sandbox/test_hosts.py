@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from conftest import recap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,3 +101,59 @@ def test_limits_and_kernel_settings_are_written_where_asked(sandbox: Cluster, ke
 def test_nothing_of_the_kernel_is_written_in_a_container(sandbox: Cluster) -> None:
     for node in ("ctl", "login"):
         assert sandbox.exec(node, f"ls {KERNEL_FILES}", check=False).stdout == ""
+
+
+def options_of_proc(sandbox: Cluster, node: str) -> str:
+    """How /proc is mounted."""
+    return sandbox.exec(node, "findmnt -n -o FS-OPTIONS /proc").stdout
+
+
+def play_processes(sandbox: Cluster, *arguments: str) -> dict[str, int]:
+    """Run the tasks about /proc on the login node; what changed there."""
+    done = sandbox.playbook("base.yml", "--limit", "login", "--tags", "hosts_processes", *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return recap(done.stdout)["login"]
+
+
+@pytest.mark.core
+def test_users_of_login_and_compute_nodes_see_only_their_own_processes(sandbox: Cluster) -> None:
+    """The controller, which takes no users, is left as it is."""
+    assert "hidepid" not in options_of_proc(sandbox, "ctl")
+    for node in ("login", *sandbox.compute):
+        assert "hidepid=invisible" in options_of_proc(sandbox, node)
+        sandbox.exec(node, "systemd-run --quiet --uid=bob --unit=busbar-test-bob sleep 4712")
+        seen = "ps -eo args | grep '[s]leep 4712'; systemctl status busbar-test-bob --no-pager"
+        shown = sandbox.exec(node, seen, user="alice", check=False)
+        assert "─" not in shown.stdout, shown.stdout
+        assert "sleep 4712" in sandbox.exec(node, "ps -eo args").stdout
+        assert "sleep 4712" in sandbox.exec(node, "ps -eo args", user="bob").stdout
+        sandbox.exec(node, "systemctl stop busbar-test-bob")
+    # node exporter takes the mounts of the host from /proc/1: its own have other options.
+    exporter = "grep -c . /proc/$(pidof prometheus-node-exporter)/root/proc/1/mountinfo"
+    group = "setpriv --reuid=prometheus --regid=prometheus --groups=$(getent group busbar-proc | cut -d: -f3)"
+    assert sandbox.exec("login", f"{group} {exporter}").stdout == sandbox.exec("login", exporter).stdout
+    for unit in ("systemd-logind", "prometheus-node-exporter"):
+        pid = sandbox.exec("login", f"systemctl show -p MainPID --value {unit}").stdout.strip()
+        number = sandbox.exec("login", "getent group busbar-proc | cut -d: -f3").stdout.strip()
+        groups = sandbox.exec("login", f"grep ^Groups: /proc/{pid}/status").stdout.split()[1:]
+        assert number in groups, unit
+
+
+def test_processes_are_shown_again_and_hidden_again(sandbox: Cluster) -> None:
+    """Switched off, on and corrected by hand; check mode says the same and changes nothing."""
+    off = ("-e", "hosts_hide_processes=false")
+    assert play_processes(sandbox)["changed"] == 0
+    assert play_processes(sandbox, *off, "--check")["changed"] > 0
+    assert "hidepid=invisible" in options_of_proc(sandbox, "login")
+    assert play_processes(sandbox, *off)["changed"] > 0
+    try:
+        assert "hidepid" not in options_of_proc(sandbox, "login")
+        assert "systemd" in sandbox.exec("login", "ps -eo args", user="alice").stdout
+        assert play_processes(sandbox, *off)["changed"] == 0
+    finally:
+        assert play_processes(sandbox)["changed"] > 0
+    assert play_processes(sandbox)["changed"] == 0
+    sandbox.exec("login", "mount -o remount,hidepid=off /proc")
+    assert play_processes(sandbox, "--check")["changed"] == 1
+    assert play_processes(sandbox)["changed"] == 1
+    assert "hidepid=invisible" in options_of_proc(sandbox, "login")

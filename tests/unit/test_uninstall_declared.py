@@ -34,6 +34,7 @@ BELOW = (
 # Names that differ from turn to turn of a loop, or that the host chooses.
 BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
+    ("hosts", "processes.yml"): "a recorded group, with which the membership of polkitd goes",
     ("jupyterhub", "hub.yml"): "units that the role writes",
     ("node_pull", "main.yml"): "units that the role writes, files below /var/lib/busbar",
     ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",

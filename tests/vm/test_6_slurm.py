@@ -145,3 +145,43 @@ def test_limits_and_kernel_settings_are_in_force(slurm: Machines) -> None:
     ]
     in_job = as_user(slurm, "alice", "cd /tmp && srun --quiet sh -c 'ulimit -l'")
     assert in_job.stdout.strip() == "unlimited"
+
+
+@pytest.fixture
+def sessions(slurm: Machines) -> Iterator[None]:
+    """Have logind and polkit on the client, as most installations do."""
+    packages = "libpam-systemd polkitd"
+    slurm.ssh(CLIENT, f"apt-get install -y --no-install-recommends {packages}", timeout=600)
+    yield
+    slurm.ssh(CLIENT, f"apt-get purge -y --autoremove {packages}; systemctl reset-failed", timeout=600)
+
+
+@pytest.mark.usefixtures("sessions")
+def test_users_see_only_their_own_processes_and_keep_their_sessions(slurm: Machines) -> None:
+    """Also after a boot, and with cgroups of version 2 alone, where older user managers had to read /proc/1."""
+    # polkit is newer than the last run, which has it read /proc.
+    done = provision(slurm)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    slurm.reboot(CLIENT)
+    wait_until(lambda: slurm.output(SERVER, f"sinfo -h -n {CLIENT} -o %T") == "idle", "the node is not idle", 240)
+    assert "hidepid=invisible" in slurm.output(CLIENT, "findmnt -n -o FS-OPTIONS /proc")
+    job = holding(slurm, "bob", "")
+    seen = "ps -eo user= | sort -u"
+    assert "bob" in slurm.output(CLIENT, seen).split()
+    assert slurm.output(CLIENT, f"runuser -l alice -c '{seen}'") == "alice"
+    session = "loginctl show-session -p Name --value $XDG_SESSION_ID; systemctl --user is-system-running"
+    assert slurm.output(CLIENT, f"runuser -l alice <<'EOF'\n{session}\nEOF").split() == ["alice", "running"]
+    # Each user could take a group of the manager from there.
+    groups = "grep ^Groups: /proc/$(pgrep -u alice -x systemd)/status; getent group busbar-proc | cut -d: -f3"
+    found = slurm.output(
+        CLIENT, f"loginctl enable-linger alice; sleep 2; {groups}; loginctl disable-linger alice"
+    ).split()
+    assert found[-1] not in found[1:-1]
+    asked = "pkcheck --action-id org.freedesktop.systemd1.manage-units --process $$"
+    assert "requires authentication" in slurm.ssh(CLIENT, f"runuser -l alice -c '{asked}'", check=False).stderr
+    processes = "busctl call org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+    processes += " GetUnitProcesses s system.slice"
+    assert "sleep 600" in slurm.output(CLIENT, processes)
+    assert "Access denied" in slurm.ssh(CLIENT, f"runuser -l alice -c '{processes}'", check=False).stderr
+    assert slurm.ssh(CLIENT, "nhc", check=False).returncode == 0
+    slurm.ssh(SERVER, f"scancel {job}")

@@ -58,8 +58,8 @@ def _unfixed(product: Mapping[str, Any], system: Mapping[str, Any], version: str
     if compare(upstream, first or product["upstream"][-1]) >= 0:
         return None
     own = next((each for each in product["distributions"] if _is_of(each, system)), None)
-    fixed = own["fixed"] if own else None
-    is_backported = bool(fixed) and upstream_of(fixed) == upstream
+    fixed = str(own["fixed"] or "") if own else ""
+    is_backported = upstream_of(fixed) == upstream
     if is_backported and compare(version, fixed) >= 0:
         return None
     name, ids = system.get("name") or "the distribution", [each["id"] for each in product["vulnerabilities"]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from itertools import zip_longest
+from typing import Any
 
 __all__ = ["compare_dpkg", "compare_rpm", "upstream_of"]
 
@@ -28,8 +29,8 @@ def _split(version: str) -> tuple[int, str, str]:
     return int(number) if number.isdigit() else 0, *((upstream, revision) if dash else (rest, ""))
 
 
-def _sign(one: object, other: object) -> int:
-    return (one > other) - (one < other)  # type: ignore[operator]
+def _sign(one: Any, other: Any) -> int:  # noqa: ANN401 - two of one type
+    return int(one > other) - int(one < other)
 
 
 def _dpkg_key(text: str) -> list[tuple[list[int], int]]:

@@ -9,7 +9,9 @@ from ..common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["contact_problem", "node_problems"]
+__all__ = ["SUDO_REMEDY", "contact_problem", "node_problems"]
+
+SUDO_REMEDY = "give the right sudo password with -K (--ask-become-pass), or let the user use sudo without one"
 
 _REMEDY_CONNECTION = (
     ("permission denied", "install your key with `busbar ssh bootstrap`, or correct ansible_user and the key"),
@@ -22,7 +24,7 @@ _REMEDY_CONNECTION = (
 _REMEDY = {
     "connection": "power the host on and check ansible_host and the network; to go on without it: "
     "-e preflight_allow_unreachable=true",
-    "become": "give the right sudo password with -K (--ask-become-pass), or let the user use sudo without one",
+    "become": SUDO_REMEDY,
     "python": "install python3 on the host, or set ansible_python_interpreter",
     "module": "run the command again with -vvv to see what the host answers",
     "shell": "give ansible_user a shell on the host (usermod -s /bin/bash), or set ansible_user to a user who has one",

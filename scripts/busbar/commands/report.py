@@ -34,6 +34,8 @@ __all__ = ["register"]
 
 _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
+# As a validation that is INCONCLUSIVE.
+NOTHING_COMPARED = 3
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -52,7 +54,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     rendered.set_defaults(run=_render)
     for command in (shown, rendered):
         command.add_argument("report", nargs="?", default=LATEST, metavar="REPORT")
-    compared = commands.add_parser("compare", help="what changed from report A to report B")
+    compared = commands.add_parser(
+        "compare",
+        help="what changed from report A to report B",
+        description="Exit code: 0 nothing is worse in B, 1 a test is slower or fails in B only, 3 no test is in both.",
+    )
     compared.set_defaults(run=_compare)
     compared.add_argument("first", metavar="A")
     compared.add_argument("second", metavar="B")
@@ -194,8 +200,11 @@ def _render(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     found = compare(*(readable_report(find_report(args, name)) for name in (args.first, args.second)))
+    worse = any(test["flag"] == "slower" or _fails_now(test["verdicts"]) for test in found["tests"])
+    code = int(worse) if found["tests"] else NOTHING_COMPARED
     if args.format == "json":
-        return _json(found)
+        _json(found)
+        return code
     rows = [
         (
             test["name"],
@@ -216,7 +225,13 @@ def _compare(args: argparse.Namespace) -> int:
         )
     for line in _differences(found):
         print(line)
-    return 0
+    return code
+
+
+def _fails_now(verdicts: list[str]) -> bool:
+    """Return whether a test fails in the second report and did not in the first."""
+    first, second = verdicts
+    return second == "FAIL" != first
 
 
 def _differences(found: dict[str, Any]) -> list[str]:

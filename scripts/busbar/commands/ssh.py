@@ -223,13 +223,24 @@ def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target,
         print(f"  {target.name} {fresh[target]}")
     print("compare each with what its own console shows: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", flush=True)
     if sys.stdin.isatty():
-        if input("Are all of them right? (yes/no) ").strip().lower() == "yes":
-            return wrong
-        return wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
+        return wrong if _confirmed() else wrong | dict.fromkeys(open_ones, "its host key was not confirmed")
     return wrong | {
         target: f"its host key is not known (when it is right: --fingerprint {target.name}={shown[target]})"
         for target in open_ones
     }
+
+
+def _confirmed() -> bool:
+    """Ask whether the host keys shown are right, until the answer is yes or no; the end of the input is a no."""
+    question = "Are all of them right? (yes/no) "
+    while True:
+        try:
+            answer = input(question).strip().lower()
+        except EOFError:
+            return False
+        if answer in {"yes", "no"}:
+            return answer == "yes"
+        question = "Please type 'yes' or 'no': "
 
 
 def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Target], list[Path]]:

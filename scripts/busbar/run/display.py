@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.nodes import SUDO_REMEDY
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
@@ -27,6 +29,8 @@ WARNINGS = 5
 LEAST_S = 0.1
 _ORDER = ("ok", "changed", "skipped", "ignored", "failed", "unreachable")
 _MINUTE, _TENTH = 60, 10
+# Ansible's become plugin, and sudo itself where it may not ask.
+_SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
 
 
 class PlainDisplay:
@@ -150,6 +154,8 @@ def summary(run: Run) -> list[str]:
             f"{failure.kind.upper()} {hosts}: {failure.task}" if hosts else f"{failure.kind.upper()} {failure.task}",
         ]
         lines += [f"    {line}" for line in failure.message.splitlines()]
+        if _SUDO_PASSWORD.search(failure.message) and "--ask-become-pass" not in failure.message:
+            lines.append(f"    {SUDO_REMEDY}")
     said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
     if said:
         # What somebody else says begins no line, so that nothing can look like one of busbar's own.

@@ -80,12 +80,25 @@ def test_show_as_data(reports: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_compare(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["report", "compare", "20261114", "latest", "--reports", str(reports)]
-    assert main([*arguments, "--format", "json"]) == 0
+    assert main([*arguments, "--format", "json"]) == 1
     found = {test["name"]: test for test in json.loads(capsys.readouterr().out)["tests"]}
     assert found["node-gpu3"]["change"] == pytest.approx(-0.5)
-    assert main(arguments) == 0
+    assert main(arguments) == 1
     line = next(line for line in capsys.readouterr().out.splitlines() if "node-gpu3" in line)
     assert line.split()[1:] == ["gpu3", "PASS", ">", "FAIL", "474", "237", "-50.0", "%", "slower"]
+
+
+@pytest.mark.parametrize(
+    ("speed", "verdict", "code"),
+    [(1.0, "PASS", 0), (0.97, "PASS", 0), (1.5, "PASS", 0), (0.9, "PASS", 1), (1.0, "FAIL", 1), (1.0, "INCONCLUSIVE", 0)],
+)
+def test_compare_ends_with_1_when_a_test_is_worse(reports: Path, speed: float, verdict: str, code: int) -> None:
+    report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())
+    test = report["tests"][0]
+    test |= {"measured_busbw": test["measured_busbw"] * speed, "verdict": verdict}
+    (reports / "20261115").mkdir()
+    (reports / "20261115" / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == code
 
 
 def test_compare_says_what_changed_in_what_they_ran_on(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,11 +108,11 @@ def test_compare_says_what_changed_in_what_they_ran_on(reports: Path, capsys: py
         test["environment"]["NVIDIA driver"] = "580.2\x1b[2J"
     place.write_text(json.dumps(data))
     arguments = ["report", "compare", "20261114", "latest", "--reports", str(reports)]
-    assert main(arguments) == 0
+    assert main(arguments) == 1
     said = capsys.readouterr().out
     assert "NVIDIA driver changed: not known > 580.2" in said
     assert "\x1b[2J" not in said
-    assert main([*arguments, "--format", "json"]) == 0
+    assert main([*arguments, "--format", "json"]) == 1
     (changed,) = json.loads(capsys.readouterr().out)["environment"]
     assert (changed["term"], changed["first"]) == ("NVIDIA driver", "")
 
@@ -107,7 +120,7 @@ def test_compare_says_what_changed_in_what_they_ran_on(reports: Path, capsys: py
 def test_compare_says_what_has_no_counterpart(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (reports / "20261115").mkdir()
     (reports / "20261115" / "report.json").write_text(json.dumps(of_pairs(2)), encoding="utf-8")
-    assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == 0
+    assert main(["report", "compare", "20261114", "20261115", "--reports", str(reports)]) == 3
     said = capsys.readouterr().out
     assert "tests only in A: node-gpu1, " in said
     assert "tests only in B: pair-gpu1-gpu2" in said
@@ -122,14 +135,14 @@ def test_compare_says_in_words_that_the_nodes_differ(reports: Path, capsys: pyte
     (reports / "20261115").mkdir()
     (reports / "20261115" / "report.json").write_text(json.dumps(report), encoding="utf-8")
     arguments = ["report", "compare", "20261114", "20261115", "--reports", str(reports)]
-    assert main(arguments) == 0
+    assert main(arguments) == 3
     said = capsys.readouterr().out.splitlines()
     assert said[0] == "No test ran on the same nodes in both reports, so no figures are compared."
     assert said[1] == "The reports are about different nodes: only B has gpu9."
     assert said[2].startswith("not compared: cluster ran on gpu[1-4] in A (PASS, ")
     assert " GB/s) and on gpu[1-4,9] in B (PASS, " in said[2]
     assert not [line for line in said if line.startswith("tests only") and "cluster" in line]
-    assert main([*arguments, "--format", "json"]) == 0
+    assert main([*arguments, "--format", "json"]) == 3
     found = json.loads(capsys.readouterr().out)
     assert [(item["name"], item["nodes"]) for item in found["other_nodes"]] == [("cluster", [before, whole["nodes"]])]
 

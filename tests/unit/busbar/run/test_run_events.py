@@ -146,6 +146,21 @@ def test_equal_failures_are_one_with_all_hosts() -> None:
     assert [line for line in summary(run) if "FAILED" in line] == ["FAILED gpu[1-3]: slurm : Install"]
 
 
+@pytest.mark.parametrize(
+    ("message", "remedies"),
+    [
+        ("Task failed: Missing sudo password", 1),
+        ("Incorrect sudo password", 1),
+        ("sudo: a password is required", 1),
+        ("Missing sudo password (give it with --ask-become-pass)", 0),
+        ("disk full", 0),
+    ],
+)
+def test_a_sudo_password_that_is_missing_has_its_remedy_in_any_command(message: str, remedies: int) -> None:
+    run, _ = follow(start(), result("runner_on_failed", "gpu1", {"msg": message}))
+    assert sum("-K (--ask-become-pass)" in line for line in summary(run)) == remedies
+
+
 def test_a_failure_that_was_recovered_from_does_not_count() -> None:
     failed = result("runner_on_failed", "gpu1", {"msg": "x"})
     assert follow(start(), failed, stats(failures={}, dark={}))[0].failures == []

@@ -18,13 +18,26 @@ if TYPE_CHECKING:
     from ..validation.model import Peers
     from .model import Culprit, Doubt, Half, JobEnd, ReadReport, ReadTest, Run
 
-__all__ = ["HALVES", "SCHEMA", "VERDICTS", "counts", "culprits", "curves", "everyone", "normalised", "printable"]
+__all__ = [
+    "HALVES",
+    "SCHEMA",
+    "VERDICTS",
+    "counts",
+    "culprits",
+    "curves",
+    "everyone",
+    "faulty_nodes",
+    "normalised",
+    "printable",
+]
 
 SCHEMA = 1
 VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
 HALVES = ("out_of_place", "in_place")
 
 _PAIR = 2
+# A rail is a NIC of its node.
+_OF_A_NODE = frozenset({"node", "rail"})
 _LARGEST = 1e308
 
 
@@ -277,6 +290,11 @@ def culprits(report: ReadReport) -> list[Culprit]:
         if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
             found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
     return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
+
+
+def faulty_nodes(report: ReadReport) -> set[str]:
+    """Return the nodes that are culprits by themselves; of a slow link or boundary no single node is."""
+    return {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
 
 
 def _infers(test: ReadTest) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..validation.ordinary import LEAST, ordinary_below
 from .checks import COLLECTIVE
-from .data import everyone
+from .data import everyone, faulty_nodes
 from .environment import changed_facts
 
 if TYPE_CHECKING:
@@ -128,12 +128,16 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
     """Return for each node, stage and collective the verdict and the medians (GB/s, or None); checks do not count.
 
     A node that passed with any partners is proven good in that stage, whoever failed elsewhere; over repeats with the
-    same partners the worst verdict stands.
+    same partners the worst verdict stands. A failed test of several nodes says something about the faulty ones alone.
     """
     groups: dict[tuple[str, str, str], list[ReadTest]] = {}
+    faulty = faulty_nodes(report)
     for test in report["tests"]:
-        for node in everyone(test) if test["kind"] == COLLECTIVE else []:
-            groups.setdefault((node, test["stage"], test["collective"]), []).append(test)
+        members = everyone(test) if test["kind"] == COLLECTIVE else []
+        together = test["verdict"] == "FAIL" and len(members) > 1
+        for node in members:
+            told = _unproven(test) if together and node not in faulty else test
+            groups.setdefault((node, test["stage"], test["collective"]), []).append(told)
     found: list[NodeFigure] = []
     for (node, stage, collective), tests in sorted(groups.items()):
         by_partners: dict[tuple[str, ...], list[str]] = {}
@@ -153,6 +157,11 @@ def node_figures(report: ReadReport) -> list[NodeFigure]:
             }
         )
     return found
+
+
+def _unproven(test: ReadTest) -> ReadTest:
+    """Return a test as it counts for a node of which it proves nothing."""
+    return {**test, "verdict": "INCONCLUSIVE", "measured_busbw": None, "floor": None, "ceiling": None}
 
 
 def _median(figures: list[float | None]) -> float | None:

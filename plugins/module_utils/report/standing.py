@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .checks import COLLECTIVE
-from .data import culprits, everyone
+from .data import everyone, faulty_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .model import ReadReport
 
 __all__ = ["standing"]
-
-_OF_A_NODE = frozenset({"node", "rail"})
 
 
 def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
@@ -41,7 +39,7 @@ def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster
             for node in everyone(test):
                 if test["hardware"] == (hardware.get(node) or ""):
                     judged[node] = judged.get(node, False) or test["verdict"] == "PASS"
-        guilty = {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
+        guilty = faulty_nodes(report)
         found |= {node: good and node not in guilty for node, good in judged.items()}
         found |= dict.fromkeys(guilty, False)
     return found

@@ -197,9 +197,9 @@ def _validation(site: Path) -> Iterator[Finding]:
     verdict = str(report["verdict"])
     if verdict != "PASS":
         severity = ERROR if verdict == "FAIL" else WARNING
-        yield here(
-            severity, "validation", f"the last one ({last.name}) ended with {verdict}", f"{show}; busbar validate"
-        )
+        # The reason names the culprits, where any were found.
+        problem = f"the last one ({last.name}) ended with {verdict}: {report['reason']}"
+        yield here(severity, "validation", problem, f"{show}; busbar validate")
     age = (time.time() - (last / "report.json").stat().st_mtime) / _DAY_S
     if age > _OLD_DAYS:
         when = datetime.fromtimestamp((last / "report.json").stat().st_mtime, UTC).date()

@@ -71,6 +71,39 @@ def test_a_newer_figure_replaces_the_older_and_an_inconclusive_one_is_no_validat
     assert set(healed["busbar_node_verdict"].values()) == {0}
 
 
+def slow_cluster(culprits: list[dict[str, Any]] | None, started: str = SECOND) -> dict[str, Any]:
+    """Four nodes that are slow together, as a validation reports it that names these culprits."""
+    names = [f"gpu{number}" for number in range(1, 5)]
+    tests = [
+        {"name": "cluster", "stage": "cluster", "nodes": names, "peak": 99.0},
+        *({"name": f"pair-{n}-gpu3", "stage": "pair", "nodes": [n, "gpu3"], "peak": 99.0} for n in ("gpu1", "gpu2")),
+    ]
+    found = validation(tests, started=started)
+    assert {test["verdict"] for test in found["tests"]} == {"FAIL"}
+    return found if culprits is None else found | {"culprits": culprits}
+
+
+@pytest.mark.parametrize(
+    ("culprits", "blamed"),
+    [
+        ([{"kind": "node", "nodes": ["gpu3"], "reason": "slow"}], {"gpu3"}),
+        ([{"kind": "link", "nodes": ["gpu1", "gpu3"], "reason": "slow"}], set()),
+        ([], set()),
+        (None, set()),
+    ],
+    ids=["a node", "a link", "none was found", "no search"],
+)
+def test_a_slow_test_of_several_nodes_blames_only_its_culprit(
+    culprits: list[dict[str, Any]] | None, blamed: set[str]
+) -> None:
+    found = samples(small(FIRST), slow_cluster(culprits))
+    below = {node for (node, stage), code in found["busbar_node_verdict"].items() if code == 1}
+    figures = {node for node, stage in found["busbar_node_busbw_bytes_per_second"] if stage in {"cluster", "pair"}}
+    assert (below, figures) == (blamed, blamed)
+    healed = samples(slow_cluster(culprits), small(THIRD))
+    assert {code for (_node, stage), code in healed["busbar_node_verdict"].items() if stage == "cluster"} == {0}
+
+
 def test_what_the_cluster_no_longer_has_is_told_no_more() -> None:
     found = samples(small(FIRST), validation([NEW], started=SECOND), nodes=["gpu1", "gpu9"])
     told = {node for family in found for node, _stage in found[family] if family.startswith("busbar_node_")}

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 from .decide import DROP, MOST_REPEATS
 from .evidence import OUTCOMES, Context, Question
 from .readings import Reading, Readings
-from .stages import TOURNAMENT, alone, name_nodes, play, settle, together
+from .stages import TOURNAMENT, alone, fitting_node, name_nodes, play, settle, together
 from .tournament import League, neighbours, round_robin
 
 if TYPE_CHECKING:
-    from .evidence import Steps
+    from .evidence import Outcome, Steps
 
 __all__ = ["Locator", "locate"]
 
@@ -72,6 +72,7 @@ class Locator:
         self._suspected: list[Reading] = []
         self._open: list[Reading] = []
         self._asked: list[Reading] = []
+        self._outcomes: list[Outcome] = []
         self._again = 0
         self._ask(next(self._steps, None))
 
@@ -117,11 +118,17 @@ class Locator:
         self._suspected += [reading for reading in self._open if reading.needed]
         self._suspected += [reading for reading in self._asked if reading.coarse]
         outcomes = [reading.outcome() for reading in self._asked]
+        self._outcomes += outcomes
         self._context.take(outcomes)
         try:
             self._ask(self._steps.send(outcomes))
         except StopIteration:
             self._ask(None)
+
+    def fitting(self) -> list[dict[str, Any]]:
+        """Return the node that alone explains what was slow so far, should the search end before its time."""
+        decided = [reading.outcome() for reading in self._asked if reading.places and reading.tends]
+        return fitting_node(self._context, self._outcomes + decided) if self.question else []
 
     def _name_suspects(self) -> None:
         """Enter what stayed within the noise, unless its nodes are blamed or were fast in other tests."""
@@ -198,7 +205,8 @@ def locate(
         done; round (rounds so far, with the next one); stage; tests (lists of nodes without a common node, which may
         run at once); repeats (how often each is to be measured); and conclusions, final when done: nodes (node, verdict
         FAIL or INCONCLUSIVE, kinds, results, reason), links (nodes), boundaries (switches, sides), unresolved (nodes,
-        reason), suspected (nodes, repeats, reason). Their results are positions in the list of results.
+        reason), suspected (nodes, repeats, reason). Their results are positions in the list of results. While it is not
+        done, fitting has the node that alone explains what was slow so far, as nodes has it.
 
     Raises:
         ValueError: nodes, topology or a result are not as described.
@@ -223,6 +231,7 @@ def locate(
         "tests": [list(test) for test in missing],
         "repeats": question.repeats if question else 0,
         "hidden": locator.hidden,
+        "fitting": locator.fitting(),
         **locator.found,
     }
 

@@ -74,6 +74,11 @@ class Reading:
         """Number of nodes, and the way between them."""
         return len(self.nodes), self.scope
 
+    @property
+    def tends(self) -> bool:
+        """Whether it says something though it may have to be repeated: slow for certain, or rather fast."""
+        return bool(self.broken) or (self.verdict is not None and not -decide.BOUND < self.verdict <= 0)
+
     def take(self, result: dict[str, Any], place: int) -> None:
         """Take in a result as search.locate takes it."""
         self.places.append(place)

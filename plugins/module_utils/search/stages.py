@@ -5,17 +5,18 @@
 from __future__ import annotations
 
 from collections import deque
-from math import inf
-from typing import TYPE_CHECKING
+from math import inf, sqrt
+from typing import TYPE_CHECKING, Any
 
 from .agenda import UNSURE, Agenda
-from .evidence import NONE, Question
+from .decide import BOUND
+from .evidence import FAILED, NONE, OPEN, Context, Question
 from .tournament import League, neighbours, next_games, round_robin
 
 if TYPE_CHECKING:
-    from .evidence import Context, Outcome, Steps
+    from .evidence import Outcome, Steps
 
-__all__ = ["TOURNAMENT", "alone", "name_nodes", "play", "settle", "together"]
+__all__ = ["TOURNAMENT", "alone", "fitting_node", "name_nodes", "play", "settle", "together"]
 
 TOURNAMENT = 16
 _PASSES = 8
@@ -287,3 +288,49 @@ def name_nodes(context: Context, league: League) -> None:
             context.found["unresolved"].append({"nodes": [node], "reason": f"no result {how.split(' ', 1)[1]}"})
         else:
             context.conclude("nodes", {"node": node, "partners": partners, "reason": how}, outcomes)
+
+
+def fitting_node(context: Context, outcomes: list[Outcome]) -> list[dict[str, Any]]:
+    """Return the conclusion of a search that was cut off: the one node that explains all that was slow, or nothing.
+
+    The node must have failed as often as the whole search asks for, with partners that are fast with others, and have
+    never passed. All that failed must contain it, and be slower than all that passed by more than the noise. Of a
+    tournament the tests that passed must connect all other nodes: else the fault may lie between two parts.
+
+    Args:
+        context: nodes and switches.
+        outcomes: of all tests so far that were decided.
+    """
+    league = League({node: (node,) for node in context.nodes}, context.switch_of)
+    told = [outcome for outcome in outcomes if outcome.passed or (outcome.guilty and outcome.kind in FAILED)]
+    for outcome in told:
+        if _PAIR <= len(outcome.nodes) <= _PAIR + 1:
+            league.record(outcome.nodes, outcome)
+    guilty = [node for node in context.nodes if league.verdict(node) is False]
+    if len(guilty) != 1:
+        return []
+    slow = [outcome for outcome in outcomes if not outcome.passed and outcome.kind not in {NONE, OPEN}]
+    explains = all(guilty[0] in outcome.nodes for outcome in slow)
+    passed_too = any(guilty[0] in outcome.nodes for outcome in told if outcome.passed)
+    rest = [node for node in context.nodes if node != guilty[0]]
+    parted = len(context.nodes) <= TOURNAMENT and len(_parts(league, rest)) > 1
+    if not explains or passed_too or parted or not _apart(told) or _may_be_uplink(context, league, guilty[0]):
+        return []
+    league.blame(guilty[0])
+    scratch = Context(context.nodes, context.switch_of)
+    name_nodes(scratch, league)
+    return scratch.found["nodes"]
+
+
+def _apart(outcomes: list[Outcome]) -> bool:
+    """Return whether what failed is slower than what passed, by as much as the search asks of a single test."""
+    measured = [outcome for outcome in outcomes if outcome.mean is not None and len(outcome.nodes) > 1]
+    fast = min((outcome for outcome in measured if outcome.passed), key=_mean, default=None)
+    slow = max((outcome for outcome in measured if not outcome.passed), key=_mean, default=None)
+    if fast is None or slow is None:
+        return True
+    return _mean(fast) - _mean(slow) >= sqrt(2 * BOUND * (fast.error**2 + slow.error**2))
+
+
+def _mean(outcome: Outcome) -> float:
+    return outcome.mean or 0.0

@@ -105,7 +105,7 @@ def _widen(options: Options, state: State, found: list[Search], nodes: list[str]
         return
     _add_search(options, state, found, (nodes, _EVERY_CONNECTION, ""))
     if len(found) > count and (named(found[-1]) or not found[-1]["answer"]["done"]):
-        before.update(done=True, tests=[])
+        before.update(done=True, tests=[], fitting=[])
 
 
 def _fails_again(state: State, search: Search) -> bool:
@@ -153,7 +153,7 @@ def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
     for result in results:
         result["scope"] = scope_for(options, result["nodes"], collective)
     answer = locate(nodes, results, topology, options["search_drop"] / 100, options["search_repeats"])
-    for kind in _BLAMED:
+    for kind in (*_BLAMED, "fitting"):
         for item in answer[kind]:
             item["results"] = [places[place] for place in item["results"]]
     return answer

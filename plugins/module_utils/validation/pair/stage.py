@@ -84,7 +84,10 @@ class Pair(Collective):
         made = [search for search in made_searches(options, state, nodes) if not search["explained"]]
         items = [item for search in made for item in search["answer"]["suspected"]]
         found: list[Unresolved] = [{"nodes": item["nodes"], "reason": item["reason"]} for item in items]
-        answers = [(search["nodes"], search["answer"]) for search in made if not named(search)]
+        # What the noise hides is known once the search is over.
+        answers = [
+            (search["nodes"], search["answer"]) for search in made if not named(search) and search["answer"]["done"]
+        ]
         return found + [{"nodes": who, "reason": answer["hidden"]} for who, answer in answers if answer["hidden"]]
 
     def searching(self, options: Options, state: State, nodes: list[str]) -> bool:
@@ -120,7 +123,7 @@ def _named(options: Options, search: Search) -> list[tuple[str, list[str], str, 
     answer = search["answer"]
     kind = "rail" if search["rail"] else "node"
     found: list[tuple[str, list[str], str, dict[str, Any]]] = []
-    found += [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"]]
+    found += [(kind, [item["node"]], item["reason"], item) for item in answer["nodes"] or answer["fitting"]]
     found += [
         ("link", item["nodes"], _link_words(options, item["nodes"], search["nodes"]), item) for item in answer["links"]
     ]

@@ -90,7 +90,14 @@ def test_compare(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("speed", "verdict", "code"),
-    [(1.0, "PASS", 0), (0.97, "PASS", 0), (1.5, "PASS", 0), (0.9, "PASS", 1), (1.0, "FAIL", 1), (1.0, "INCONCLUSIVE", 0)],
+    [
+        (1.0, "PASS", 0),
+        (0.97, "PASS", 0),
+        (1.5, "PASS", 0),
+        (0.9, "PASS", 1),
+        (1.0, "FAIL", 1),
+        (1.0, "INCONCLUSIVE", 0),
+    ],
 )
 def test_compare_ends_with_1_when_a_test_is_worse(reports: Path, speed: float, verdict: str, code: int) -> None:
     report = json.loads((reports / "20261114T080000Z" / "report.json").read_text())

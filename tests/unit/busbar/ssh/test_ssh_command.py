@@ -143,9 +143,12 @@ def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = ""
     return ssh.vouch({TARGET: SHOWN}, args).get(TARGET, "")
 
 
-@pytest.mark.parametrize(("answers", "confirmed"), [(["y", "", "YES"], True), (["y", "no"], False), (["y"], False)])
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [(["y", "", "YES"], None), (["y", "no"], "was not confirmed"), (["y"], "was not confirmed")],
+)
 def test_any_other_answer_is_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch, answers: list[str], confirmed: bool
+    monkeypatch: pytest.MonkeyPatch, answers: list[str], reason: str | None
 ) -> None:
     typed = iter(answers)
 
@@ -158,7 +161,7 @@ def test_any_other_answer_is_asked_for_again(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", answer)
     refused = ssh.vouch({TARGET: SHOWN}, argparse.Namespace(fingerprint=[], known_only=False))
-    assert (refused == {}) is confirmed
+    assert refused == ({} if reason is None else {TARGET: f"its host key {reason}"})
     assert list(typed) == []
 
 

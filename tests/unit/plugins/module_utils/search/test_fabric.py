@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from random import Random
 
@@ -104,6 +105,65 @@ def test_no_innocent_is_blamed_among_several_faults(count: int, faults: int, see
     topology = switch_names(node_names(count), 8)
     answer = simulate(Fabric(topology, random_faults(topology, faults, random), 0.05, random))
     assert answer["wrongly_blamed"] == []
+
+
+def _fitting(fabric: Fabric, seed: int = 0, cut: float = 0.0) -> list[list[str]]:
+    """Return whom the search would name if it ended after each of its rounds; a share of all tests gives no result."""
+    nodes = [node for members in fabric.topology.values() for node in members]
+    locator, random = Locator(nodes, fabric.topology), _random(seed)
+    found = []
+    while locator.question is not None and locator.rounds < 40:
+        results = [fabric.run(test, locator.question.repeats) for test in locator.question.tests]
+        lost = {"busbw": None, "repeats": None, "outcome": "inconclusive"}
+        locator.tell([result | (lost if random.random() < cut else {}) for result in results])
+        found.append([entry["node"] for entry in locator.fitting()])
+    return found
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    count=st.integers(2, 60),
+    faults=st.integers(0, 3),
+    size=st.sampled_from([4, 8, 60]),
+    cut=st.sampled_from([0.0, 0.1, 0.5]),
+    seed=st.integers(0, 10**6),
+)
+def test_a_search_that_is_cut_off_names_no_innocent(count: int, faults: int, size: int, cut: float, seed: int) -> None:
+    random = _random(seed)
+    topology = switch_names(node_names(count), size)
+    fabric = Fabric(topology, random_faults(topology, min(faults, count // 4), random), 0.05, random)
+    guilty = fabric.faults.slow | fabric.faults.slow_nic
+    assert {name for names in _fitting(fabric, seed, cut) for name in names} <= guilty
+
+
+@pytest.mark.parametrize(("speed", "noise"), [(0.01, 0.3), (0.5, 0.05)])
+@pytest.mark.parametrize("count", [4, 5, 8, 16])
+def test_a_search_that_is_cut_off_names_the_node_that_explains_all(count: int, speed: float, noise: float) -> None:
+    for at in range(count):
+        fabric = _fabric(count, count, Faults(slow_nic=frozenset({NODE(at)})), noise)
+        fabric.speed = speed
+        found = _fitting(fabric)
+        # After a pair with each of two partners, and pairs that show these to be good with others.
+        assert found[0] == []
+        assert [NODE(at)] in found[1:6]
+
+
+def test_a_boundary_without_switches_is_no_node_when_the_search_is_cut_off() -> None:
+    """Two pairs of nodes, slow across: whatever is cut away, no single node explains it."""
+    cut = [{"a", "d"}, {"b", "d"}, {"a", "b"}]
+
+    def result(test: tuple[str, ...], lost: list[set[str]]) -> dict[str, object]:
+        across = len({name in "ab" for name in test}) > 1
+        measured = {"busbw": 50.0 if across else 100.0, "floor": 80.0}
+        gone = {"busbw": None, "outcome": "inconclusive"}
+        return {"nodes": list(test), **(gone if set(test) in lost else measured)}
+
+    for many in range(4):
+        for lost in itertools.combinations(cut, many):
+            locator = Locator(list("abcd"))
+            while locator.question is not None and locator.rounds < 3:
+                locator.tell([result(test, list(lost)) for test in locator.question.tests])
+            assert locator.fitting() == []
 
 
 def test_thousand_nodes() -> None:

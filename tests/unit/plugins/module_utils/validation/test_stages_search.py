@@ -58,14 +58,17 @@ def test_a_job_that_never_started_calls_for_no_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"locate_rounds": 2}, "2 round(s) of the culprit search are over"), ({"locate_rounds": 0}, "0 round(s)")],
+    ("rounds", "named"), [(0, []), (1, []), (2, [("node", ["gpu3"])])], ids=["none", "one pair", "both partners"]
 )
-def test_the_search_ends_at_its_bound(changes: dict[str, Any], words: str) -> None:
-    found, _stages = drive(Fabric(slow="gpu3"), **changes)
+def test_the_search_ends_at_its_bound_and_names_the_node_that_explains_all(
+    rounds: int, named: list[tuple[str, list[str]]]
+) -> None:
+    found, _stages = drive(Fabric(slow="gpu3"), locate_rounds=rounds)
     assert found["verdict"] == "FAIL"
-    assert (found["search_rounds"], guilty(found)) == (changes["locate_rounds"], [])
-    assert words in found["stopped"]
+    assert (found["search_rounds"], guilty(found)) == (rounds, named)
+    # Nothing is known of the noise before the search is over, so no other node is suspected.
+    assert found["suspected"] == []
+    assert f"{rounds} round(s) of the culprit search are over" in found["stopped"]
     assert any(line.startswith("stopped  ") for line in summary_lines(found))
 
 

@@ -21,12 +21,13 @@ from ..module_utils.common.printable import printable
 from ..module_utils.common.refusal import REFUSED
 from ..module_utils.report.standing import standing
 from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
-from ..module_utils.validation.inputs import all_problems
+from ..module_utils.validation.inputs import all_problems, typed
 from ..module_utils.validation.judge import INCONCLUSIVE, PASS
 from ..module_utils.validation.loop import Loop
 from ..module_utils.validation.options import bytes_of
 from ..module_utils.validation.release import not_admitted, passed_nodes, released_nodes
 from ..module_utils.validation.saved_output import saved_text
+from ..module_utils.validation.tests import unknown_floors
 from ..module_utils.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
@@ -140,7 +141,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         _checked, arguments = self.validate_argument_spec(SPEC)
         if arguments["state"] == "checked":
             problems = problems_of(arguments)
-            return result | ({"failed": True, "msg": "\n".join(problems), REFUSED: True} if problems else {})
+            if problems:
+                return result | {"failed": True, "msg": "\n".join(problems), REFUSED: True}
+            return result | {"advice": unknown_floors(typed(arguments["options"]))}
         if self._task.check_mode:
             return result | {"skipped": True, "msg": "check mode runs no test"}
         return result | self._validated(arguments, task_vars or {})

@@ -61,6 +61,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+advice:
+  description: Tests that will end without a verdict since no floor is known, with the remedy.
+  type: list
+  elements: str
+  returned: when state is V(checked) and the arguments are right
 verdict:
   description: One of V(PASS), V(FAIL) and V(INCONCLUSIVE).
   type: str

@@ -23,6 +23,7 @@ from .run_words import did_not_run, no_bandwidth, wrong_words
 
 __all__ = [
     "FAIL",
+    "FLOOR_REMEDY",
     "INCONCLUSIVE",
     "NO_FLOOR",
     "PASS",
@@ -38,8 +39,9 @@ __all__ = [
 PASS = "PASS"  # noqa: S105 - a verdict
 FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
-# How the reason begins when nothing but a floor lacks for a verdict.
+# How the reason begins when only a floor is missing for a verdict, and how it ends.
 NO_FLOOR = "no floor is known"
+FLOOR_REMEDY = "set validation_floor_gbs, or busbw of the hardware profile"
 # How the reason of a test begins that its peers show to be slow, see peers.
 STRAGGLER = "straggler"
 
@@ -309,7 +311,9 @@ def _speed(
     elif (ranks or min(run["ranks"] or 2 for run in runs)) < 2:  # noqa: PLR2004 - one rank sends nothing
         answer.reason = "one rank sends nothing, so there is no bandwidth to judge"
     elif floor is None:
-        answer.reason = f"{NO_FLOOR} for {asked.collective} of {hardware} on {asked.nodes} node(s): give one"
+        found = f"{measured:.4g} GB/s at {human_size(size)} was measured"
+        of_what = f"{asked.collective} of {hardware} on {asked.nodes} node(s)"
+        answer.reason = f"{NO_FLOOR} for {of_what}; {found}: {FLOOR_REMEDY}"
     elif limits.get("limit") is not None and measured > _IMPOSSIBLE * limits["limit"]:
         most = f"{hardware} reaches {limits['limit']:.4g} at most"
         answer.reason = f"{measured:g} GB/s cannot be: {most}; the measurement is at fault"

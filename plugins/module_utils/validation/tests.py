@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.collectives import floor_of, repeats_in_time, sections
-from ..catalogue.domains import domain_sizes, placed_floor, scope_of
+from ..catalogue.domains import domain_problem, domain_sizes, placed_floor, scope_of
 from ..common.hostlist import fold_hosts
 from ..common.unknown_hardware import unknown_hardware
 from ..nccl.inspector import inspector_words
@@ -16,7 +16,7 @@ from ..nccl.ras import ras_words
 from .counters import port_findings
 from .differences import difference_words, differences, of_nodes
 from .environment import environment_of
-from .judge import FAIL, INCONCLUSIVE, PASS, Asked, Judged, judge
+from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Asked, Judged, judge
 from .nic_path import of_nic_path
 from .parts import parts_of
 from .rails import of_one_rail, rail_share
@@ -35,6 +35,7 @@ __all__ = [
     "profile_names",
     "profile_of",
     "scope_for",
+    "unknown_floors",
     "unknown_profiles",
 ]
 
@@ -181,6 +182,29 @@ def floor_for(options: Options, nodes: list[str], collective: str) -> float | No
     if given is not None or profile is None:
         return given
     return placed_floor(profile, len(nodes), _domains(options, nodes), collective).gbs
+
+
+def unknown_floors(options: Options) -> list[str]:
+    """Return in words which collectives of a validation will be measured without a verdict, as no floor is known."""
+    kinds = {options["hardware"].get(node) or "": node for node in reversed(options["nodes"])}
+    alone = [
+        (f"one node of {name or 'no hardware'}", [node])
+        for name, node in kinds.items()
+        if "node" in options["stages"] and _ranks_per_node(options, [node], 1) >= _PAIR
+    ]
+    many = len(options["nodes"]) > 1 and not {"cluster", "pair"}.isdisjoint(options["stages"])
+    groups = alone + ([(f"all {len(options['nodes'])} nodes", options["nodes"])] if many else [])
+    lacking = [
+        f"{collective} on {words}"
+        for collective in options["collectives"]
+        for words, nodes in groups
+        if floor_for(options, nodes, collective) is None
+        and not domain_problem(_profile(options, nodes, collective)[1], len(nodes), _domains(options, nodes))
+    ]
+    if not lacking:
+        return []
+    then = "a validation measures them and ends with INCONCLUSIVE"
+    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. From the figures that it finds, {FLOOR_REMEDY}"]
 
 
 def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:

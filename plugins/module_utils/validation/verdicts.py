@@ -24,7 +24,7 @@ from ..slurm.new_reason import is_new
 from . import registry
 from .fates import node_fates
 from .inputs import typed
-from .judge import FAIL, INCONCLUSIVE, PASS, worst
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
 from .release import OWN_REASON, keeps_reason, slurm_reason
 from .searches import member_nodes
@@ -296,8 +296,9 @@ def _reason(
         return state["problem"]
     telling = [test for test in state["tests"] if test["verdict"] == verdict]
     if telling:
-        # Of what passed, the test of all nodes together says the most.
-        test = next((test for test in telling if verdict == PASS and _speaks_for_all(test)), telling[0])
+        # The test of all nodes together says the most of what passed, and of what was measured without a floor.
+        alike = verdict == PASS or all(test["reason"].startswith(NO_FLOOR) for test in telling)
+        test = next((test for test in telling if alike and _speaks_for_all(test)), telling[0])
         return f"{test['name']}: {test['reason']}"
     if state["left_out"]:
         return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"

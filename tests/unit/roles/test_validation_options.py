@@ -65,6 +65,48 @@ def test_options_that_cannot_work_are_named_with_a_remedy(tmp_path: Path, change
     assert (done.returncode, words in " ".join(done.stdout.split())) == (2, True), done.stdout + done.stderr
 
 
+OWN = {
+    "hardware_profiles_extra": {
+        "l40s_4": {
+            "sockets": 2,
+            "cores_per_socket": 32,
+            "threads_per_core": 1,
+            "memory_mb": 500000,
+            "gpu": {
+                "model": "NVIDIA L40S",
+                "generation": "ada",
+                "count": 4,
+                "slurm_type": "l40s",
+                "device_files": "/dev/nvidia[0-3]",
+                "memory_mb": 46068,
+                "nvlink_gbs": 0,
+            },
+            "nics": [{"count": 1, "gbps": 100, "rdma": True}],
+            "busbw": {},
+        }
+    },
+    "hardware": "l40s_4",
+    "validation_backend": "nccl",
+    "validation_binary": "/opt/all_reduce_perf",
+    "validation_collectives": ["all_reduce", "alltoall"],
+}
+
+
+def test_a_floor_that_is_missing_is_said_before_anything_runs(tmp_path: Path) -> None:
+    done = checked(tmp_path, **OWN, validation_floor_gbs=0)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words in (
+        "all_reduce on one node of l40s_4",
+        "alltoall on all 2 nodes",
+        "validation_floor_gbs",
+        "INCONCLUSIVE",
+    ):
+        assert words in said
+    given = checked(tmp_path, **OWN, validation_floor_gbs={"all_reduce": 10, "alltoall": 5})
+    assert (given.returncode, "INCONCLUSIVE" in given.stdout) == (0, False), given.stdout + given.stderr
+
+
 def test_a_site_s_options_are_checked_before_its_first_role() -> None:
     preflight = yaml.safe_load((TOP / "playbooks/preflight.yml").read_text(encoding="utf-8"))
     files = [task["ansible.builtin.import_role"] for play in preflight for task in play.get("tasks", [])]

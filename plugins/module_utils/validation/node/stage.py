@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..collective import Collective
-from ..judge import FAIL, PASS
+from ..judge import FAIL, NO_FLOOR, PASS
 from ..node_checks import COLLECTIVE, check_problems, collectives, failed_nodes, kind_of, next_checks
 from ..section import CODE_WORDS, CODES
 from ..stage import Next
@@ -48,13 +48,16 @@ class Node(Collective):
         return Next(tests or next_checks(options, state["tests"], here))
 
     def held_back(self, options: Options, state: State, nodes: list[str]) -> set[str]:
-        """Return the nodes that did not pass alone, and those that failed a check."""
+        """Return the nodes that did not pass alone, and those that failed a check.
+
+        A node for which only a floor is missing was measured as well, and takes part in what follows.
+        """
         del nodes
         asked = [test["job"]["nodes"][0] for test in _alone(options)] if self.asked(options) else []
         alone: dict[str, set[str]] = {}
         for test in collectives(self.tests_of(state)):
             for node in test["nodes"]:
-                alone.setdefault(node, set()).add(test["verdict"])
+                alone.setdefault(node, set()).add(PASS if test["reason"].startswith(NO_FLOOR) else test["verdict"])
         passed = {node for node, verdicts in alone.items() if verdicts == {PASS}}
         return (set(asked) - passed) | failed_nodes(self.tests_of(state))
 

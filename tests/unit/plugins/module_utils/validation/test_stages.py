@@ -48,6 +48,18 @@ def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
     assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
 
 
+def test_without_a_floor_the_whole_is_measured_and_the_reason_tells_what_to_set() -> None:
+    catalogue = {"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": {}}}
+    found, stages = drive(Fabric(), catalogue=catalogue)
+    assert (found["verdict"], stages) == ("INCONCLUSIVE", ["node", "cluster"])
+    assert found["skipped"] == {}
+    assert found["reason"].startswith("cluster: no floor is known for all_reduce of dgx_h100 on 4 node(s)")
+    measured = found["tests"][-1]["measured_busbw"]
+    assert measured is not None
+    for words in (f"{measured:.4g} GB/s", "validation_floor_gbs", "busbw of the hardware profile"):
+        assert words in found["reason"]
+
+
 def test_a_pair_is_held_against_the_floor_of_two_nodes_and_four_against_that_of_four() -> None:
     found, _steps = drive(Fabric(), stages=["pair", "cluster"], catalogue=CATALOGUE)
     assert {test["floor"] for test in found["tests"] if test["stage"] == "pair"} == {440.0}

@@ -128,7 +128,7 @@ from ..module_utils.preflight.options import (
     unknown_problems,
 )
 from ..module_utils.preflight.software import site_software_problems
-from ..module_utils.preflight.storage import site_storage_problems
+from ..module_utils.preflight.storage import home_problems, site_storage_problems
 from ..module_utils.preflight.unused import unused_options
 from ..module_utils.preflight.values import value_problems
 from ..module_utils.slurm.conf import inventory_node
@@ -314,6 +314,16 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 "nfs_server_exports, nfs_client_mounts, storage_mounts_entries",
                 lambda: site_storage_problems(every, servers, clients, hostvars),
             ),
+            *judge(
+                "users_home_base, nfs_client_mounts, nfs_server_exports, storage_mounts_entries",
+                lambda: home_problems(
+                    list(dict.fromkeys(self.get_option("logins") + compute)),
+                    servers,
+                    clients,
+                    hostvars,
+                    has_users=self._has_users(),
+                ),
+            ),
             *judge(f"nvidia_driver_*, {PROFILES}", lambda: site_driver_problems(compute, hostvars, catalogue)),
             *judge(
                 "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces",
@@ -325,6 +335,11 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             ),
             *judge("alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)),
         ]
+
+    def _has_users(self) -> bool:
+        """Return whether the site has users, declared ones or those of a directory."""
+        source = str(self.get_option("slurm").get("identity_source") or "declared")
+        return bool(self.get_option("users")) or source != "declared"
 
 
 class Judge:

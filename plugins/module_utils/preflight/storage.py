@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
 from ..storage.hosts_table import cluster_entries
-from ..storage.plan import nfs_mounts_from_exports
+from ..storage.plan import homes_are_shared, nfs_mounts_from_exports
 from ..storage.problems import export_problems, mount_problems, network_problems, served_paths
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["site_storage_problems", "storage_problems"]
+__all__ = ["home_problems", "site_storage_problems", "storage_problems"]
 
 _READ = (
     "ansible_host",
@@ -26,9 +26,16 @@ _READ = (
     "storage_mounts_entries",
     "cluster_networks",
     "nfs_server_networks",
+    "users_create_home",
+    "users_home_base",
 )
 _NETWORKS = ("cluster_networks", "nfs_server_networks")
 _BACKENDS = ("nfs", "bind")
+_HOME_REMEDY = (
+    "declare nfs_server_exports: [{path: /shared}], put these hosts into nfs_server or nfs_client, and set "
+    "users_home_base: /shared/home; or declare the site's storage in storage_mounts_entries. Set users_create_home: "
+    "false if something else mounts it, or true if each host is to have homes of its own"
+)
 
 
 def site_storage_problems(
@@ -60,6 +67,31 @@ def site_storage_problems(
         problems += _backend_problems(host, variables[host])
         problems += _host_problems(host, servers, clients, variables, served)
     return problems
+
+
+def home_problems(
+    hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables, *, has_users: bool
+) -> list[Problem]:
+    """Return the hosts whose homes are on no storage that the inventory declares, where users work on several.
+
+    A site that sets `users_create_home` has decided where its homes are.
+
+    Args:
+        hosts: those on which users work.
+        servers: hosts that export.
+        clients: hosts that mount what these export.
+        variables: variables of every host.
+        has_users: whether there are any users yet; a site that sets `users_home_base` is looked at in any case.
+    """
+    known = {host: _known(variables[host]) for host in {*hosts, *servers}} if len(hosts) > 1 else {}
+    apart: dict[str, list[str]] = {}
+    for host in hosts if known else ():
+        base = str(known[host].get("users_home_base") or "/home")
+        looked_at = (has_users or "users_home_base" in known[host]) and "users_create_home" not in known[host]
+        if looked_at and not homes_are_shared(base, host, servers, clients, known):
+            apart.setdefault(base, []).append(host)
+    problem = "is on no shared storage that the inventory declares: each host would make homes of its own"
+    return [make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in apart.items()]
 
 
 def storage_problems(  # noqa: PLR0913 - two variables of one host

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "cluster_addresses",
+    "homes_are_shared",
     "mount_plan",
     "nfs_entries",
     "nfs_home_mounts",
@@ -105,18 +106,31 @@ def users_create_home_default(
 ) -> bool:
     """Return whether a host makes the homes of users below `base`.
 
-    Where the homes are on a shared tree the first server makes them, once: root of a client is nobody there. Homes on
-    storage of somebody else are made there by whoever keeps it.
+    Where the homes are on a shared tree the first server makes them, once: root of a client is mapped to nobody there.
+    Homes on other storage are made by whoever manages it.
     """
+    if host in servers and _covers(_list(variables[servers[0]], "exports"), base):
+        return host == servers[0]
+    return not homes_are_shared(base, host, servers, clients, variables)
+
+
+def homes_are_shared(
+    base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
+) -> bool:
+    """Return whether the inventory declares storage for the homes below `base` on a host."""
     mine = variables[host]
+    brought = _list(mine, "storage")
     if host in servers:
-        shared = any(lies_in(base, str(export.get("path"))) for export in _list(variables[servers[0]], "exports"))
-        return not shared or host == servers[0]
-    mounts = _list(mine, "storage")
-    if host in clients:
+        brought += _list(variables[servers[0]], "exports")
+    elif host in clients:
         declared = mine.get("nfs_client_mounts")
-        mounts += nfs_mounts_from_exports(servers, variables, host) if declared is None else list(declared)
-    return not any(lies_in(base, str(mount.get("path"))) for mount in mounts)
+        brought += nfs_mounts_from_exports(servers, variables, host) if declared is None else list(declared)
+    return _covers(brought, base)
+
+
+def _covers(places: Sequence[Mapping[str, Any]], base: str) -> bool:
+    """Return whether a directory lies in one of the exports or mounts."""
+    return any(lies_in(base, str(place.get("path"))) for place in places)
 
 
 def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str]:

@@ -117,7 +117,11 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "grafana_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS. What a job writes is seen where it was
         # submitted.
-        **({"storage_backend": sandbox.storage, "users_home_base": HOMES} if sandbox.storage else {}),
+        **(
+            {"storage_backend": sandbox.storage, "users_home_base": HOMES}
+            if sandbox.storage
+            else {"users_create_home": True}
+        ),
     }
 
 

@@ -15,6 +15,7 @@ from busbar import paths
 from busbar.cli import main
 from busbar.paths import SITE_FILES, ansible_config, collection, default_inventory
 from busbar.run.playbook import environment
+from devel.markdown import blocks
 
 TOP = Path(__file__).resolve().parents[4]
 PROGRAMS = Path(sys.executable).parent
@@ -69,9 +70,8 @@ def test_its_ansible_cfg_is_that_of_the_checkout_but_for_what_is_the_checkouts(s
     assert {name for _, name, _ in read[TOP] - read[site]} == {"collections_path", "ignore_patterns"}
 
 
-def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -> None:
-    """By the playbook's own name from the site's folder, as an admin calls it; no host is contacted."""
-    play = tmp_path / "play.yml"
+def checked(site: Path, play: Path, **variables: object) -> subprocess.CompletedProcess[str]:
+    """Run the inventory's part of the preflight from the site's folder, as an admin does; no host is contacted."""
     play.write_text(
         "- hosts: all\n"
         "  gather_facts: false\n"
@@ -82,20 +82,50 @@ def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -
         "  roles: [busbar.cluster.site]\n"
     )
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    done = subprocess.run(
-        [PROGRAMS / "ansible-playbook", play],
+    return subprocess.run(
+        [PROGRAMS / "ansible-playbook", play, "-e", json.dumps(variables)],
         cwd=site,
         env=kept | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_COLLECTIONS_PATH": str(TOP / ".collections")},
         check=False,
         capture_output=True,
         text=True,
     )
+
+
+def test_the_preflight_finds_nothing_wrong_with_it(site: Path, tmp_path: Path) -> None:
+    done = checked(site, tmp_path / "play.yml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{site}/secrets /shared" in done.stdout
     listed = subprocess.run(
         [PROGRAMS / "ansible-inventory", "--list"], cwd=site, env=kept, check=True, capture_output=True, text=True
     )
     assert json.loads(listed.stdout)["dgx_h100"]["hosts"] == ["dgx1", "dgx2"]
+
+
+def inventory_of(page: str) -> str:
+    """The inventory that a page has its reader write into the site that `busbar init` has made."""
+    text = (TOP / page).read_text(encoding="utf-8")
+    return next(block.text for block in blocks(text) if block.mark.startswith("inventory"))
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/first-site.md"])
+def test_the_inventories_of_the_first_steps_share_the_homes(page: str, tmp_path: Path) -> None:
+    site = tmp_path / "hall"
+    assert main(["init", str(site)]) == 0
+    (site / "inventory" / "hosts.yml").write_text(inventory_of(page))
+    users = {"users_accounts": [{"name": "alice", "uid": 2001}]}
+    done = checked(site, tmp_path / "play.yml", **users)
+    assert (done.returncode, f"{site}/secrets /shared" in done.stdout) == (0, True), done.stdout + done.stderr
+    apart = yaml.safe_load(inventory_of(page))
+    for group in ("nfs_server", "nfs_client"):
+        del apart["all"]["children"][group]
+    (site / "inventory" / "hosts.yml").write_text(yaml.safe_dump(apart))
+    refused = " ".join(checked(site, tmp_path / "play.yml").stdout.split())
+    for words in ("dgx[01-04],login", "users_home_base", "/shared/home", "nfs_client", "storage_mounts_entries"):
+        assert words in refused
+    elsewhere = [{"type": "nfs", "src": "filer:/vol", "path": "/shared"}]
+    assert checked(site, tmp_path / "play.yml", **users, storage_mounts_entries=elsewhere).returncode == 0
+    assert checked(site, tmp_path / "play.yml", **users, users_create_home=False).returncode == 0
 
 
 def test_nothing_is_written_over(site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.storage import site_storage_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.storage import (
+    home_problems,
+    site_storage_problems,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import (
     cluster_addresses,
     mount_plan,
@@ -138,6 +141,35 @@ def test_problems_of_a_site(changes: dict[str, dict[str, Any]], expected: list[s
         variables[host] |= values
     found = site_storage_problems(["ctl", "gpu1", "gpu2"], ["ctl"], ["gpu1", "gpu2"], variables)
     assert [f"{problem['hosts'][0]} {problem['key']}" for problem in found] == expected
+
+
+HOMES = {"users_home_base": "/shared/home"}
+FILER = {"storage_mounts_entries": [{"type": "nfs", "src": "filer:/vol", "path": "/shared"}]}
+
+
+@pytest.mark.parametrize(
+    ("values", "users", "apart"),
+    [
+        (dict.fromkeys(("login", "gpu1", "gpu2"), HOMES), True, ["login"]),
+        (dict.fromkeys(("login", "gpu1", "gpu2"), HOMES), False, ["login"]),
+        ({"login": HOMES | FILER, "gpu1": HOMES, "gpu2": HOMES}, True, []),
+        ({}, True, ["login", "gpu1", "gpu2"]),
+        ({}, False, []),
+        ({key: {"users_create_home": True} for key in ("login", "gpu1", "gpu2")}, True, []),
+        (dict.fromkeys(("login", "gpu1", "gpu2"), HOMES | {"users_create_home": False}), True, []),
+        (dict.fromkeys(("login", "gpu1", "gpu2"), HOMES | {"nfs_client_mounts": []}), True, ["login", "gpu1", "gpu2"]),
+    ],
+    ids=["one mounts nothing", "no users yet", "a filer", "the default", "no users", "local", "elsewhere", "no mount"],
+)
+def test_homes_that_no_declared_storage_shares(
+    values: dict[str, dict[str, Any]], apart: list[str], *, users: bool
+) -> None:
+    variables = {"login": {}, **site()}
+    variables = {host: {**own, **values.get(host, {})} for host, own in variables.items()}
+    hosts = ["login", "gpu1", "gpu2"]
+    found = home_problems(hosts, ["ctl"], ["gpu1", "gpu2"], variables, has_users=users)
+    assert [(problem["hosts"], problem["key"]) for problem in found] == ([(apart, "users_home_base")] if apart else [])
+    assert home_problems(["gpu1"], [], [], variables, has_users=True) == [], "a host alone shares its homes with itself"
 
 
 def test_a_site_without_storage_has_no_problems() -> None:

@@ -12,6 +12,7 @@ from ..common.hostlist import fold_hosts
 from ..hardware.gpu_claims import model_name
 from ..hardware.gpu_places import found_sockets
 from ..hardware.nvidia_smi_links import nominal_link_gbs
+from ..nvidia.driver_choice import GENERATIONS, generation_of_architecture, generation_of_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +30,7 @@ __all__ = [
 _WEIGHTS = {"gpu.model": 100, "gpu.count": 50, "gpu.nvlink_gbs": 20, "nics": 10}
 _MEMORY_SHARE = 0.05
 _UNKNOWN_GBPS = 1
+_FILL_IN = f"generation:  # fill in: {', '.join(GENERATIONS)}"
 _CPU = ("sockets", "cores_per_socket", "threads_per_core")
 
 
@@ -88,8 +90,11 @@ def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
     links = first.get("nvlink") or {}
     rates = [nominal_link_gbs(rate) for rate in links.get("speeds_gb_s") or []]
     last = len(gpus) - 1
+    known = generation_of_model(model)
     return {
         "model": model,
+        # The driver depends on it, and preflight refuses a model of which it is not known.
+        **({} if known else {"generation": generation_of_architecture(str(first["architecture"] or ""))}),
         "count": len(gpus),
         "slurm_type": slurm_type(model),
         "device_files": f"/dev/nvidia[0-{last}]" if last else "/dev/nvidia0",
@@ -217,7 +222,7 @@ def description_text(
         lines += [f"  # {comment}" for comment in comments]
         # Ansible's texts carry tags that YAML does not know.
         text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
-        lines += [f"  {line}" for line in text.splitlines()]
+        lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
     return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "Generation",
     "driver_branch",
     "driver_choice",
+    "generation_of_architecture",
     "generation_of_model",
     "kernel_modules",
     "known_generation",
@@ -99,6 +100,11 @@ def generation_of_model(model: str) -> str | None:
     for brand in _BRANDS:
         name = name.removeprefix(brand)
     return next((key for pattern, key in _MODELS if re.search(pattern, name.replace("-", " "))), None)
+
+
+def generation_of_architecture(name: str) -> str | None:
+    """Return the key in GENERATIONS of what nvidia-smi calls the architecture, such as 'Ada Lovelace'; None without."""
+    return next((key for key, generation in GENERATIONS.items() if generation.name.lower() == name.lower()), None)
 
 
 def kernel_modules(generation: Generation, branch: int) -> Literal["open", "proprietary"]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +19,20 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe 
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_places import place_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_problems import driver_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.nodes import node_problems
 from gpu_samples import gpu_xml, log_xml
 
 CATALOGUE = site_catalogue({})
+CORPUS = Path(__file__).parents[6] / "shared" / "gpu"
+RECORDINGS = [
+    entry["file"]
+    for entry in (json.loads((CORPUS / "index.json").read_text()) if (CORPUS / "index.json").is_file() else [])
+    if entry["kind"] in {"smi-xml", "smi-q"}
+]
 NODE = {"sockets": 2, "cores_per_socket": 56, "threads_per_core": 2, "memory_mb": 2063937}
 
 
@@ -91,6 +103,54 @@ def test_the_text_is_yaml_and_folds_machines_that_are_alike() -> None:
     assert [profile_problems(name, profile) for name, profile in profiles.items()] == [[], []]
 
 
+def refused(machine: dict[str, Any], found: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the profile that is printed of a machine, and what the preflight of that very machine has against it."""
+    text = description_text([("n1", describe_machine(machine, found), machine_notes(found, ""))], CATALOGUE)
+    extra = yaml.safe_load(text)["hardware_profiles_extra"]
+    ((name, profile),) = extra.items()
+    declared = site_catalogue(extra)[name]
+    node = {"euid": 0, "free_mb": {}, "architecture": "x86_64", "os": {"id": "debian", "version": "13", "major": "13"}}
+    answer = {"reached": True, "node": {**node, **machine, "cpus": 224}}
+    limits = {"systems": {"debian": ["13"]}, "architectures": ["x86_64"], "clock_s": 60, "free_mb": {}}
+    problems = [
+        *profile_problems(name, profile, ["n1"], f"hardware_profiles_extra.{name}"),
+        *driver_problems(declared, "n1", {"source": "nvidia", "imex_nodes": ["10.0.0.1", "10.0.0.2"]}),
+        *node_problems("n1", answer, declared, limits),
+        *place_problems("n1", declared, found),
+    ]
+    # What is broken stays broken, whatever the profile is.
+    wrong = [each for each in claim_problems("n1", declared, found, {"gpu_tolerance": 0.05}) if "declared" in str(each)]
+    return profile, [f"{each['key']}: {each['problem']}" for each in problems + wrong]
+
+
+@pytest.mark.skipif(not RECORDINGS, reason=f"no recordings in {CORPUS}")
+@pytest.mark.parametrize("file", RECORDINGS)
+def test_the_preflight_accepts_what_is_printed_of_a_machine(file: str) -> None:
+    found = join_sources({"state": "ok", "query": (CORPUS / file).read_text(errors="replace")}, {}, [])
+    found |= {"rdma_ports": [], "pci_nics": [], "network_interfaces": [{"name": "e", "up": True, "rate_gbps": 25.0}]}
+    profile, wrong = refused(NODE, found)
+    if "generation" in (profile.get("gpu") or {}) and profile["gpu"]["generation"] is None:
+        assert not {gpu["architecture"] for gpu in found["gpus"]} & {one.name for one in GENERATIONS.values()}
+        assert [each for each in wrong if "generation" not in each] == []
+    else:
+        assert wrong == []
+
+
+@pytest.mark.parametrize("architecture", ["Blackwell", "Ada Lovelace", "Rubin", "N/A"])
+def test_a_model_that_is_not_known_has_its_generation_or_a_place_to_fill_it_in(architecture: str) -> None:
+    found = facts(name="NVIDIA X9")
+    for gpu in found["gpus"]:
+        gpu["architecture"] = architecture
+    profile, wrong = refused(NODE, found)
+    known = {"Blackwell": "blackwell", "Ada Lovelace": "ada"}.get(architecture)
+    assert profile["gpu"]["generation"] == known
+    assert bool(wrong) is (known is None)
+    text = description_text([("n1", describe_machine(NODE, found), [])], CATALOGUE)
+    assert ("generation:  # fill in: maxwell, " in text) is (known is None)
+    filled = yaml.safe_load(text.replace("generation:  #", "generation: hopper  #"))["hardware_profiles_extra"]
+    assert [profile_problems(name, each) for name, each in filled.items()] == [[]]
+
+
 def test_names_that_are_taken_are_not_used_again() -> None:
     text = description_text([("n1", describe_machine(NODE, facts()), [])], {"h100x8": {}})
     assert list(yaml.safe_load(text)["hardware_profiles_extra"]) == ["h100x8_2"]
@@ -105,7 +165,9 @@ def test_what_could_not_be_read_is_said() -> None:
         "gpu.model and gpu.memory_mb are guesses",
         "nics is a guess",
     ]
-    assert profile_problems("x", describe_machine(NODE, bare)) == []
+    profile = describe_machine(NODE, bare)
+    profile["gpu"]["generation"] = "hopper"
+    assert profile_problems("x", profile) == []
     assert machine_notes(facts(), "NodeName=n1 CPUs=4\nUpTime=1-0\n") == ["slurmd -C: NodeName=n1 CPUs=4"]
     assert "a GPU is lost" in machine_notes(facts(memory="GPU is lost"), "")[1]
 

@@ -9,6 +9,7 @@ short_description: Names and addresses of hosts, from the inventory alone
 description:
   - The address of a host is its C(hosts_address), else its C(ansible_host), else its name, when that is an IP address.
   - Further names of a host are its C(hosts_aliases).
+  - The port of SSH is its C(ssh_port), else its C(ansible_port), else 22.
 options:
   _input:
     description: Hosts of the inventory.
@@ -32,7 +33,8 @@ entries: "{{ groups['all'] | busbar.cluster.cluster_entries(hostvars, domain='cl
 RETURN = r"""
 _value:
   description:
-    - C(name), C(target) (what Ansible connects to), C(address) (empty when the inventory gives none) and C(names).
+    - C(name), C(target) (what Ansible connects to), C(address) (empty when the inventory gives none), C(names),
+      C(port) of SSH, and C(known_as), the names of the host in known_hosts.
   type: list
   elements: dict
 """

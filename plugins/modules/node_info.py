@@ -74,6 +74,7 @@ node:
     architecture: {description: As C(uname -m) says., type: str}
     python: {description: Version of the interpreter., type: str}
     hostname: {description: The name the node has now., type: str}
+    hostname_fixed: {description: "Whether C(/etc/hostname) is a mount, so that the name cannot be set.", type: bool}
     euid: {description: Effective user number; 0 is root., type: int}
     epoch: {description: Seconds since 1970., type: float}
     sockets: {description: Sockets., type: int}
@@ -164,11 +165,13 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
         ValueError: when /proc has not what it should.
         OSError: when a file system cannot be asked.
     """
+    mounts = read(Path("/proc/self/mountinfo"))
     return {
         "os": parse_os_release(read(Path("/etc/os-release")) or read(Path("/usr/lib/os-release"))),
         "architecture": platform.machine(),
         "python": platform.python_version(),
         "hostname": platform.node(),
+        "hostname_fixed": any(line.split()[4:5] == ["/etc/hostname"] for line in mounts.splitlines()),
         "euid": os.geteuid(),
         "memory_mb": parse_memory_mb(read(Path("/proc/meminfo"))),
         "free_mb": {path: free_mb(path) for path in paths},

@@ -9,6 +9,7 @@ short_description: Drain nodes of Slurm and wait for their jobs
 description:
   - Drains nodes in Slurm, in one step, so that no further job starts there, then waits until no job holds them.
   - Ends no job. When jobs are left after O(wait_s), it fails and names them with their owners; the nodes stay drained.
+  - In check mode it says which jobs it would wait for.
   - A node that is drained already keeps its reason, unless O(replace_reason) is set.
   - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
 attributes:
@@ -73,6 +74,10 @@ busy:
   description: The jobs that hold nodes after O(wait_s), by node.
   returned: when jobs are left
   type: dict
+would:
+  description: What a real run would do, with the jobs that it would wait for.
+  returned: in check mode
+  type: str
 """
 
 import difflib
@@ -115,11 +120,30 @@ def jobs_left(text: str) -> list[str]:
     return [f"job {line[0]} of {line[1]} on {line[2]}" for line in lines if len(line) == _JOB_FIELDS]
 
 
+def held_now(module: AnsibleModule, nodes: Sequence[str]) -> str:
+    """Return what squeue says of the jobs that hold the nodes now."""
+    return str(ask_slurm(module, ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]))
+
+
+def would_do(drained: Sequence[str], wanted: Sequence[str], jobs: Sequence[str], wait: str) -> str:
+    """Return what a real run would do.
+
+    Args:
+        drained: nodes that are in service now.
+        wanted: all nodes that are asked for.
+        jobs: those that hold the nodes now, in words.
+        wait: how long it would wait at most.
+    """
+    first = f"would drain {','.join(drained)}" if drained else f"would leave {','.join(wanted)} drained"
+    if not jobs:
+        return f"{first}; no job holds {','.join(wanted)} now"
+    return f"{first} and wait for {', '.join(jobs)}, {wait}; a job that is left then stops the run, and none is ended"
+
+
 def wait_for_jobs(module: AnsibleModule, nodes: Sequence[str]) -> str:
     """Return what squeue says of the jobs that still hold the nodes when the time is over."""
     end = time.monotonic() + module.params["wait_s"]
-    words = ["squeue", "-h", "-a", "-w", ",".join(nodes), "-t", HOLDING_STATES, "-o", "%i|%u|%N"]
-    while jobs_left(left := ask_slurm(module, words)) and time.monotonic() < end:
+    while jobs_left(left := held_now(module, nodes)) and time.monotonic() < end:
         time.sleep(min(BETWEEN_LOOKS_S, max(end - time.monotonic(), 0)))
     return left
 
@@ -158,7 +182,12 @@ def main() -> None:
         nodes = f"NodeName={','.join(told)}"
         ask_slurm(module, ["scontrol", "update", nodes, "State=DRAIN", f"Reason={reason}"])
     before = {name: known[name][1] for name in wanted if name not in drained}
-    queue = "" if module.check_mode else wait_for_jobs(module, wanted)
+    if module.check_mode:
+        jobs = jobs_left(held_now(module, wanted))
+        wait = f"at most {module.params['wait_s']} s ({module.params['wait_key']})"
+        would = would_do(drained, wanted, jobs, wait)
+        module.exit_json(changed=bool(told), nodes=wanted, drained=drained, before=before, would=would)
+    queue = wait_for_jobs(module, wanted)
     if left := jobs_left(queue):
         names = ",".join(wanted)
         module.fail_json(

@@ -33,6 +33,12 @@ def test_every_node_finds_every_other_by_one_address(sandbox: Cluster) -> None:
     assert len(answers["ctl"].split()) == len(_nodes(sandbox))
 
 
+@pytest.mark.core
+def test_users_copy_and_clone_where_they_log_in(sandbox: Cluster) -> None:
+    script = "git init -q tree && echo 1 >tree/a && rsync -a tree/ copy/ && cat copy/a; rm -rf tree copy"
+    assert sandbox.exec("login", script, user="alice").stdout == "1\n"
+
+
 def test_no_name_leads_to_loopback(sandbox: Cluster) -> None:
     for node in _nodes(sandbox):
         assert sandbox.exec(node, "hostname").stdout.strip() == node

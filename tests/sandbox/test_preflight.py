@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pexpect
 import pytest
 import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
 from conftest import TOP, plain_environment, recap
 
 if TYPE_CHECKING:
@@ -227,10 +228,33 @@ def test_exports_and_mounts_that_are_not_sound(site: Site, variables: dict[str, 
     assert problem in text
 
 
+def test_homes_that_nothing_shares(site: Site) -> None:
+    def change(groups: dict[str, Any]) -> None:
+        del groups["nfs_server"], groups["nfs_client"]
+
+    site.change(change)
+    text = " ".join(site.refusal().split())
+    compute = site.cluster.compute
+    assert f"{fold_hosts(compute)},login: users_home_base: /shared/home is on no shared storage" in text
+    for words in ("nfs_client", "storage_mounts_entries", "users_create_home"):
+        assert words in text
+
+
+def test_a_container_whose_name_cannot_be_changed(site: Site) -> None:
+    """Its name is that of the inventory from the beginning, or podman's to change."""
+    site.change(lambda groups: groups["sandbox_gpu"]["hosts"].update(n01=groups["sandbox_gpu"]["hosts"].pop("gpu2")))
+    done = site.provision("preflight")
+    text = " ".join(done.stdout.split())
+    assert done.returncode == 2, done.stdout
+    assert "n01: hosts_name: gpu2 is the name of its container" in text
+    assert "remedy: start the container with --hostname n01" in text
+
+
 def test_a_kernel_without_nfs_is_told_with_the_way_out(site: Site) -> None:
     """A container has the kernel of its host; nothing may be installed before that is known."""
     site.change(_with_storage)
-    done = site.provision("storage", storage_backend="nfs", nfs_server_exports=[{"path": "/a"}])
+    exports = [{"path": "/a"}]
+    done = site.provision("storage", storage_backend="nfs", nfs_server_exports=exports, users_create_home=False)
     if "nfsd" in site.cluster.exec("ctl", "cat /proc/filesystems").stdout:
         pytest.skip("this host's kernel serves NFS")
     assert done.returncode == 2, done.stdout

@@ -183,6 +183,32 @@ def test_nodes_leave_when_their_jobs_have_ended_and_not_before(sandbox: Cluster)
         bring_gpu2_back(sandbox)
 
 
+def test_check_mode_tells_which_jobs_hold_a_node(sandbox: Cluster) -> None:
+    """Whatever would drain it: the job is named with its user, and nothing is claimed that nobody looked at."""
+    job = submit(sandbox, ON_GPU2, "sleep 900")
+    wait_for_state(sandbox, job, "RUNNING")
+    same = ("-e", "replace_node_same_machine=true")
+    try:
+        for playbook, option, more in (
+            ("remove_nodes", "remove_nodes", ()),
+            ("uninstall", "uninstall_nodes", ()),
+            ("replace_node", "replace_node", same),
+            ("update_nodes", "update_nodes", ()),
+        ):
+            done = sandbox.playbook(f"{playbook}.yml", "--check", "-e", f"{option}=gpu2", *more)
+            said = " ".join(done.stdout.split())
+            wanted = "waits for gpu2:" if playbook == "update_nodes" else "would drain gpu2 and wait for"
+            assert f"{wanted} job {job} of alice" in said, done.stdout
+            assert "no job holds" not in said
+            assert "runs no jobs" not in said
+            assert sandbox.node_states()["gpu2"] in {"mix", "alloc"}
+        free = " ".join(sandbox.playbook("remove_nodes.yml", "--check", "-e", "remove_nodes=gpu1").stdout.split())
+        assert "would drain gpu1; no job holds gpu1 now" in free
+    finally:
+        sandbox.exec("ctl", f"scancel {job}", check=False)
+        sandbox.wait_idle()
+
+
 def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
     for node, said in (("gpu7", "Slurm has no node gpu7"), ("ctl", "remove_nodes: Slurm has no node ctl")):
         done = sandbox.playbook("remove_nodes.yml", "-e", f"remove_nodes={node}")

@@ -68,6 +68,37 @@ def test_it_works_by_address_too(sandbox: Cluster) -> None:
     assert sandbox.exec("ctl", f"{SSH} {address} whoami", user="bob").stdout.strip() == "bob"
 
 
+@pytest.fixture
+def moved(sandbox: Cluster) -> Iterator[str]:
+    """A node whose server listens on port 2222 alone, as its site has set it up; the inventory says so."""
+    node, place = sandbox.compute[0], sandbox.inventory / "host_vars"
+    place.mkdir(exist_ok=True)
+    sandbox.exec(node, "echo 'Port 2222' >/etc/ssh/sshd_config.d/00-site.conf && systemctl restart ssh")
+    (place / f"{node}.yml").write_text("---\nansible_port: 2222\n")
+    known = sandbox.state / "ssh" / "known_hosts"
+    before = known.read_text()
+    own = next(line for line in before.splitlines() if line.split()[0].endswith(f",{node}"))
+    known.write_text(f"{before}[{_address(sandbox, node)}]:2222 {own.split(' ', 1)[1]}\n")
+    yield node
+    (place / f"{node}.yml").unlink()
+    known.write_text(before)
+    sandbox.exec(node, "rm /etc/ssh/sshd_config.d/00-site.conf && systemctl restart ssh")
+    done = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_server_on_another_port_is_reached_by_its_name_alone(sandbox: Cluster, moved: str) -> None:
+    done = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2222" in sandbox.exec(moved, "ss -Hltn 'sport = :2222'").stdout
+    assert sandbox.exec(moved, "ss -Hltn 'sport = :22'").stdout == ""
+    _everybody_reaches_everybody(sandbox)
+    shown = sandbox.exec("login", f"{SSH} {_address(sandbox, moved)} hostname", user="alice").stdout
+    assert shown.strip() == moved
+    again = sandbox.playbook("base.yml", "--tags", "ssh")
+    assert all(counts["changed"] == 0 for counts in recap(again.stdout).values()), again.stdout
+
+
 def test_no_user_has_a_key_or_a_record_of_hosts(sandbox: Cluster) -> None:
     for node in _nodes(sandbox):
         assert sandbox.exec(node, "ls -A ~/.ssh 2>/dev/null", user="alice", check=False).stdout == ""

@@ -11,7 +11,7 @@ from ..hardware.gpu_places import place_problems
 from ..hardware.nvlink_domains import domain_claims
 from ..nvidia.driver_problems import site_driver_problems
 from .advice import node_advice
-from .nodes import node_problems
+from .nodes import name_problems, node_problems
 from .releases import driver_system, release_problems
 from .software import node_software_problems
 
@@ -54,6 +54,7 @@ def answer_problems(  # noqa: PLR0913, PLR0917 - what a filter is given
             wrong += node_problems(host, found, hardware, limits)
             if found.get("reached"):
                 node = found["node"]
+                wrong += name_problems(host, node, str(variables.get("hosts_name") or host))
                 wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
                 wrong += release_problems(host, variables, node, groups)
                 systems[host] = driver_system(node["os"])

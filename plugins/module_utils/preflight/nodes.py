@@ -9,7 +9,7 @@ from ..common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["SUDO_REMEDY", "contact_problem", "node_problems"]
+__all__ = ["SUDO_REMEDY", "contact_problem", "name_problems", "node_problems"]
 
 SUDO_REMEDY = "give the right sudo password with -K (--ask-become-pass), or let the user use sudo without one"
 
@@ -77,6 +77,16 @@ def node_problems(
         *_read_only(host, node.get("read_only") or []),
         *(_hardware(host, node, hardware) if hardware else []),
     ]
+
+
+def name_problems(host: str, node: Mapping[str, Any], wanted: str) -> list[Problem]:
+    """Return a problem when a container has another name than it is to get, which only its host can change."""
+    if not node.get("hostname_fixed") or node["hostname"] == wanted:
+        return []
+    problem = (
+        f"{node['hostname']} is the name of its container, and /etc/hostname is a mount: it cannot become {wanted}"
+    )
+    return [make_problem([host], "hosts_name", problem, f"start the container with --hostname {wanted}")]
 
 
 def _become(host: str, node: Mapping[str, Any]) -> list[Problem]:

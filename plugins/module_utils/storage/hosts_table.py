@@ -13,19 +13,21 @@ __all__ = ["BEGIN", "END", "cluster_entries", "hosts_block", "hosts_file"]
 BEGIN = "# BEGIN busbar: the hosts of the cluster"
 END = "# END busbar"
 _OWN_NAME = "127.0.1.1"
+SSH_PORT = 22
 
 
 def cluster_entries(
     names: Iterable[str], variables: Mapping[str, Mapping[str, Any]], domain: str = ""
 ) -> list[dict[str, Any]]:
-    """Return `name`, `target`, `address` and `names` of each host.
+    """Return `name`, `target`, `address`, `names`, `port` and `known_as` of each host.
 
     The target is what Ansible connects to; the address is '' when the inventory gives none; the names are all names.
+    The port is that of SSH for other hosts, and `known_as` are all names and addresses as known_hosts has them.
 
     Args:
         names: hosts of the inventory.
         variables: the variables of each; `hosts_address`, else `ansible_host`, else the name is the address, and
-            `hosts_aliases` are further names.
+            `hosts_aliases` are further names; `ssh_port`, else `ansible_port`, else 22 is the port.
         domain: when not empty, the first of a host's names is its name in this domain.
 
     Raises:
@@ -45,8 +47,31 @@ def cluster_entries(
         aliases = known.get("hosts_aliases") or []
         full = [f"{name}.{domain}"] if domain and "." not in name else []
         target = str(known.get("ansible_host") or name)
-        entries.append({"name": name, "target": target, "address": address, "names": [*full, name, *aliases]})
+        all_names = [*full, name, *aliases]
+        port = int(known.get("ssh_port") or _reached_by(known))
+        known_as = _known_as([*all_names, target, address], {port, _reached_by(known)})
+        entries.append(
+            {
+                "name": name,
+                "target": target,
+                "address": address,
+                "names": all_names,
+                "port": port,
+                "known_as": known_as,
+            }
+        )
     return entries
+
+
+def _reached_by(variables: Mapping[str, Any]) -> int:
+    """Return the port that Ansible connects to."""
+    return int(variables.get("ansible_port") or SSH_PORT)
+
+
+def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
+    """Return the names of a host as known_hosts has them: with each port that is not SSH's own."""
+    named = list(dict.fromkeys(filter(None, names)))
+    return [name if port == SSH_PORT else f"[{name}]:{port}" for port in sorted(ports) for name in named]
 
 
 def hosts_block(entries: Iterable[Mapping[str, Any]], extra: Iterable[Mapping[str, Any]] = ()) -> str:

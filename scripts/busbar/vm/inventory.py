@@ -49,6 +49,8 @@ def site_variables(group: Group) -> dict[str, Any]:
         ),
         "ansible_python_interpreter": "/usr/bin/python3",
         "cluster_name": group.name,
+        # ansible_port is a port of this host that leads to the machine.
+        "ssh_port": 22,
         "nfs_server_exports": [{"path": "/shared"}, {"path": "/projects", "mode": "1777"}],
         "users_home_base": "/shared/home",
         "users_groups": [{"name": "research", "gid": 2000}],

@@ -92,9 +92,30 @@ def test_jobs_that_stay_are_named_and_none_is_ended(slurm: Slurm, run: Any) -> N
     assert "RUNNING" in (slurm.folder / "squeue.asked").read_text()
 
 
-def test_check_mode_changes_nothing_and_waits_for_nobody(slurm: Slurm, run: Any) -> None:  # noqa: ANN401
-    slurm.jobs("41|alice|gpu2\n")
-    assert run("gpu2", _ansible_check_mode=True)["changed"] is True
+@pytest.mark.parametrize(
+    ("nodes", "queue", "would"),
+    [
+        (
+            "gpu2",
+            "41|alice|gpu2\n",
+            ["would drain gpu2 and wait for job 41 of alice on gpu2", "60 s (remove_nodes_wait)"],
+        ),
+        ("gpu[1-3]", "", ["would drain gpu1,gpu2", "no job holds gpu1,gpu2,gpu3 now"]),
+        ("gpu3", "42|bob|gpu3\n", ["would leave gpu3 drained and wait for job 42 of bob on gpu3", "stops the run"]),
+    ],
+    ids=["busy", "free", "drained before"],
+)
+def test_check_mode_says_what_would_happen_and_changes_nothing(
+    slurm: Slurm,
+    run: Any,  # noqa: ANN401
+    nodes: str,
+    queue: str,
+    would: list[str],
+) -> None:
+    slurm.jobs(queue)
+    done = run(nodes, wait_s=60, _ansible_check_mode=True)
+    assert done["changed"] is (nodes != "gpu3")
+    assert [words for words in would if words not in done["would"]] == []
     assert slurm.told == []
 
 

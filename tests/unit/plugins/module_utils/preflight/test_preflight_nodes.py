@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.nodes import node_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.nodes import name_problems, node_problems
 
 LIMITS = {
     "systems": {"debian": ["12", "13"], "ubuntu": ["22.04"]},
@@ -95,3 +95,18 @@ def test_a_host_without_hardware_may_be_small() -> None:
 def test_remedies_of_a_lost_connection(message: str, remedy: str) -> None:
     problems = node_problems("gpu1", {"reached": False, "failure": "connection", "message": message}, None, LIMITS)
     assert remedy in problems[0]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted", "refused"),
+    [
+        ({"hostname": "gpu1", "hostname_fixed": True}, "n01", True),
+        ({"hostname": "n01", "hostname_fixed": True}, "n01", False),
+        ({"hostname": "gpu1", "hostname_fixed": False}, "n01", False),
+        ({"hostname": "gpu1"}, "n01", False),
+    ],
+)
+def test_a_container_keeps_its_name(node: dict[str, Any], wanted: str, *, refused: bool) -> None:
+    found = name_problems("n01", {**NODE, **node}, wanted)
+    assert [(problem["hosts"], problem["key"]) for problem in found] == ([(["n01"], "hosts_name")] if refused else [])
+    assert all("--hostname n01" in problem["remedy"] and "gpu1" in problem["problem"] for problem in found)

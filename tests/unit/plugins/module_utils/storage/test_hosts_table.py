@@ -41,6 +41,29 @@ def test_domain_comes_first() -> None:
     assert entry["names"] == ["gpu1.cluster.example", "gpu1", "node1"]
 
 
+@pytest.mark.parametrize(
+    ("variables", "port", "known_as"),
+    [
+        ({"ansible_host": "10.0.0.2"}, 22, ["n01", "10.0.0.2"]),
+        ({"ansible_host": "10.0.0.2", "ansible_port": "22"}, 22, ["n01", "10.0.0.2"]),
+        (
+            {"ansible_host": "10.0.0.2", "ansible_port": 2222},
+            2222,
+            ["[n01]:2222", "[10.0.0.2]:2222"],
+        ),
+        (
+            {"ansible_host": "127.0.0.1", "ansible_port": 2201, "hosts_address": "10.0.0.2", "ssh_port": 22},
+            22,
+            ["n01", "127.0.0.1", "10.0.0.2", "[n01]:2201", "[127.0.0.1]:2201", "[10.0.0.2]:2201"],
+        ),
+    ],
+    ids=["default", "22 by name", "another", "forwarded"],
+)
+def test_ports_of_ssh(variables: dict[str, Any], port: int, known_as: list[str]) -> None:
+    (entry,) = cluster_entries(["n01"], {"n01": variables})
+    assert (entry["port"], entry["known_as"]) == (port, known_as)
+
+
 def test_one_address_twice_is_refused() -> None:
     variables = {"a": {"ansible_host": "10.0.0.1"}, "b": {"ansible_host": "10.0.0.1"}}
     with pytest.raises(ValueError, match=r"a and b have one address, 10\.0\.0\.1"):

@@ -158,6 +158,8 @@ def _service_finding(block: Mapping[str, str], uptime_s: float | None) -> Findin
         return Finding("services", severity, problem, remedy, f"{restarts} restarts")
     if block.get("UnitFileState") in _ENABLED and state not in _RUNNING:
         remedy = f"journalctl -u {name} -n 50; systemctl restart {name}"
+        # slurmctld asks a node that did not answer only now and then; a slurmd that starts registers at once.
+        remedy += "; systemctl try-restart slurmd" * (name == "munge")
         return Finding("services", RESET, f"{name} does not run ({state})", remedy, state)
     return None
 

@@ -268,7 +268,9 @@ def read_targets(inventory: str, limit: str, user: str | None) -> tuple[list[Tar
     def target(name: str, variables: dict[str, Any]) -> Target:
         login = user or value(variables, "ansible_user", getpass.getuser())
         port = int(value(variables, "ansible_port", 22))
-        return Target(name, value(variables, "ansible_host", name), port, login)
+        words = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
+        arguments = " ".join(value(variables, each, "") for each in words).strip()
+        return Target(name, value(variables, "ansible_host", name), port, login, arguments)
 
     loader = DataLoader()
     shared: dict[str, Any] = {}

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 import paramiko
 from ansible_collections.busbar.cluster.plugins.module_utils.report.data import printable
 
-from busbar.ssh.host_keys import TIMEOUT_S, KnownHosts, RefusedKeyError, Target, fingerprint, read_host_key
+from busbar.ssh.host_keys import (
+    TIMEOUT_S,
+    KnownHosts,
+    RefusedKeyError,
+    Target,
+    connection_to,
+    fingerprint,
+    read_host_key,
+    tunnel,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +67,14 @@ class Door:
     private_key: Path | None
     known_hosts: KnownHosts
     sudo: bool = False
+    ways: dict[Target, str] = dataclasses.field(default_factory=dict)
+
+    def way(self, target: Target) -> str:
+        """Return the command that leads to a host through its jump host; empty for one that is reached directly."""
+        if target not in self.ways:
+            key = ["-i", str(self.private_key)] if self.private_key else []
+            self.ways[target] = tunnel(target, *key, "-o", f"UserKnownHostsFile={self.known_hosts.path}")
+        return self.ways[target]
 
     def connect(self, target: Target, password: str | None) -> paramiko.SSHClient:
         """Return a connection, by the key when no password is given.
@@ -83,6 +100,7 @@ class Door:
                 timeout=TIMEOUT_S,
                 banner_timeout=TIMEOUT_S,
                 auth_timeout=TIMEOUT_S,
+                sock=connection_to(target, self.way(target)) if self.way(target) else None,
             )
         except BaseException:
             client.close()
@@ -109,35 +127,60 @@ def bootstrap(
         jobs: how many hosts at once.
     """
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    passwords: list[str] = []
+
+    def ask_once() -> str:
+        if not passwords:
+            passwords.append(ask())
+        return passwords[0]
+
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        outcomes = _meet(targets, door.known_hosts, vouch, pool)
-
-        def visit_all(password: str | None) -> None:
-            left = [target for target in targets if target not in outcomes]
-            answers = pool.map(lambda target: _visit(target, door, password), left)
-            outcomes.update({target: found for target, found in zip(left, answers, strict=True) if found})
-
-        visit_all(None)
-        if len(outcomes) < len(targets):
-            visit_all(ask())
+        ways = dict(zip(targets, pool.map(door.way, targets), strict=True))
+        outcomes: dict[Target, Outcome] = {}
+        # A jump host must be open before what lies behind it is looked at.
+        for behind in (False, True):
+            group = [target for target in targets if bool(ways[target]) is behind]
+            outcomes |= _opened(group, door, vouch, ask_once, pool)
     wrong = "the password is wrong"
     return [outcomes.get(target) or Outcome(target.name, ok=False, message=wrong) for target in targets]
 
 
+def _opened(
+    targets: Sequence[Target],
+    door: Door,
+    vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
+    ask: Callable[[], str],
+    pool: ThreadPoolExecutor,
+) -> dict[Target, Outcome]:
+    """Open the doors of some hosts; those for which the password is wrong are left out."""
+    outcomes = _meet(targets, door, vouch, pool)
+
+    def visit_all(password: str | None) -> None:
+        left = [target for target in targets if target not in outcomes]
+        answers = pool.map(lambda target: _visit(target, door, password), left)
+        outcomes.update({target: found for target, found in zip(left, answers, strict=True) if found})
+
+    visit_all(None)
+    if len(outcomes) < len(targets):
+        visit_all(ask())
+    return outcomes
+
+
 def _meet(
     targets: Sequence[Target],
-    known: KnownHosts,
+    door: Door,
     vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
     """Look at every host's key and record those that somebody vouches for; return the hosts that are left out."""
+    known = door.known_hosts
 
     def look(target: Target) -> paramiko.PKey | Outcome | None:
         try:
-            key = read_host_key(target, known.keys.lookup(target.known_as) or {})
+            key = read_host_key(target, known.keys.lookup(target.known_as) or {}, door.way(target))
             return None if known.is_known(target, key) else key
         except (paramiko.SSHException, RefusedKeyError, OSError, EOFError) as exc:
-            return _failure(target, exc)
+            return _failure(target, exc, door)
 
     found = dict(zip(targets, pool.map(look, targets), strict=True))
     fresh = {target: key for target, key in found.items() if isinstance(key, paramiko.PKey)}
@@ -160,12 +203,14 @@ def _visit(target: Target, door: Door, password: str | None) -> Outcome | None:
         # Without any key at hand there is nothing to try before the password.
         if password is None and "No authentication methods available" in str(exc):
             return None
-        return _failure(target, exc)
+        return _failure(target, exc, door)
 
 
-def _failure(target: Target, exc: Exception) -> Outcome:
+def _failure(target: Target, exc: Exception, door: Door) -> Outcome:
     """Return what became of a host that failed."""
     message, remedy = _explain(exc)
+    if door.way(target) and not isinstance(exc, RefusedKeyError):
+        message, remedy = "is not reached through its jump host", f"look what this says: {door.way(target)}"
     return Outcome(target.name, ok=False, message=message, remedy=remedy)
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
+import re
+import shlex
 import socket
+import subprocess
 import threading
 from typing import TYPE_CHECKING
 
@@ -15,19 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["KnownHosts", "RefusedKeyError", "Target", "fingerprint", "read_host_key"]
+__all__ = ["KnownHosts", "RefusedKeyError", "Target", "connection_to", "fingerprint", "read_host_key", "tunnel"]
 
 TIMEOUT_S = 15
+_TOKEN = re.compile("%[hpr%]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A host of the inventory: its name, and where and as whom to log in."""
+    """A host of the inventory: its name, where and as whom to log in, and with which arguments of ssh."""
 
     name: str
     address: str
     port: int
     user: str
+    arguments: str = ""
 
     @property
     def known_as(self) -> str:
@@ -134,18 +140,53 @@ def _entry(line: str, number: int) -> paramiko.hostkeys.HostKeyEntry | None:
         return None
 
 
-def read_host_key(target: Target, known_kinds: Iterable[str] = ()) -> paramiko.PKey:
+def tunnel(target: Target, *options: str) -> str:
+    """Return the command that leads to a host through its jump host; empty for a host that is reached directly.
+
+    OpenSSH itself says whether there is one, from the target's arguments and the user's own configuration.
+
+    Args:
+        target: the host.
+        options: of ssh, for the jump host.
+    """
+    asked = ["ssh", "-G", *shlex.split(target.arguments), "-p", str(target.port), f"{target.user}@{target.address}"]
+    said = subprocess.run(asked, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    settings = dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+    if "proxycommand" in settings:
+        known = {"%h": target.address, "%p": str(target.port), "%r": target.user, "%%": "%"}
+        return _TOKEN.sub(lambda found: known[found[0]], settings["proxycommand"])
+    if settings.get("proxyjump", "none") == "none":
+        return ""
+    *before, last = settings["proxyjump"].split(",")
+    through = ["-J", ",".join(before)] if before else []
+    place = f"[{target.address}]:{target.port}"
+    return shlex.join(["ssh", "-o", "BatchMode=yes", *options, *through, "-W", place, f"ssh://{last}"])
+
+
+def connection_to(target: Target, way: str) -> socket.socket | paramiko.ProxyCommand:
+    """Return a connection to a host, by the command of `tunnel` where it is not reached directly.
+
+    Raises:
+        OSError: when it does not answer.
+    """
+    if way:
+        return paramiko.ProxyCommand(shlex.join(["sh", "-c", f"exec {way}"]))
+    return socket.create_connection((target.address, target.port), timeout=TIMEOUT_S)
+
+
+def read_host_key(target: Target, known_kinds: Iterable[str] = (), way: str = "") -> paramiko.PKey:
     """Return the key that a host shows, without logging in.
 
     Args:
         target: the host.
         known_kinds: types of key to ask for first.
+        way: the command that leads to it; empty for a host that is reached directly.
 
     Raises:
         OSError: when it does not answer.
         paramiko.SSHException: when it is no SSH server that we understand.
     """
-    with socket.create_connection((target.address, target.port), timeout=TIMEOUT_S) as connection:
+    with contextlib.closing(connection_to(target, way)) as connection:
         transport = paramiko.Transport(connection)
         try:
             transport.banner_timeout = TIMEOUT_S

@@ -11,7 +11,7 @@ import pytest
 from busbar.commands import ssh
 from busbar.errors import UsageError
 from busbar.ssh.bootstrap import Door, Outcome, bootstrap
-from busbar.ssh.host_keys import KnownHosts, RefusedKeyError, Target, fingerprint
+from busbar.ssh.host_keys import KnownHosts, RefusedKeyError, Target, fingerprint, tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
         return "secret"
 
     monkeypatch.setattr("busbar.ssh.bootstrap._visit", visit)
-    monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda _target, _kinds: _key(KEY))
+    monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     shown: list[str] = []
 
     def trust(fresh: Mapping[Target, str]) -> dict[Target, str]:
@@ -112,7 +112,7 @@ def test_nothing_is_sent_to_a_host_whose_key_nobody_vouches_for(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("busbar.ssh.bootstrap._visit", lambda *_: pytest.fail("something was sent"))
-    monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda _target, _kinds: _key(KEY))
+    monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", lambda *_: _key(KEY))
     (tmp_path / "known_hosts").write_text(f"@revoked * {KEY}\n10.0.0.1 {KEY}\n")
     revoked = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
     unknown = Door(KEY, None, KnownHosts(tmp_path / "none"))
@@ -128,6 +128,51 @@ def test_nothing_is_sent_to_a_host_whose_key_nobody_vouches_for(
     (second,) = bootstrap([TARGET], unknown, refuse, nobody_asks, 1)
     assert (second.ok, second.message) == (False, "its host key was not confirmed")
     assert not unknown.known_hosts.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "way"),
+    [
+        ("", ""),
+        ("-o UserKnownHostsFile='~/.ssh/known_hosts /x y'", ""),
+        ("-J ops@front:2200", "ssh -o BatchMode=yes -i key -W '[10.0.0.1]:2222' ssh://ops@front:2200"),
+        ("-o ProxyJump=a,b", "ssh -o BatchMode=yes -i key -J a -W '[10.0.0.1]:2222' ssh://b"),
+        ("-o ProxyCommand='nc -x %% %h %p %r'", "nc -x % 10.0.0.1 2222 admin"),
+    ],
+    ids=["none", "others", "a jump host", "two", "a command"],
+)
+def test_the_way_through_a_jump_host(arguments: str, way: str) -> None:
+    target = Target("gpu1", "10.0.0.1", 2222, "admin", f"-F none {arguments}")
+    assert tunnel(target, "-i", "key") == way
+
+
+def test_a_jump_host_is_opened_before_what_lies_behind_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    done: list[str] = []
+
+    def read(target: Target, _kinds: object, way: str) -> object:
+        done.append(f"key of {target.name}{' through the jump host' if way else ''}")
+        return _key(KEY)
+
+    def visit(target: Target, _door: Door, password: str | None) -> Outcome | None:
+        done.append(f"log in to {target.name}")
+        return Outcome(target.name, ok=True, message="key installed") if password else None
+
+    monkeypatch.setattr("busbar.ssh.bootstrap.read_host_key", read)
+    monkeypatch.setattr("busbar.ssh.bootstrap._visit", visit)
+    door = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
+    targets = [
+        Target("gpu1", "10.0.0.1", 22, "admin", "-F none -J admin@front"),
+        Target("front", "10.0.0.9", 22, "admin", "-F none"),
+    ]
+    asked: list[int] = []
+
+    def ask() -> str:
+        asked.append(1)
+        return "secret"
+
+    outcomes = bootstrap(targets, door, lambda _fresh: {}, ask, 2)
+    assert [outcome.name for outcome in outcomes if outcome.ok] == ["gpu1", "front"]
+    assert (done.index("log in to front") < done.index("key of gpu1 through the jump host"), asked) == (True, [1])
 
 
 SHOWN = fingerprint(_key(KEY))

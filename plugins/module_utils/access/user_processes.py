@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["runs_slurmctld", "user_processes"]
+__all__ = ["in_job", "runs_slurmctld", "user_processes"]
 
 PROC = Path("/proc")
 _IDS = re.compile(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", re.MULTILINE)
 _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)
+# With cgroup v1 the path in each controller contains job_N. With cgroup v2 jobs lie below slurmstepd.scope, or below
+# NODE_slurmstepd.scope where slurmd was built for several instances on one host; the folder there is job_N, and since
+# Slurm 26.05 the SLUID of the job unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
+_SCOPE = re.compile(r"/(?:[^/\n]+_)?slurmstepd\.scope/[^/\n]")
+_JOB_ID = re.compile(rb"(?:^|\0)SLURM_JOB_ID=(\d{1,10})(?:\0|$)")
 _MOST = 4
 
 
@@ -36,6 +41,11 @@ def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list
     return {name: _shortened(sentences) for name, sentences in found.items()}
 
 
+def in_job(groups: str) -> bool:
+    """Return whether a process belongs to a job, by its ``/proc/PID/cgroup``."""
+    return bool(_JOB.search(groups) or _SCOPE.search(groups))
+
+
 def runs_slurmctld(proc: Path = PROC) -> bool:
     """Return whether slurmctld runs on this host."""
     for comm in proc.glob("[0-9]*/comm"):
@@ -48,10 +58,22 @@ def runs_slurmctld(proc: Path = PROC) -> bool:
 def _sentence(folder: Path) -> str:
     command = (folder / "comm").read_text(errors="replace").strip()
     command = "".join(character if character.isprintable() else "?" for character in command)
-    job = None
+    return f"process {folder.name} ({command}{_job_words(folder)})"
+
+
+def _job_words(folder: Path) -> str:
+    """Return the job of a process in words; where the path has no job ID, the environment of the process has it."""
+    groups, environment = "", b""
     with suppress(OSError):
-        job = _JOB.search((folder / "cgroup").read_text(errors="replace"))
-    return f"process {folder.name} ({command}{f', job {job[1]}' if job else ''})"
+        groups = (folder / "cgroup").read_text(errors="replace")
+    if named := _JOB.search(groups):
+        return f", job {named[1]}"
+    if not in_job(groups):
+        return ""
+    with suppress(OSError):
+        environment = (folder / "environ").read_bytes()
+    named_there = _JOB_ID.search(environment)
+    return f", job {named_there[1].decode()}" if named_there else ", a job"
 
 
 def _shortened(sentences: list[str]) -> list[str]:

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..access.user_processes import in_job
 from ..common.node_info import parse_cpu_list
 from ..hardware.dcgm_health import NOT_WATCHING, dcgm_incidents, dcgm_problems
 from ..hardware.gpu_reading import PATHS, find_smi, listed, pci_devices, read, read_gpus, run_limited
@@ -320,7 +321,7 @@ def _strays(node: Node) -> Answer:
             continue  # it ended meanwhile
         # State and, in ticks since the boot, when it began: proc(5), fields 3 and 22.
         young = up_s - int(fields[19]) / ticks < _STRAY_AGE_S
-        if any(owner in each for each in _USERS) and fields[0] not in "ZX" and not young and "/job_" not in groups:
+        if any(owner in each for each in _USERS) and fields[0] not in "ZX" and not young and not in_job(groups):
             found.append(Process(int(folder.name), _user(owner), read(folder / "comm")))
     return Answer([*stray_findings(found)])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -516,6 +517,30 @@ def test_stray_processes_are_only_told() -> None:
     (found,) = stray_findings([Process(number, "alice", "python") for number in range(6)])
     assert found.severity == MONITOR
     assert found.problem.endswith("3 (python of alice) and 2 more")
+
+
+# With cgroup v2, by the job ID up to Slurm 25.11, and by the SLUID since 26.05.
+JOB_PATHS = (
+    "/system.slice/slurmstepd.scope/job_82/step_batch/user/task_special",
+    "/system.slice/slurmstepd.scope/sCVDM8AJ3Q3S00/step_batch/user/task_special",
+    "/system.slice/gpu1_slurmstepd.scope/sCVDM8AJ3Q3S00/step_0/user/task_0",
+)
+
+
+@pytest.mark.parametrize("path", [*JOB_PATHS, "/user.slice/user-2002.slice/session-3.scope"])
+def test_a_process_of_a_running_job_is_not_stray(tmp_path: Path, path: str) -> None:
+    process = tmp_path / "proc/490"
+    process.mkdir(parents=True)
+    (tmp_path / "proc/uptime").write_text("9000.00 9000.00\n")
+    (process / "stat").write_text(f"490 (python) S {'0 ' * 18}1 0\n")
+    (process / "comm").write_text("python\n")
+    (process / "cgroup").write_text(f"0::{path}\n")
+    if os.geteuid() == 0:
+        os.chown(process, 2002, 2002)
+    here = Node({"gpus": 0, "timeout_s": 10, "paths": [], "limits": LIMITS}, tmp_path, 1000.0, {})
+    found = [each.problem for each in checks_of(here)["stray_processes"].ask().findings]
+    assert len(found) == (0 if path in JOB_PATHS else 1), found
+    assert all("490 (python of " in problem for problem in found)
 
 
 def test_a_site_may_weigh_findings_otherwise() -> None:

@@ -263,7 +263,7 @@ def test_a_user_who_asks_without_end_takes_nothing_from_the_others(site: Site) -
     site.cluster.exec("login", f'python3 -c "{flood}"', user="bob", check=False)
     site.cluster.exec("login", "rm -rf /var/lib/enroot/*/user-*")
     shown = site.cluster.exec("login", "enroot", user="alice")
-    assert "/dev/null" not in shown.stdout
+    assert "refused-for-the-reason-above" not in shown.stdout
     assert site.cluster.exec("login", "systemctl is-active busbar-enroot.socket").stdout == "active\n"
 
 

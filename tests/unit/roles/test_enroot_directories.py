@@ -263,7 +263,7 @@ def test_where_nobody_answers_enroot_is_stopped_with_the_reason(asked: Asked, pl
     elif planted:
         place.mkdir()
     done = asked.run()
-    assert done.stdout == "/dev/null/data\n"
+    assert done.stdout == "/proc/refused-for-the-reason-above/data\n"
     assert f"{place} is missing or not yours: tell the administrator" in done.stderr
 
 
@@ -274,7 +274,7 @@ shopt -s lastpipe
 while IFS=$' \\t=' read -r key value; do
     export "${key}=$(eval echo "${value}")"
 done <<< "ENROOT_CACHE_PATH \\$(sh $PROGRAM cache)"
-mkdir -p "$ENROOT_CACHE_PATH" 2>/dev/null || exit 1
+mkdir -p "$ENROOT_CACHE_PATH" || exit 1
 echo "$1"
 """
 
@@ -304,8 +304,11 @@ def test_a_full_disk_takes_no_image_and_lets_the_user_make_room(*, command: str,
             cwd="/",
             env={"PATH": os.environ["PATH"], "PROGRAM": str(asked.file)},
         )
-    # Pyxis shows what Enroot says of what failed, and the line that it marks as an error is the verdict's reason.
-    told = [line for line in done.stderr.splitlines() if line.startswith("[ERROR] enroot on ")]
+    # Pyxis prints what Enroot said, and the line marked as an error is the reason of the verdict. The complaint of
+    # mkdir follows it and refers to it.
+    lines = done.stderr.splitlines()
+    told = [line for line in lines if line.startswith("[ERROR] enroot on ")]
+    assert ["refused-for-the-reason-above" in line for line in lines[1:]] == [True] * len(told)
     assert bool(told) is refused
     assert all("MiB are left" in line and "too few for an image" in line for line in told)
     assert (done.returncode, done.stdout) == ((1, "") if refused else (0, f"{command}\n"))

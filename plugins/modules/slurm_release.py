@@ -40,6 +40,11 @@ options:
     description: Whether the packages are fetched, so that an upgrade later waits for no network. Not in check mode.
     type: bool
     default: false
+  mpi:
+    description: Whether RV(lost) is returned without O(download). Fetches the packages with plugins of MPI into a
+      temporary directory, also in check mode.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -68,7 +73,7 @@ error:
   returned: always
   type: str
 lost:
-  description: Types of MPI that srun has now and would no longer have, such as V(pmix); known with O(download) only.
+  description: Types of MPI that srun has now and would no longer have, such as V(pmix); with O(download) or O(mpi).
   returned: always
   type: list
   elements: str
@@ -118,6 +123,7 @@ OPTIONS: dict[str, Any] = {
     "state": {"type": "path", "default": "/var/lib/busbar/spank"},
     "write": {"type": "bool", "default": False},
     "download": {"type": "bool", "default": False},
+    "mpi": {"type": "bool", "default": False},
 }
 DAEMONS = ("slurmdbd", "slurmctld", "slurmd", "sackd")
 # Debian's, SchedMD's own, and what Ubuntu had: "slurm" alone is a monitor of networks.
@@ -270,6 +276,20 @@ def lost_types(module: AnsibleModule, versions: dict[str, str], archives: Path =
     return sorted(mpi_types(present) - mpi_types(coming)) if coming else []
 
 
+def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str, str]) -> list[str]:
+    """Return the types of MPI that the offered packages do not have; they are fetched into a temporary directory."""
+    listed = {name: module.run_command(["dpkg-query", "-L", name])[1] for name in versions}
+    holders = {name: version for name, version in versions.items() if mpi_types(listed[name])}
+    if not holders:
+        return []
+    with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
+        command = [*APT, *options, "download", *(f"{name}={version}" for name, version in holders.items())]
+        status, out, err = module.run_command(command, cwd=folder, environ_update=ENVIRONMENT)
+        if status:
+            module.fail_json(msg=f"the packages of Slurm cannot be fetched: {error_text(out + err)}")
+        return lost_types(module, holders, Path(folder))
+
+
 def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]]:
     """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
     try:
@@ -321,6 +341,8 @@ def main() -> None:
             if status:
                 module.fail_json(msg=f"the packages of Slurm cannot be fetched: {error_text(said)}")
             lost = lost_types(module, moves)
+        elif module.params["mpi"]:
+            lost = lost_on_offer(module, options, moves)
     diff = [
         {"before": before[path], "after": text, "before_header": path, "after_header": path}
         for path, text in files.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,6 @@ from played_module import Ended, PlayedModule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 OLD, NEW = "24.11.5-4", "1:26.05.5-1"
 LIBRARIES = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
@@ -51,6 +51,28 @@ def test_a_type_of_mpi_that_the_new_packages_lack_is_found(tmp_path: Path) -> No
     assert slurm_release.lost_types(host, {"slurm-wlm-basic-plugins": NEW}, tmp_path) == []
 
 
+def test_lost_types_of_mpi_are_found_without_an_upgrade() -> None:
+    fetched: list[list[str]] = []
+
+    class Offered(Host):
+        def run_command(self, command: list[str], **how: object) -> tuple[int, str, str]:
+            if "download" in command:
+                fetched.append(command[command.index("download") + 1 :])
+                (Path(str(how["cwd"])) / "slurm-wlm-basic-plugins_1%3a26.05.5-1_amd64.deb").touch()
+            if command[0] == "dpkg-query" and command[-1] != "slurm-wlm-basic-plugins":
+                return 0, "/usr/sbin/slurmd\n", ""
+            return super().run_command(command, **how)
+
+    host = Offered(
+        dpkg_query=f"{LIBRARIES}/mpi_pmix_v5.so\n{LIBRARIES}/mpi_pmi2.so\n",
+        dpkg_deb=f"-rw-r--r-- root/root 1 2026-01-01 00:00 .{LIBRARIES}/mpi_pmi2.so\n",
+    )
+    versions = {"slurm-wlm-basic-plugins": NEW, "slurmd": NEW}
+    assert slurm_release.lost_on_offer(host, [], versions) == ["pmix"]
+    assert fetched == [[f"slurm-wlm-basic-plugins={NEW}"]]
+    assert slurm_release.lost_on_offer(host, [], {"slurmd": NEW}) == []
+
+
 def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
     for pid, target in (("7", "/usr/sbin/slurmd (deleted)"), ("8", "/usr/sbin/slurmd")):
         (tmp_path / pid).mkdir()
@@ -63,7 +85,7 @@ def test_a_daemon_whose_program_was_replaced_is_stale(tmp_path: Path) -> None:
     [({}, "^$"), ({"release": "26.05"}, "slurm_repository: is for apt")],
 )
 def test_a_host_without_apt(repository: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"repository": repository, "also": [], "write": False, "download": False}
+    given = {"repository": repository, "also": [], "write": False, "download": False, "mpi": False}
     module = PlayedModule(Host(dnf=""), given, check_mode=False)
     monkeypatch.setattr(slurm_release, "AnsibleModule", lambda **_: module)
     with pytest.raises(Ended, match=said):

@@ -1,10 +1,11 @@
-"""The reason by which Slurm shows that a node is behind the gate, also for programs that have nothing but Python."""
+"""Reasons with which busbar drains nodes, for programs that have only the standard library as well."""
 
 from __future__ import annotations
 
-__all__ = ["NEW_REASON", "NEW_RESERVATION", "is_new", "is_untested", "new_reason"]
+__all__ = ["NEW_REASON", "NEW_RESERVATION", "UPGRADE_REASON", "is_new", "is_untested", "new_reason"]
 
 NEW_REASON = "busbar: new"
+UPGRADE_REASON = "busbar: upgrade of Slurm"
 # What keeps the jobs of others from a node behind the gate while it is not drained, for a test to start on it.
 NEW_RESERVATION = "busbar-new"
 

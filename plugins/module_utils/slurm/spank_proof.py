@@ -6,9 +6,12 @@ but most plugins read their arguments only in slurmstepd. So neither `srun --hel
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from .new_reason import UPGRADE_REASON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -76,18 +79,39 @@ def reload_slurmd(run: Run, libraries: Sequence[str]) -> str:
 
 
 def job_step(run: Run, node: str, before: str) -> Proof:
-    """Run a job step on a node that has a core to spare, as root, who is in no account's way, and see it cleaned up.
+    """Run a job step of root on a node with a free core, and check that it is cleaned up.
+
+    Slurm starts no step on a drained node. A node that an upgrade has drained is therefore resumed in a reservation for
+    root, and drained again after the step.
 
     Args:
         run: runs a command.
         node: name of the node in Slurm.
         before: what `state_of` gave before.
     """
+    if not re.search(rf"State=\S*DRAIN.*Reason={re.escape(UPGRADE_REASON)}", before):
+        return _step(run, node, before)
+    name = f"busbar-spank-{node}"
+    delete = ["scontrol", "delete", f"ReservationName={name}"]
+    run(delete)  # Left by a run that was killed.
+    words = [f"ReservationName={name}", f"Nodes={node}", "StartTime=now", "Duration=5", "Users=root"]
+    status, out, err = run(["scontrol", "create", "reservation", *words, "Flags=maint,ignore_jobs"])
+    if status:
+        return Proof(unproven=f"the reservation {name} could not be created: {(err or out).strip()[-300:]}")
+    try:
+        run(["scontrol", "update", f"NodeName={node}", "State=RESUME"])
+        return _step(run, node, before, f"--reservation={name}")
+    finally:
+        run(["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={UPGRADE_REASON}"])
+        run(delete)
+
+
+def _step(run: Run, node: str, before: str, *arguments: str) -> Proof:
     _, partitions, _ = run(["sinfo", "--noheader", f"--nodes={node}", "--format=%R"])
     if not partitions.split():
         return Proof(unproven="is in no partition")
     words = ["srun", "--quiet", f"--job-name={JOB_NAME}", f"--partition={partitions.split()[0]}", f"--nodelist={node}"]
-    words += ["--nodes=1", "--ntasks=1", "--mem=16", "--time=1", "--immediate=20", "true"]
+    words += [*arguments, "--nodes=1", "--ntasks=1", "--mem=16", "--time=1", "--immediate=20", "true"]
     status, _, err = run(["timeout", str(STEP_S), *words])
     if status == 0:
         left = _left_by_step(run, node, before)

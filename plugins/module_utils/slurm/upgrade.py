@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..common.hostlist import fold_hosts
 from ..common.problems import Problem, make_problem
 from .jobs import jobs_on, parse_nodes
+from .new_reason import UPGRADE_REASON
 from .releases import release, release_text, window_problem
 from .rolling import cut, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["STAGES", "UPGRADE_REASON", "upgrade_plan"]
+__all__ = ["STAGES", "upgrade_plan"]
 
-# What the reason of each drain of an upgrade is.
-UPGRADE_REASON = "busbar: upgrade of Slurm"
 # In the order in which they are upgraded: the group of the inventory, the package of its daemon, and the daemon.
 STAGES = {
     "slurm_database": ("slurmdbd", "slurmdbd"),

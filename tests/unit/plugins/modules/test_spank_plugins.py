@@ -169,6 +169,9 @@ class Node(FakeModule):
         self.asked.append(" ".join(command))
         if command[:2] == ["systemctl", "reload"] and self.loads:
             self.load()
+        if command[0] == "timeout" and self.reason and not any("State=RESUME" in words for words in self.asked):
+            # select_nodes of slurmctld takes no drained node, not even in a reservation.
+            return 1, "", "srun: error: Unable to allocate resources: Requested nodes are busy\n"
         if command[0] == "timeout":
             self.reason = self.reason or ("Epilog error" if self.step[0] else self.epilog)
             return self.step
@@ -241,9 +244,23 @@ def test_a_line_with_which_a_step_runs_and_its_epilog_fails_is_taken_back(tmp_pa
 def test_a_node_that_others_drained_stays_so(tmp_path: Path, item: dict[str, Any]) -> None:
     node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
     node.reason = "memory is replaced"
-    with pytest.raises(Failed, match=r"still not ready\. The lines"):
-        keep(node, item)
+    assert "granted no job step" in keep(node, item).unproven
     assert not [words for words in node.asked if "resume" in words]
+
+
+@pytest.mark.usefixtures("proc")
+def test_a_node_that_an_upgrade_drained_runs_the_step_in_a_reservation(tmp_path: Path, item: dict[str, Any]) -> None:
+    """Slurm grants no step on a drained node."""
+    node = Node(tmp_path)
+    node.reason = "busbar: upgrade of Slurm"
+    host = keep(node, item)
+    assert host.unproven == ""
+    steps = [words for words in node.asked if words.startswith(("scontrol", "timeout")) and " show " not in words]
+    assert [words.split()[1] for words in steps] == ["delete", "create", "update", "60", "update", "delete"]
+    assert "Nodes=gpu1 StartTime=now Duration=5 Users=root Flags=maint,ignore_jobs" in steps[1]
+    assert steps[2].endswith("NodeName=gpu1 State=RESUME")
+    assert "--reservation=busbar-spank-gpu1" in steps[3]
+    assert steps[4].endswith("NodeName=gpu1 State=DRAIN Reason=busbar: upgrade of Slurm")
 
 
 @pytest.mark.usefixtures("proc")

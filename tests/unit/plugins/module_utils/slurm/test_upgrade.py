@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_reason import UPGRADE_REASON
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.repository import (
     own_archive,
     preferences_text,
     repository_problems,
     source_text,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.upgrade import UPGRADE_REASON, upgrade_plan
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.upgrade import upgrade_plan
 
 OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"
 CLUSTER = {

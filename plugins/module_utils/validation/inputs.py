@@ -127,6 +127,13 @@ def _problems(options: Options) -> list[str]:
         problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
     elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
         problems.append("validation_backend: nccl needs validation_binary (a path on the nodes) or validation_image")
+    elif options["backend"] == "mpi":
+        problems += [
+            f"validation_{key}: the backend mpi runs its own program on the nodes and uses no {what}: leave it out, or "
+            "set validation_backend=nccl"
+            for key, what in (("binary", "nccl-tests"), ("image", "container image"))
+            if options.get(key)
+        ]
     problems += _inspector_problems(options)
     known = registry.choices()
     problems += [

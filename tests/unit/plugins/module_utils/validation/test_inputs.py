@@ -74,6 +74,14 @@ def test_each_wrong_option_is_one_clear_error(changes: dict[str, Any], words: st
         typed(OPTIONS | changes)
 
 
+@pytest.mark.parametrize("key", ["image", "binary"])
+def test_an_option_that_the_backend_does_not_use_is_refused(key: str) -> None:
+    (said,) = input_problems(OPTIONS | {"backend": "mpi", "binary": "", key: "/images/x"})
+    assert said.startswith(f"validation_{key}: the backend mpi ")
+    assert "leave it out, or set validation_backend=nccl" in said
+    assert input_problems(OPTIONS | {"backend": "nccl", key: "/images/x"}) == []
+
+
 def test_all_wrong_options_are_told_at_once() -> None:
     found = input_problems(OPTIONS | {"repeats": "x", "wait": "y", "storage": STORAGE | {"seconds": 0}})
     assert [line.split(":")[0] for line in found] == [

@@ -21,7 +21,7 @@ def judged(peak: float, floor: str = "0", **changes: Any) -> dict[str, Any]:  # 
     step = next_step(asked)
     (planned,) = step["tests"]
     assert (planned["job"]["nodes"], planned["collectives"]) == (NODES, ["all_reduce"])
-    assert ",BUSBAR_NIC_ALONE=1" in planned["job"]["arguments"][1]
+    assert "export BUSBAR_NIC_ALONE=1\n" in planned["job"]["script"]
     state = with_results(asked, None, step, {"tests": [job_entry("nic", NODES)]}, [nccl_text(NODES, 8, peak)])
     assert not next_step(asked, state)["tests"]
     (test,) = report(asked, state)["tests"]
@@ -59,7 +59,7 @@ def test_nvlink_has_no_part_in_it(name: str) -> None:
 
 
 def test_mpi_has_no_such_way() -> None:
-    asked = validation_options(NODES, stages=["nic"], backend="mpi")
+    asked = validation_options(NODES, stages=["nic"], backend="mpi", binary="")
     assert input_problems(asked) == [
         "validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"
     ]

@@ -20,6 +20,7 @@ from ansible.utils.display import Display
 from ..module_utils.common.printable import printable
 from ..module_utils.common.refusal import REFUSED
 from ..module_utils.report.standing import standing
+from ..module_utils.slurm.launch_log import launch_error, launch_log_script
 from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..module_utils.validation.inputs import all_problems, typed
 from ..module_utils.validation.judge import INCONCLUSIVE, PASS
@@ -109,6 +110,14 @@ class _Hands:
         too_long = f"{TOO_LONG}{self._limit} (validation_output_limit)"
         found = fetch(wanted, self._nodes.to, self._user, bounds, too_long)
         return {path.name: problem for path, problem in found.items()}
+
+    def launch_error(self, host: str, job_id: str) -> str:
+        """Return why slurmd on a host could not launch a job; empty if its log has no such error."""
+        try:
+            _code, out, _err = self._nodes.to(host).run(launch_log_script(job_id))
+        except (AnsibleError, LookupError):
+            return ""
+        return launch_error(out.decode(errors="replace"))
 
     def text(self, name: str) -> str:
         """Return what a saved output tells."""

@@ -372,7 +372,7 @@ class Runner:
             if entry["state"] == PREEMPTED:
                 self.gave_way(entry)
             elif entry["state"] in {"NODE_FAIL", "BOOT_FAIL", "CANCELLED", "TIMEOUT", "DEADLINE"}:
-                entry["problem"] = f"the job ended as {entry['state']} ({entry.get('reason') or 'None'})"
+                entry["problem"] = f"the job ended as {entry['state']}{_because(entry.get('reason', ''))}"
 
     def gave_way(self, entry: dict[str, Any]) -> None:
         """Enter whose jobs took the nodes of a job that Slurm ended for them; it says nothing about the nodes."""

@@ -50,6 +50,9 @@ class Hands(Protocol):
     def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
         """Save outputs as files and remove them on their nodes; returns why one could not be, by name."""
 
+    def launch_error(self, host: str, job_id: str) -> str:
+        """Return why slurmd on a host could not launch a job; empty if its log has no such error."""
+
     def text(self, name: str) -> str:
         """Return what a saved output tells.
 

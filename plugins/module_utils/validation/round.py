@@ -31,6 +31,9 @@ _LAST_FETCH_S = 15
 # What an answer may say of a job that was submitted; all else is known already.
 _NEWS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem")
 _MOST_SHOWN = 4
+# slurmd cancels a job that it cannot launch. Each question is a connection, and one cause is often that of many jobs.
+_CANCELLED = "the job ended as CANCELLED"
+_MOST_LOGS = 4
 _MOST_TEXT = 500
 
 
@@ -217,6 +220,14 @@ class Round:
         if ready:
             self.fetched |= self.hands.fetch(ready, seconds)
 
+    def _explain(self) -> None:
+        """Add to jobs that were cancelled without an output why slurmd could not launch them."""
+        cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["batch_host"]]
+        asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
+        for entry in asked[:_MOST_LOGS]:
+            if reason := self.hands.launch_error(entry["batch_host"], entry["job_id"]):
+                entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
+
     def _texts(self) -> list[str | None]:
         """Return the output of each test; what cannot be used is said in its entry."""
         texts: list[str | None] = []
@@ -240,6 +251,7 @@ class Round:
         """Judge the tests and enter them into the state."""
         result = {"tests": self.entries, "node_reasons": self.node_reasons, "msg": self.problem}
         before = len(self.loop.state["tests"])
+        self._explain()
         texts = self._texts()
         self.loop.state = with_results(self.loop.options, self.loop.state, self.step, result, texts)
         if self.problem and self.entries:

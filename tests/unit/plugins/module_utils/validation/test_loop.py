@@ -285,6 +285,24 @@ def test_an_output_that_does_not_come_is_said_to_be_missing() -> None:
     assert "output of cluster from gpu1: Permission denied" in cluster.said
 
 
+def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "No such file or directory"}
+    cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
+    cluster.logs = {("gpu1", "7"): "_get_user_env: Unable to get user's local environment"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    test = judged_of(loop)["cluster"]
+    said = "slurmd on gpu1 could not launch the job: _get_user_env: Unable to get user's local environment"
+    assert (test["verdict"], test["reason"]) == ("INCONCLUSIVE", said)
+    cluster = Cluster()
+    cluster.unfetched = {"cluster.out": "No such file or directory"}
+    cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
+    loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
+
+
 def test_a_reservation_is_the_validation_s_own_from_its_first_job_on_and_released_once() -> None:
     cluster = Cluster()
     cluster.held = {"gpu1": "fan is loud"}

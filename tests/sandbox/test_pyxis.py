@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.step_words import container_fault
 from conftest import TOP, recap
 from test_spank import LINE, PACKAGES, STATE
+from validations import validate
 
 if TYPE_CHECKING:
     import subprocess
@@ -105,6 +106,31 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     assert sandbox.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
 
 
+def test_nodes_that_an_upgrade_has_drained_prove_the_plugin_by_a_step(sandbox: Cluster, apply: Apply) -> None:
+    """Slurm grants no step on a drained node; the step runs in a reservation of root before jobs of users do."""
+    assert apply().returncode == 0
+    drained = "busbar: upgrade of Slurm"
+    begun = sandbox.exec("ctl", "date +%Y-%m-%dT%H:%M:%S").stdout.strip()
+    nodes = ",".join(sandbox.compute)
+    sandbox.exec("ctl", f"scontrol update nodename={nodes} state=drain reason='{drained}'")
+    try:
+        done = apply(pyxis_container_scope="job")
+        assert done.returncode == 0, done.stdout
+        assert "granted no job step" not in done.stdout
+        steps = f"sacct -aXn -P --name busbar-spank -S {begun} -o NodeList,State"
+        wanted = sorted(f"{node}|COMPLETED" for node in sandbox.compute)
+        sandbox.wait_until(lambda: sorted(sandbox.exec("ctl", steps).stdout.split()) == wanted, "no step of each node")
+        done = apply(pyxis_options={"use_enroot_load": True}, pyxis_container_scope="no-scope")
+        assert done.returncode != 0
+        for node in sandbox.compute:
+            state, _, reason = sandbox.exec("ctl", f"sinfo -h -n {node} -o '%t|%E'").stdout.strip().partition("|")
+            assert (state[:4], reason) == ("drai", drained)
+        assert "No reservations" in sandbox.exec("ctl", "scontrol show reservation").stdout
+    finally:
+        sandbox.exec("ctl", f"scontrol update nodename={nodes} state=resume")
+        sandbox.wait_idle()
+
+
 def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_container(
     sandbox: Cluster, apply: Apply
 ) -> None:
@@ -122,6 +148,36 @@ def test_the_jobs_of_a_validation_keep_their_variables_and_tell_why_there_is_no_
     assert gone.returncode != 0
     said = f"container: No such file or directory: {image}"
     assert container_fault(gone.stderr) in {f"{node}: {said}" for node in sandbox.compute}
+
+
+def test_a_validation_runs_in_containers_and_says_why_it_does_not(sandbox: Cluster, apply: Apply) -> None:
+    """As Enroot does, the stand-in starts the login shell of the account that runs the job."""
+    assert apply().returncode == 0
+    image, who = "/shared/busbar-test-image", "busbar-validation"
+    sandbox.exec("ctl", f"printf 'OF_THE_IMAGE=1\\n' >{image}; chmod 0644 {image}")
+    asked = {
+        "validation_stages": ["gemm"],
+        "validation_gemm_image": image,
+        "validation_gemm_seconds": 1,
+        "validation_gemm_size": 64,
+        "validation_gemm_tflops": 1e-9,
+        "validation_gemm_memory_gbs": 1e-6,
+    }
+    try:
+        sandbox.wait_idle()
+        done, report = validate(sandbox, "-e", json.dumps(asked))
+        assert done.returncode == 0, done.stdout
+        assert report["verdict"] == "PASS", report
+        for node in sandbox.compute:
+            sandbox.exec(node, f"usermod -s /usr/sbin/nologin {who}")
+        sandbox.wait_idle()
+        done, report = validate(sandbox, "-e", json.dumps(asked))
+        assert (done.returncode, report["verdict"]) == (2, "INCONCLUSIVE"), report
+        assert "container: This account is currently not available." in report["reason"]
+    finally:
+        for node in sandbox.compute:
+            sandbox.exec(node, f"usermod -s /bin/sh {who}")
+        sandbox.exec("ctl", f"rm {image}")
 
 
 def test_a_task_prolog_that_ends_containers_is_refused_before_slurm_conf_names_it(sandbox: Cluster) -> None:

@@ -8,11 +8,14 @@ import os
 import re
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import TOP, Cluster, plain_environment, recap
+from conftest import QUICK, TOP, Cluster, as_json, plain_environment, recap
+from test_add_nodes import grow
 from test_failover import is_unbroken
+from test_health import LOST, recording
+from test_repair_nodes import BOOTS, CHECK, REBOOT, RECORDING, SCRIPT, repair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -99,12 +102,17 @@ def test_releases_outside_of_the_window_and_bad_options_touch_nothing(cluster: C
     is_unbroken(cluster, LINES)
 
 
-def test_a_dry_run_shows_the_plan(cluster: Cluster) -> None:
+def test_a_dry_run_shows_the_plan_and_refuses_what_the_run_refuses(cluster: Cluster) -> None:
     with (cluster.inventory / "group_vars/all/upgrade.yml").open("w") as file:
         json.dump(RELEASE, file)
     for arguments in (("--check",), ("-e", "upgrade_slurm_dry_run=true")):
         code, said, output = upgrade(cluster, *arguments)
+        assert code == 2, said
+        assert "gpu1: upgrade_slurm_without_mpi: the new packages have no plugin for srun --mpi=pmix" in said, said
+        code, said, output = upgrade(cluster, *arguments, *WITHOUT, "-e", "pyxis_enabled=true")
         assert code == 0, said
+        assert "srun loses --mpi=pmix" in said, said
+        assert "SPANK plugins (pyxis) are built for the new release" in said, said
         assert re.search(r"1\. slurmdbd of ctl: 24\.11\.5\S* -> 26\.05", said), said
         assert re.search(r"3\. slurmd of gpu\[1-2\]: 24\.11\.5\S* -> 26\.05.*in 2 batches: gpu1; gpu2", said), said
         assert re.search(r"jobs that run on: job \d+ of alice'", said), said
@@ -208,6 +216,68 @@ def test_neither_a_second_upgrade_nor_a_site_run_changes_anything(cluster: Clust
     assert done.returncode == 0, done.stdout[-2000:]
     assert {counts["changed"] for counts in recap(done.stdout).values()} == {0}, done.stdout[-3000:]
     assert release(cluster, "ctl", "slurmctld -V") == NEW
+
+
+def last_report(one: Cluster) -> dict[str, Any]:
+    """The report of the last validation."""
+    return dict(as_json((one.state / "reports/latest/report.json").read_text(encoding="utf-8")))
+
+
+def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
+    asked = {"validation_stages": ["cluster"], "validation_mpi_ranks_per_node": 2}
+    done = cluster.playbook("validate.yml", *QUICK, "-e", json.dumps(asked))
+    assert done.returncode == 0, done.stdout
+    report = last_report(cluster)
+    assert report["verdict"] == "PASS"
+    (test,) = report["tests"]
+    assert (test["ranks"], test["environment"]["MPI without PMIx by"]) == (4, "mpirun")
+    assert NEW in test["environment"]["Slurm"]
+
+
+def test_a_job_that_slurmd_cannot_launch_ends_with_the_reason_of_slurmd(cluster: Cluster) -> None:
+    """Names in --export have slurmd run `su -`, which fails for an account without a shell."""
+    who = "busbar-validation"
+    for node in cluster.compute:
+        cluster.exec(node, f"usermod -s /usr/sbin/nologin {who}")
+    asked = {"validation_stages": ["cluster"], "validation_sbatch_arguments": ["--export=ALL,OF_THE_SITE=1"]}
+    done = cluster.playbook("validate.yml", "-t", "validation_run", *QUICK, "-e", json.dumps(asked))
+    assert done.returncode == 2, done.stdout
+    report = last_report(cluster)
+    assert report["verdict"] == "INCONCLUSIVE"
+    assert "slurmd on gpu1 could not launch the job: _get_user_env: Unable to get user's local env" in report["reason"]
+    # With a shell, which the role gives back to the account, the same arguments do.
+    done = cluster.playbook("validate.yml", *QUICK, "-e", json.dumps(asked))
+    assert done.returncode == 0, done.stdout
+
+
+def test_nodes_are_updated_and_validated(cluster: Cluster) -> None:
+    options = ("update_nodes=gpu2", "update_nodes_packages=none", "update_nodes_reboot=never")
+    done = cluster.playbook("update_nodes.yml", *QUICK, *(word for option in options for word in ("-e", option)))
+    assert done.returncode == 0, done.stdout[-3000:]
+    report = last_report(cluster)
+    assert (report["verdict"], report["nodes"]) == ("PASS", ["gpu2"])
+    assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle"}
+
+
+def test_a_node_is_repaired_and_validated(cluster: Cluster) -> None:
+    cluster.exec("gpu1", f"cat >{REBOOT} <<'END'\n{SCRIPT}END\nchmod +x {REBOOT}; date +%s%N >{BOOTS}")
+    cluster.exec("gpu1", f"cp {RECORDING} {RECORDING}.sound")
+    cluster.exec("gpu1", recording(LOST))
+    cluster.exec("gpu1", CHECK)
+    assert cluster.node_states()["gpu1"].startswith("drain")
+    code, said = repair(cluster)
+    assert code == 0, said
+    report = last_report(cluster)
+    assert (report["verdict"], report["nodes"]) == ("PASS", ["gpu1"])
+    assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle"}
+
+
+def test_a_node_is_added_with_the_new_release(cluster: Cluster) -> None:
+    grow(cluster, 3)
+    assert release(cluster, "gpu3", "slurmd -V") == NEW
+    report = last_report(cluster)
+    assert (report["verdict"], report["nodes"]) == ("PASS", ["gpu3"])
+    assert cluster.node_states() == {"gpu1": "idle", "gpu2": "idle", "gpu3": "idle"}
 
 
 def test_what_only_the_new_release_has_can_be_switched_on(cluster: Cluster) -> None:

@@ -91,6 +91,8 @@ def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
         assert sandbox.exec(node, f"id -u {who}").stdout == number
         assert sandbox.exec(node, f"id -Gn {who}").stdout.split() == [who]
         assert sandbox.exec(node, f"passwd -S {who}").stdout.split()[1] == "L"
+        # Slurm and Enroot start its login shell.
+        assert sandbox.exec(node, f"getent passwd {who}").stdout.strip().endswith(":/bin/sh")
         assert sandbox.exec(node, f"sudo -n -l -U {who}", check=False).stdout.count("may run") == 0
     sandbox.wait_idle()
     begun = sandbox.exec("ctl", "date +%Y-%m-%dT%H:%M:%S").stdout.strip()
@@ -99,6 +101,67 @@ def test_the_jobs_are_those_of_a_user_who_may_nothing(sandbox: Cluster) -> None:
     jobs = "sacct -aXn -P -o user,account --name busbar-cluster -S"
     sandbox.wait_until(lambda: sandbox.exec("ctl", f"{jobs} {begun}").stdout != "", "no job in accounting")
     assert set(sandbox.exec("ctl", f"{jobs} {begun}").stdout.split()) == {f"{who}|root"}
+
+
+def test_an_account_with_the_shell_of_earlier_releases_is_corrected(sandbox: Cluster) -> None:
+    node, shell = sandbox.compute[0], "getent passwd busbar-validation | cut -d: -f7"
+    sandbox.exec(node, "usermod -s /usr/sbin/nologin busbar-validation")
+    only = ("--limit", node, "-t", "validation_install")
+    for arguments, changed, after in (
+        (("--check", "--diff"), 1, "/usr/sbin/nologin"),
+        ((), 1, "/bin/sh"),
+        ((), 0, "/bin/sh"),
+    ):
+        done = sandbox.playbook("validate.yml", *only, *arguments)
+        assert done.returncode == 0, done.stdout
+        assert {counts["changed"] for counts in recap(done.stdout).values()} == {changed}, done.stdout
+        assert sandbox.exec(node, shell).stdout.strip() == after
+
+
+@pytest.fixture
+def keys(sandbox: Cluster) -> Iterator[None]:
+    """A key that alice has on the login node, let in by her own files and by the account of the validation.
+
+    Both have a job on the node, so that pam_slurm_adopt lets them in.
+    """
+    node, files = sandbox.compute[0], ".ssh/authorized_keys"
+    sandbox.wait_idle()
+    sandbox.exec("login", "rm -f ~/attack ~/attack.pub && ssh-keygen -q -t ed25519 -N '' -f ~/attack", user="alice")
+    key = sandbox.exec("login", "cat ~/attack.pub", user="alice").stdout.strip()
+    for user, home in (("alice", "~alice"), ("busbar-validation", HOME)):
+        add = f"umask 077; mkdir -p {home}/.ssh && echo '{key}' >{home}/{files} && chown -R {user}: {home}/.ssh"
+        sandbox.exec(node, add)
+    become = "setpriv --reuid=busbar-validation --regid=busbar-validation --init-groups"
+    job = f"sbatch --parsable -w {node} -n1 -c1 --mem=50 --chdir=/ -o /dev/null --wrap 'exec sleep 600'"
+    numbers = [sandbox.exec("ctl", f"{become} {job}").stdout.strip()]
+    numbers.append(sandbox.exec("login", job, user="alice").stdout.strip())
+    running = f"squeue -h -t R -j {','.join(numbers)} -o %i"
+    sandbox.wait_until(lambda: len(sandbox.exec("ctl", running).stdout.split()) == 2, "the jobs do not run")
+    yield
+    sandbox.exec("ctl", f"scancel {' '.join(numbers)}")
+    sandbox.exec(node, f"rm -rf {HOME}/.ssh ~alice/.ssh")
+    sandbox.exec("login", "rm -rf ~/attack ~/attack.pub ~/.ssh", user="alice")
+    sandbox.wait_idle()
+
+
+@pytest.mark.usefixtures("keys")
+def test_nobody_becomes_the_account_or_logs_in_to_it(sandbox: Cluster) -> None:
+    who, node = "busbar-validation", sandbox.compute[0]
+    ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o PreferredAuthentications={} -o IdentitiesOnly=yes -i ~/attack"
+    for way in ("publickey", "hostbased", "hostbased,publickey,password,keyboard-interactive"):
+        done = sandbox.exec("login", f"{ssh.format(way)} {who}@{node} id", user="alice", check=False)
+        assert (done.returncode, done.stdout) == (255, ""), way
+        assert "Permission denied" in done.stderr
+    # From a job of the account itself, as which root of a node could speak for it.
+    done = sandbox.exec(sandbox.compute[1], f"ssh -o BatchMode=yes {who}@{node} id", user=who, check=False)
+    assert (done.returncode, done.stdout) == (255, "")
+    # The control: her own account takes the same key.
+    done = sandbox.exec("login", f"{ssh.format('publickey')} {node} id -un", user="alice")
+    assert done.stdout == "alice\n"
+    for attempt in (f"su {who} -c id </dev/null", f"su - {who} -c id </dev/null", f"sudo -n -u {who} id"):
+        done = sandbox.exec(node, attempt, user="alice", check=False)
+        assert done.returncode != 0, attempt
+        assert "uid=" not in done.stdout
 
 
 def test_another_user_reads_replaces_and_ends_nothing_of_a_validation(sandbox: Cluster) -> None:

@@ -1,13 +1,13 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What the stages have in common that are one job with a rank on each GPU."""
+"""Base of the stages that are one job with a rank on each GPU."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .stage import OneJob, Own
-from .tests import gpu_count, profile_of
+from .tests import gpu_count, profile_of, with_variables
 
 if TYPE_CHECKING:
     from .model import Options
@@ -25,13 +25,16 @@ class DeviceJob(OneJob[Own]):
         return max(1, min((gpu_count(profile_of(options, node)) for node in nodes), default=1))
 
     def exported(self, options: Options, ranks: int) -> dict[str, Any]:
-        """Return what the job has to know besides BUSBAR_RANKS_PER_NODE: variables with their values."""
+        """Return the variables that the job needs in addition to BUSBAR_RANKS_PER_NODE."""
         del options, ranks
         return {}
 
     def arguments(self, options: Options, ranks: int) -> list[str]:
         """Return the ranks and GPUs that the job asks for."""
-        known = {"BUSBAR_RANKS_PER_NODE": ranks, **self.exported(options, ranks)}
-        told = ",".join(f"{name}={value}" for name, value in known.items())
         gpus = [f"--gpus-per-node={ranks}"] if options["backend"] == "nccl" else []
-        return [f"--ntasks-per-node={ranks}", f"--export=ALL,{told}", *gpus]
+        return [f"--ntasks-per-node={ranks}", "--export=ALL", *gpus]
+
+    def script(self, options: Options, ranks: int) -> str:
+        """Return the batch script with the variables of the job."""
+        variables = {"BUSBAR_RANKS_PER_NODE": ranks, **self.exported(options, ranks)}
+        return with_variables(super().script(options, ranks), variables)

@@ -206,6 +206,11 @@ class OneJob(Stage[Own]):
         del options
         return [f"--ntasks-per-node={ranks}"]
 
+    def script(self, options: Options, ranks: int) -> str:
+        """Return the batch script."""
+        del ranks
+        return cast("str", options["own"][self.name]["script"])
+
     def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
         """Return what the output of the job says.
 
@@ -242,7 +247,7 @@ class OneJob(Stage[Own]):
                 "candidates": others,
                 "partners": partners,
                 "minimum": 1,
-                "script": options["own"][self.name]["script"],
+                "script": self.script(options, ranks),
                 "arguments": [*self.arguments(options, ranks), *options["sbatch_arguments"]],
                 "output": options["output"],
             },

@@ -1,33 +1,45 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a job's output says of its steps besides what their programs print: of their containers and their variables."""
+"""Finds in the output of a job why a step had no container, and which variables a program saw with another value."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["changed_variable", "container_fault", "step_fault"]
+__all__ = ["changed_variable", "container_fault", "step_fault", "unconnected"]
 
-# As slurm_error prints it in slurmstepd (Slurm 24.11), behind srun's --label or not. Pyxis 0.24: common.c,
-# memfd_print_log repeats what Enroot said, after a line that announces it; pyxis_slurmstepd.c has its own words.
-_SAID = re.compile(r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:\s*(?P<words>\S.*?)\s*$")
+# As slurm_error prints it in slurmstepd (Slurm 24.11), with or without the prefix of srun --label. Pyxis 0.24 repeats
+# the log of Enroot with four more spaces, after "printing enroot log file:" (common.c, memfd_print_log); the other
+# messages are those of pyxis_slurmstepd.c.
+_SAID = re.compile(
+    r"^(?:\s*\d{1,6}: )?slurmstepd(?:-(?P<node>[\w.-]+))?: error: pyxis:(?P<log> {5})?\s*(?P<words>\S.*?)\s*$"
+)
 _ENROOT = re.compile(r"\[ERROR\]\s*(\S.*)")
-_ANNOUNCES = re.compile(r"printing \w+ log file|child \d+ failed with error code")
+_NO_REASON = re.compile(
+    r"\[(INFO|WARN)\]|printing \w+ log file|(child \d+|container start) failed with error code"
+    r"|container was not started successfully by another task"
+)
 _VARIABLE = re.compile(r"^(?:\s*\d{1,6}: )?# busbar variable: (?P<node>\S+) (?P<words>\w+ is .*, the job set .*)$")
+# The first rank in the table of nccl-tests and of busbar_collectives.
+_FIRST_RANK = re.compile(r"^#\s+Rank\s+0\s", re.MULTILINE)
 _LONGEST = 300
 
 
 def container_fault(text: str) -> str:
-    """Return why a step had no container, with the node if it is told; empty where nothing of the kind is said.
+    """Return why a step had no container, with the node if it is known; empty if the output has no such message.
 
-    Enroot's reason says more than those of Pyxis, of which the first is nearest to it.
+    The log of Enroot says more than Pyxis: its first error, or else its first line. Of Pyxis the first message counts,
+    and one that gives no reason only if there is no other.
     """
     said = [match for line in text.splitlines() if "pyxis:" in line and (match := _SAID.match(line))]
     for match in said:
         if reason := _ENROOT.match(match["words"]):
             return _told(match["node"], f"container: {reason[1]}")
-    own = [match for match in said if not _ANNOUNCES.match(match["words"])]
-    return _told(own[0]["node"], f"container: {own[0]['words']}") if own else ""
+    reasons = [match for match in said if not _NO_REASON.match(match["words"])]
+    # "printing … log file" alone is not a message about a fault.
+    others = [match for match in said if not match["log"] and not match["words"].startswith("printing ")]
+    best = [*(match for match in reasons if match["log"]), *reasons, *others]
+    return _told(best[0]["node"], f"container: {best[0]['words']}") if best else ""
 
 
 def changed_variable(text: str) -> str:
@@ -37,6 +49,24 @@ def changed_variable(text: str) -> str:
             words = f"{match['words']}: the image, a hook or a prolog of tasks sets it, too"
             return _told(match["node"], f"the program did not run as asked, {words}")
     return ""
+
+
+def unconnected(step: str, ranks: int) -> str:
+    """Return that the processes of one step did not find each other; empty unless several call themselves rank 0.
+
+    So does Open MPI 5 under srun without PMIx (open-mpi/ompi#13523), and a program that was built without MPI.
+
+    Args:
+        step: the output of the step.
+        ranks: how many ranks were asked for.
+    """
+    programs = len(_FIRST_RANK.findall(step))
+    if programs <= 1:
+        return ""
+    return (
+        f"{programs} programs of one rank ran instead of one of {ranks} ranks, so nothing was measured between them: "
+        "the program is built without MPI, or its MPI does not know the launcher (PMIx, PMI-2)"
+    )
 
 
 def step_fault(text: str | None, *, ran: bool) -> str:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.collectives import floor_of, repeats_in_time, sections
@@ -20,9 +21,11 @@ from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Asked, Judg
 from .nic_path import of_nic_path
 from .parts import parts_of
 from .rails import of_one_rail, rail_share
-from .step_words import step_fault
+from .step_words import step_fault, unconnected
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .model import Entry, JobEnd, Options, Planned, Test
 
 __all__ = [
@@ -37,6 +40,7 @@ __all__ = [
     "scope_for",
     "unknown_floors",
     "unknown_profiles",
+    "with_variables",
 ]
 
 _TAIL = 20
@@ -96,6 +100,18 @@ def candidates(options: Options, nodes: list[str]) -> list[str]:
     return [node for node in alike if node in standing] or alike
 
 
+def with_variables(script: str, variables: Mapping[str, object]) -> str:
+    """Return a batch script that exports variables before it does anything else.
+
+    ``--export=ALL,NAME=VALUE`` would do so too, but then slurmd runs ``su - USER`` for the login environment (sbatch.c
+    sets SLURM_GET_USER_ENV), and since Slurm 25.05 it cancels the job when that fails (req.c, _get_user_env).
+    """
+    lines = script.splitlines(keepends=True)
+    first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    exports = [f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items()]
+    return "".join([*lines[:first], *exports, *lines[first:]])
+
+
 def planned_test(  # noqa: PLR0913 - what a test is
     options: Options,
     name: str,
@@ -126,11 +142,14 @@ def planned_test(  # noqa: PLR0913 - what a test is
     partners = min(partners, len(others))
     measured = collectives or list(options["collectives"])
     ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
-    exported = f"BUSBAR_RANKS_PER_NODE={ranks},BUSBAR_COLLECTIVES={':'.join(measured)}"
-    exported += f",BUSBAR_RAIL={rail}" if rail else ""
-    exported += ",BUSBAR_NIC_ALONE=1" if nic_alone else ""
-    exported += f",BUSBAR_REPEATS={repeats},BUSBAR_SECONDS={options['test_time_limit'] // 2}" if repeats else ""
-    arguments = [f"--ntasks-per-node={ranks}", f"--export=ALL,{exported}"]
+    variables: dict[str, object] = {"BUSBAR_RANKS_PER_NODE": ranks, "BUSBAR_COLLECTIVES": ":".join(measured)}
+    if rail:
+        variables["BUSBAR_RAIL"] = rail
+    if nic_alone:
+        variables["BUSBAR_NIC_ALONE"] = 1
+    if repeats:
+        variables |= {"BUSBAR_REPEATS": repeats, "BUSBAR_SECONDS": options["test_time_limit"] // 2}
+    arguments = [f"--ntasks-per-node={ranks}", "--export=ALL"]
     if options["backend"] == "nccl":
         arguments.append(f"--gpus-per-node={ranks}")
     return {
@@ -148,7 +167,7 @@ def planned_test(  # noqa: PLR0913 - what a test is
             "candidates": others,
             "partners": partners,
             "minimum": min(_PAIR, len(nodes) + partners) if stage in {"cluster", "nic"} else len(nodes),
-            "script": options["script"],
+            "script": with_variables(options["script"], variables),
             "arguments": [*arguments, *options["sbatch_arguments"]],
             "output": options["output"],
         },
@@ -330,7 +349,8 @@ def _answer(
     reason = _job_first(answer, entry, text, profile, name)
     if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
         reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason
-    if reason:
+    apart = (unconnected(piece, _ranks(planned, entry)) for piece in pieces)
+    if reason := next(filter(None, apart), "") or reason:
         answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
     return name, answer, runs
 

@@ -219,6 +219,43 @@ def test_a_soak_ends_with_the_first_program_that_fails(tmp_path: Path) -> None:
     assert end.endswith(" 3")
 
 
+# As Open MPI's: a rank on each slot, and the variables of Slurm are those of the daemon of its node.
+MPIRUN = """#!/bin/bash
+while [ "$1" != sh ]; do [ "$1" != -n ] || number=$2; shift; done
+for rank in $(seq 0 $((number - 1))); do
+  OMPI_COMM_WORLD_RANK=$rank OMPI_COMM_WORLD_LOCAL_RANK=$((rank % 2)) SLURM_PROCID=0 SLURM_LOCALID=0 "$@" || exit
+done
+"""
+
+
+@pytest.mark.parametrize("name", ["job", "job_soak", "job_hpl"])
+def test_without_pmix_the_programs_of_mpi_are_started_by_mpirun(tmp_path: Path, name: str) -> None:
+    """Open MPI 5 under srun without PMIx runs N programs of one rank: open-mpi/ompi#13523."""
+    images = dict.fromkeys(("validation_image", "validation_gemm_image", "validation_hpl_image"), "")
+    job = Job(tmp_path, name, validation_backend="mpi", validation_repeats=1, **images)
+    (tmp_path / "bin/mpirun").write_text(MPIRUN)
+    (tmp_path / "bin/mpirun").chmod(0o755)
+    for program in ("busbar_collectives", "xhpl"):
+        (tmp_path / "bin" / program).write_text('#!/bin/sh\necho "rank $SLURM_PROCID, $SLURM_LOCALID on its node"\n')
+    asked = {"BUSBAR_COLLECTIVES": "all_reduce", "TMPDIR": str(tmp_path), "BUSBAR_HPL_N": "100", "BUSBAR_HPL_NB": "8"}
+    code, output = job.run(STAND_IN_MPI="none pmi2", **asked)
+    assert code == 0, output
+    ranks = [line for line in output.splitlines() if line.startswith("rank ")]
+    assert ranks[:4] == [f"rank {rank}, {rank % 2} on its node" for rank in range(4)]
+    assert environment_of(output)["MPI without PMIx by"] == "mpirun"
+    code, output = job.run(**asked)
+    assert code == 0, output
+    assert "without PMIx" not in output
+
+
+def test_without_pmix_an_image_is_started_with_pmi2(tmp_path: Path) -> None:
+    job = Job(tmp_path, "job", validation_repeats=1)
+    job.image()
+    code, output = job.run(STAND_IN_MPI="none pmi2", BUSBAR_COLLECTIVES="all_reduce")
+    assert code == 0, output
+    assert [options["--mpi"] for options, _words in job.steps()] == ["pmi2"]
+
+
 # Answers as NCCL's RAS does: src/ras/client_support.cc, rasClientEventLoop (NVIDIA/nccl, commit 5067397c).
 RAS = r"""
 import socketserver, sys
@@ -261,13 +298,13 @@ def test_what_the_inspector_recorded_last_is_collected_from_each_node(tmp_path: 
     assert f"NCCL_INSPECTOR_DUMP_DIR={kept}" in output
     assert "NCCL_INSPECTOR_ENABLE=1 NCCL_PROFILER_PLUGIN=/opt/insp ector.so" in output
     told = [line for line in output.splitlines() if line.startswith("# busbar inspector: ")]
-    # Both nodes have the one folder here, with the files of two ranks, of which the last 20 lines are told.
-    assert told.count('# busbar inspector: gpu1 {"cut') == 2
-    assert told.count('# busbar inspector: gpu2 {"line": 12}') == 2
+    # Both nodes have the one folder here, with the files of four ranks, of which the last 20 lines are shown.
+    assert told.count('# busbar inspector: gpu1 {"cut') == 4
+    assert told.count('# busbar inspector: gpu2 {"line": 12}') == 4
     assert '# busbar inspector: gpu2 {"line": 11}' not in told
     assert [line for line in told if line.endswith("files")] == [
-        "# busbar inspector: gpu1 - 2 files",
-        "# busbar inspector: gpu2 - 2 files",
+        "# busbar inspector: gpu1 - 4 files",
+        "# busbar inspector: gpu2 - 4 files",
     ]
     assert [options.get("--container-mounts") for options, _words in job.steps()] == [f"{kept}:{kept}"]
 

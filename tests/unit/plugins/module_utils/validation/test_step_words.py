@@ -24,6 +24,15 @@ slurmstepd-gpu1: error: spank: required plugin spank_pyxis.so: task_init() faile
 slurmstepd-gpu1: error: Failed to invoke spank plugin stack
 srun: error: gpu1: tasks 0-1: Exited with exit code 1
 """
+# As the real programs printed it for an account whose login shell is nologin, on two nodes at once.
+NO_SHELL = """\
+slurmstepd-gpu2: error: pyxis: container was not started successfully by another task
+slurmstepd-gpu1: error: pyxis: container start failed with error code: 1
+slurmstepd-gpu1: error: pyxis: printing enroot log file:
+slurmstepd-gpu1: error: pyxis:     [INFO] Using the cache
+slurmstepd-gpu1: error: pyxis:     This account is currently not available.
+slurmstepd-gpu1: error: pyxis: couldn't start container
+"""
 MOUNT = "slurmstepd-gpu2: error: pyxis: --container-mounts: source path does not exist: /data\n"
 VARIABLE = "# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n"
 
@@ -39,6 +48,9 @@ VARIABLE = "# busbar variable: gpu2 NCCL_IB_HCA is mlx5_9, the job set =mlx5_0\n
             "gpu2: container: --container-mounts: source path does not exist: /data",
         ),
         (MOUNT, "gpu2: container: --container-mounts: source path does not exist: /data"),
+        (NO_SHELL, "gpu1: container: This account is currently not available."),
+        (NO_SHELL.splitlines()[0], "gpu2: container: container was not started successfully by another task"),
+        ("\n".join(NO_SHELL.splitlines()[:2]), "gpu2: container: container was not started successfully"),
         ("slurmstepd-n.a-1: error: pyxis: printing enroot log file:\n", ""),
         ("slurmstepd-gpu1: error: pyxis:\x1b[31m [ERROR] no\n", "gpu1: container: "),
         ("pyxis: imported docker image: ubuntu\nslurmstepd-gpu1: error: *** STEP 3.0 ON gpu1 CANCELLED ***\n", ""),

@@ -14,8 +14,10 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.tests im
     planned_test,
     scope_for,
     unknown_profiles,
+    with_variables,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report, summary_lines
+from report_samples import nccl_text
 from validation_samples import CATALOGUE, job_entry, validation_options
 
 if TYPE_CHECKING:
@@ -141,6 +143,18 @@ def test_why_there_was_no_container_is_the_reason() -> None:
     )
 
 
+def test_programs_of_one_rank_each_prove_nothing_however_their_lines_mix() -> None:
+    """As Open MPI 5 does under srun without PMIx, open-mpi/ompi#13523."""
+    alone = [nccl_text([node], 1, 1.0).splitlines() for node in ("gpu1", "gpu2")]
+    one_by_one, mixed = [*alone[0], *alone[1]], [line for pair in zip(*alone, strict=True) for line in pair]
+    ranks_first = [line for line in mixed if "Rank" in line] + [line for line in mixed if "Rank" not in line]
+    for lines in (one_by_one, mixed, ranks_first, [*mixed, "# Out of bounds values : 3 FAILED"]):
+        text = "\n".join(["# busbar test: all_reduce 1", *lines, "# busbar exit: all_reduce 1 0", ""])
+        found = judged(text)
+        assert found["verdict"] == "INCONCLUSIVE"
+        assert "2 programs of one rank ran instead of one of 2 ranks" in found["reason"]
+
+
 def test_each_collective_is_judged_by_its_own_part_and_floor() -> None:
     other = MPI.replace("all_reduce_perf", "broadcast_perf")
     text = (
@@ -210,6 +224,17 @@ def test_nccl_takes_as_many_gpus_as_the_smallest_node_has() -> None:
     test = planned_test(typed(options), "cluster", "cluster", ["gpu1", "gpu3"])
     assert test["ranks_per_node"] == 2
     assert "--gpus-per-node=2" in test["job"]["arguments"]
+
+
+def test_variables_of_a_job_stand_in_its_script_after_the_comments() -> None:
+    """With names in --export slurmd would run `su - USER`, and cancel the job where that fails."""
+    script = "#!/bin/bash\n# A comment.\n\n#SBATCH --mem=1\necho $A\n# Another.\n"
+    done = with_variables(script, {"A": "it's", "B": 2})
+    assert done == script.replace("echo", "export A='it'\"'\"'s'\nexport B=2\necho")
+    assert with_variables("", {"A": 1}) == "export A=1\n"
+    for options in ({}, {"backend": "nccl", "image": "x"}):
+        job = planned_test(typed({**OPTIONS, **options}), "cluster", "cluster", ["gpu1", "gpu3"])["job"]
+        assert [word for word in job["arguments"] if word.startswith("--export")] == ["--export=ALL"]
 
 
 def test_a_profile_that_nobody_knows_is_refused() -> None:

@@ -85,7 +85,7 @@ def judged(text: str, options: dict[str, str] | None = None, **changes: Any) -> 
 def test_it_asks_for_all_gpus_of_all_nodes_at_once() -> None:
     job = next_step(validation_options(NODES, stages=["gemm"], gemm=OWN))["tests"][0]["job"]
     assert job["nodes"] == NODES
-    assert job["arguments"] == ["--ntasks-per-node=8", "--export=ALL,BUSBAR_RANKS_PER_NODE=8", "--gpus-per-node=8"]
+    assert job["arguments"] == ["--ntasks-per-node=8", "--export=ALL", "--gpus-per-node=8"]
 
 
 def test_what_is_fast_and_alike_passes() -> None:

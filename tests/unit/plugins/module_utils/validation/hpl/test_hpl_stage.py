@@ -90,7 +90,8 @@ def test_what_was_recorded_is_read() -> None:
 
 def test_the_matrix_fills_the_gpus() -> None:
     job = next_step(options(NODES))["tests"][0]["job"]
-    exported = dict(pair.split("=") for pair in job["arguments"][1].removeprefix("--export=ALL,").split(","))
+    lines = [line.removeprefix("export ") for line in job["script"].splitlines() if line.startswith("export ")]
+    exported = dict(line.split("=") for line in lines)
     assert (exported["BUSBAR_RANKS_PER_NODE"], exported["BUSBAR_HPL_NB"]) == ("8", "1024")
     assert int(exported["BUSBAR_HPL_N_EACH"]) ** 2 * 8 == pytest.approx(0.8 * 8 * 81559 * (1 << 20), rel=1e-4)
     assert job["arguments"][2] == "--gpus-per-node=8"

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = pytest.mark.proves("backup")
+# The login node keeps the snapshots, and ctl reaches it by SSH.
+pytestmark = [pytest.mark.proves("backup"), pytest.mark.needs("ssh")]
 
 KEEPER = "login"
 REPOSITORY = "/var/backups/busbar/repository"

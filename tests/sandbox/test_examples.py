@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
     from conftest import Cluster
 
-pytestmark = [pytest.mark.proves("examples"), pytest.mark.core]
+# They run the collectives program and mpi4py.
+pytestmark = [pytest.mark.proves("examples"), pytest.mark.needs("validation.install"), pytest.mark.core]
 
 EXAMPLES = "/shared/examples"
 RUNS = "/shared/examples-test"

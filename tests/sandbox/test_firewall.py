@@ -57,7 +57,6 @@ else:
             print("reached")
             break
 """
-NAMESPACE = "busbar-stranger"
 # The declared list, once more and by hand: from where each port of a host is open.
 OUTSIDE = {"login": {22}}
 FROM_A_NODE = {
@@ -92,14 +91,16 @@ def stranger(gateway: str) -> Iterator[list[str]]:
     route = json.loads(subprocess.check_output(["ip", "-j", "-4", "addr", "show", "to", gateway], text=True))
     bridge, length = route[0]["ifname"], route[0]["addr_info"][0]["prefixlen"]
     address = gateway.rsplit(".", 1)[0] + ".250"
-    enter = ["ip", "netns", "exec", NAMESPACE]
+    # Another sandbox's tests may run on this machine at the same time.
+    name = f"{bridge}-out"
+    enter = ["ip", "netns", "exec", name]
     with contextlib.ExitStack() as stack:
         for command, undo in (
-            (f"ip netns add {NAMESPACE}", f"ip netns del {NAMESPACE}"),
-            (f"ip link add {NAMESPACE[:14]} master {bridge} type veth peer name eth0 netns {NAMESPACE}", ""),
-            (f"ip link set {NAMESPACE[:14]} up", ""),
-            (f"ip -n {NAMESPACE} addr add {address}/{length} dev eth0", ""),
-            (f"ip -n {NAMESPACE} link set eth0 up", ""),
+            (f"ip netns add {name}", f"ip netns del {name}"),
+            (f"ip link add {name} master {bridge} type veth peer name eth0 netns {name}", ""),
+            (f"ip link set {name} up", ""),
+            (f"ip -n {name} addr add {address}/{length} dev eth0", ""),
+            (f"ip -n {name} link set eth0 up", ""),
         ):
             subprocess.run(command.split(), check=True)
             if undo:

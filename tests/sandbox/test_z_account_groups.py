@@ -1,4 +1,4 @@
-"""Groups of a directory decide who may charge an account: real slapd, sssd, slurmdbd and jobs."""
+"""Slurm with users of a directory: logins to compute nodes, and groups that decide who may charge an account."""
 
 from __future__ import annotations
 
@@ -49,6 +49,14 @@ def metric(sandbox: Cluster, name: str) -> float:
 
 def submit_as(sandbox: Cluster, user: str, command: str) -> subprocess.CompletedProcess[str]:
     return sandbox.exec("login", f"cd /tmp && sbatch --parsable -A physics --wrap '{command}'", user=user, check=False)
+
+
+@pytest.mark.core
+def test_declared_users_still_need_a_job_on_a_compute_node(directory: Cluster) -> None:
+    ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 gpu1 true"
+    for user in ("alice", "bob"):
+        done = directory.exec("login", ssh, user=user, check=False)
+        assert (done.returncode, "you have no active jobs on this node" in done.stderr) == (255, True), done.stderr
 
 
 @pytest.fixture(scope="module")

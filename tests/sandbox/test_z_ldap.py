@@ -59,14 +59,6 @@ def test_a_user_logs_in_by_key_and_by_password_to_a_home_of_her_own(directory: C
     assert alice.stdout == "alice\n", alice.stderr
 
 
-@pytest.mark.core
-def test_declared_users_still_need_a_job_on_a_compute_node(directory: Cluster) -> None:
-    ssh = "ssh -o BatchMode=yes -o ConnectTimeout=10 gpu1 true"
-    for user in ("alice", "bob"):
-        done = directory.exec("login", ssh, user=user, check=False)
-        assert (done.returncode, "you have no active jobs on this node" in done.stderr) == (255, True), done.stderr
-
-
 def test_who_has_no_right_does_not_log_in(directory: Cluster, directory_key: Path) -> None:
     wrong = by_password(directory, "erin", "a wrong password")
     assert (wrong.returncode, "Permission denied" in wrong.stderr) == (255, True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 import runpy
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TOP = Path(__file__).resolve().parents[2]
 SELECTION = runpy.run_path(str(TOP / "tests" / "selection.py"))
@@ -19,6 +24,11 @@ PROOFS: dict[Path, list[str]] = SELECTION["proofs"]()
 SHARED = TOP / "molecule" / "shared"
 SCENARIOS = sorted(path for path in (TOP / "molecule").iterdir() if path != SHARED)
 FEATURES = {"base", "containers", "monitoring", "nvidia", "slurm", "storage", "validation"}
+COLLECTION = "busbar.cluster."
+# What runs jobs, or looks at Slurm's nodes.
+JOBS = re.compile(
+    r"\b(?:srun|sbatch|salloc|sinfo|squeue|scontrol|sacct|sacctmgr|scancel|wait_idle|node_states|submit)\b"
+)
 # What a scenario may say itself; all else comes from the base.
 OWN = {
     "ansible.env.BUSBAR_MACHINES_KIND",
@@ -52,8 +62,33 @@ def proofs_of(scenario: Path) -> list[Path]:
     return [(scenario / name).resolve(strict=True) for name in named]
 
 
-def converged(playbook: Path) -> set[str]:
-    """The roles that a playbook brings in: by itself, by playbooks and tasks that it imports, by their roles."""
+def included(data: Any) -> Iterator[str]:  # noqa: ANN401 - YAML is what it is
+    """The roles of plays and tasks; ROLE.FILE where only one task file of a role runs."""
+    if isinstance(data, list):
+        for item in data:
+            yield from included(item)
+    elif isinstance(data, dict):
+        file = data.get("tasks_from")
+        for key in ("role", "name"):
+            if str(data.get(key)).startswith(COLLECTION):
+                yield data[key].removeprefix(COLLECTION) + (f".{file}" if file else "")
+        for value in data.values():
+            yield from included(value)
+
+
+def imported(data: Any, folder: Path) -> Iterator[Path]:  # noqa: ANN401 - YAML is what it is
+    """The playbooks that a playbook imports."""
+    for play in data:
+        name = str(play.get("ansible.builtin.import_playbook", ""))
+        if name.startswith(COLLECTION):
+            yield (TOP / "playbooks" / f"{name.removeprefix(COLLECTION)}.yml").resolve(strict=True)
+        elif name:
+            yield (folder / name).resolve(strict=True)
+
+
+@functools.cache
+def converged(playbook: Path) -> frozenset[str]:
+    """The roles that a playbook brings in: by itself, by playbooks that it imports, and by their roles."""
     found: set[str] = set()
     todo, seen = [playbook.resolve(strict=True)], set()
     while todo:
@@ -61,15 +96,58 @@ def converged(playbook: Path) -> set[str]:
         if path in seen:
             continue
         seen.add(path)
-        text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"(?:role|name): busbar\.cluster\.(\w+)", text):
+        data = load(path) or []
+        todo += imported(data, path.parent)
+        for name in included(data):
             found.add(name)
-            todo += (TOP / "roles" / name / "tasks").glob("*.yml")
-        for name in re.findall(r"import_playbook: busbar\.cluster\.(\w+)", text):
-            todo.append((TOP / "playbooks" / f"{name}.yml").resolve(strict=True))
-        for name in re.findall(r"import_(?:playbook|tasks): (\S+\.yml)", text):
-            todo.append((path.parent / name).resolve(strict=True))
-    return found
+            role, _, file = name.partition(".")
+            todo += (TOP / "roles" / role / "tasks").glob(f"{file or '*'}.yml")
+    return frozenset(found)
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """The names and fixtures that a piece of a test file uses."""
+    used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    used |= {each.arg for each in ast.walk(node) if isinstance(each, ast.arg)}
+    return used | {str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant)}
+
+
+def core_text(path: Path) -> str:
+    """The code of the core tests of a file, with the functions, fixtures and constants of the file that they use."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    defined: dict[str, ast.stmt] = {}
+    todo = []
+    whole = any("mark.core" in ast.unparse(mark) for mark in SELECTION["marks"](tree))
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined[node.name] = node
+            said = " ".join(map(ast.unparse, node.decorator_list))
+            if "mark.core" in said or "autouse=True" in said or (whole and node.name.startswith("test_")):
+                todo.append(node.name)
+        elif isinstance(node, ast.Assign):
+            defined |= {target.id: node for target in node.targets if isinstance(target, ast.Name)}
+    texts = {}
+    while todo:
+        name = todo.pop()
+        if name in defined and name not in texts:
+            texts[name] = ast.unparse(defined[name])
+            todo += names_in(defined[name])
+    # What a fixture does only where Slurm is installed needs no Slurm.
+    return "\n".join(text for text in texts.values() if "command -v scontrol" not in text)
+
+
+def needs(path: Path) -> set[str]:
+    """The roles without which the core tests of a file fail: those it proves, those it names, Slurm for its jobs."""
+    marks = SELECTION["marks"](ast.parse(path.read_text(encoding="utf-8")))
+    calls = [mark for mark in marks if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.needs"]
+    found = {ast.literal_eval(word) for call in calls for word in call.args} | set(PROOFS[path])
+    return found | ({"slurm"} if JOBS.search(core_text(path)) else set())
+
+
+def missing(files: list[Path], playbook: Path) -> set[str]:
+    """What the tests of these files need and the playbook does not converge."""
+    roles = converged(playbook)
+    return {need for path in files for need in needs(path) if not {need, need.partition(".")[0]} & roles}
 
 
 def test_every_feature_has_a_scenario() -> None:
@@ -96,12 +174,32 @@ def test_the_base_creates_proves_a_second_run_verifies_and_removes() -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.name)
-def test_a_scenario_proves_roles_that_it_converges_and_no_others(scenario: Path) -> None:
+def test_a_scenario_converges_every_role_that_its_tests_need(scenario: Path) -> None:
     files = proofs_of(scenario)
     assert files
-    for path in files:
-        assert PROOFS[path], f"{path.name} proves no role"
-        assert set(PROOFS[path]) <= converged(scenario / "converge.yml"), f"{path.name} proves what is not converged"
+    assert all(PROOFS[path] for path in files)
+    assert {path.name: absent for path in files if (absent := missing([path], scenario / "converge.yml"))} == {}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.name)
+def test_a_scenario_has_two_compute_nodes_where_its_tests_need_them(scenario: Path) -> None:
+    needed = any(re.search(r"(?:-N ?2|--nodes=2)\b", core_text(path)) for path in proofs_of(scenario))
+    options = load(scenario / "molecule.yml").get("ansible", {}).get("env", {}).get("BUSBAR_MACHINES_OPTIONS", "")
+    assert not needed or "--compute 2" in options
+
+
+@pytest.mark.parametrize(
+    ("test", "plays", "absent"),
+    [
+        ("test_backup.py", "import_playbook: busbar.cluster.slurm", "ssh"),
+        ("test_firewall.py", "import_playbook: busbar.cluster.base", "slurm"),
+        ("test_examples.py", "import_playbook: busbar.cluster.slurm", "validation.install"),
+    ],
+)
+def test_a_role_that_is_not_converged_is_found(tmp_path: Path, test: str, plays: str, absent: str) -> None:
+    playbook = tmp_path / "converge.yml"
+    playbook.write_text(f"- ansible.builtin.{plays}\n", encoding="utf-8")
+    assert absent in missing([TOP / "tests" / "sandbox" / test], playbook)
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))

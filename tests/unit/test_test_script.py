@@ -34,6 +34,7 @@ esac
 """
 # What python runs besides pytest is the real selection of files.
 REAL = 'case "$1" in *selection.py) exec {python} "$@" ;; esac'
+SCENARIOS = sorted(path.parent.name for path in TOP.glob("molecule/*/molecule.yml"))
 NAME, OTHER = "test-mine", "test-mine-else"
 
 
@@ -46,6 +47,7 @@ class Script:
         for folder in ("scripts", ".venv/bin", ".sandbox"):
             (top / folder).mkdir(parents=True)
         shutil.copy(TOP / "scripts" / "test", top / "scripts")
+        shutil.copytree(TOP / "molecule", top / "molecule")
         shutil.copytree(TOP / "tests", top / "tests", ignore=shutil.ignore_patterns("__pycache__", "unit", "browser"))
         for role in (TOP / "roles").iterdir():
             (top / "roles" / role.name).mkdir(parents=True)
@@ -70,6 +72,7 @@ class Script:
         for name, place in {
             "python": ".venv/bin",
             "busbar": ".venv/bin",
+            "molecule": ".venv/bin",
             "setup": "scripts",
             "lint": "scripts",
         }.items():
@@ -95,6 +98,11 @@ class Script:
     def pytests(self, folder: str) -> list[str]:
         """The calls of pytest for a folder."""
         return [call for call in self.calls if "pytest" in call and folder in call]
+
+    @property
+    def scenarios(self) -> list[str]:
+        """The scenarios of Molecule that ran."""
+        return [call.removeprefix("molecule: test -s ") for call in self.calls if call.startswith("molecule: test ")]
 
     @property
     def standing(self) -> list[str]:
@@ -221,13 +229,15 @@ def test_a_sandbox_that_somebody_named_is_never_removed(script: Script, mode: st
         ("lint:*", "lint and types"),
         ("*tests/unit", "unit tests"),
         ("*tests/browser", "browser tests"),
+        ("molecule:*", "molecule scenario base"),
     ],
 )
 def test_what_fails_is_named_at_the_end_and_the_rest_runs(script: Script, fail: str, said: str) -> None:
-    done = script.run(fail=fail)
+    done = script.run(fail=fail, BUSBAR_TEST_SCENARIO="base")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"failed: {said}"
-    assert f"{'lint' if fail.startswith('lint') else 'python'} broke" in done.stdout
+    broken = fail.partition(":")[0]
+    assert f"{broken if broken in ('lint', 'molecule') else 'python'} broke" in done.stdout
     assert script.pytests("tests/sandbox")
     assert script.pytests("tests/vm")
     assert script.standing == []
@@ -241,6 +251,66 @@ def test_the_fast_run_makes_no_machine_and_names_what_fails(script: Script, fail
     assert not script.pytests("tests/sandbox")
     done = script.run("fast", fail=fail)
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, f"failed: {said}")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as an author whom no configuration names."""
+    command = ["git", "-C", str(folder), "-c", "user.name=test", "-c", "user.email=test@example.org", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_each_commit_has_another_scenario_and_a_variable_overrides_it(script: Script) -> None:
+    git(script.top, "init", "--quiet")
+    seen = []
+    for _ in SCENARIOS:
+        git(script.top, "commit", "--quiet", "--allow-empty", "--message=next")
+        assert script.run().returncode == 0
+        seen += script.scenarios
+    assert sorted(seen) == SCENARIOS
+    assert script.run(BUSBAR_TEST_SCENARIO=seen[0]).returncode == 0
+    assert script.scenarios == seen[:1]
+
+
+@pytest.mark.parametrize("history", ["none", "shallow"])
+def test_an_incomplete_history_lets_the_day_choose(script: Script, tmp_path: Path, history: str) -> None:
+    if history == "shallow":
+        git(tmp_path, "init", "--quiet", "whole")
+        for _ in range(2):
+            git(tmp_path / "whole", "commit", "--quiet", "--allow-empty", "--message=next")
+        git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", f"file://{tmp_path}/whole", str(script.top / ".git"))
+        git(script.top, "config", "core.bare", "false")
+    seen = set()
+    for day in range(len(SCENARIOS)):
+        script.write(".venv/bin/date", f"#!/bin/sh\necho {day * 86400}\n")
+        assert script.run(PATH=f"{script.top}/.venv/bin:{os.environ['PATH']}").returncode == 0
+        seen |= set(script.scenarios)
+    assert seen == set(SCENARIOS)
+
+
+def test_the_whole_has_all_scenarios_each_in_one_part(script: Script) -> None:
+    assert script.run("full", BUSBAR_TEST_SCENARIO="base").returncode == 0
+    assert script.scenarios == SCENARIOS
+    assert script.calls.index(f"molecule: test -s {SCENARIOS[-1]}") < script.calls.index(script.pytests(" rate ")[-1])
+    seen: list[str] = []
+    for number in (1, 2, 3):
+        assert script.run("full", "--part", f"{number}/3").returncode == 0
+        seen += script.scenarios
+    assert sorted(seen) == SCENARIOS
+
+
+def test_a_scenario_that_is_unknown_is_refused_before_anything_runs(script: Script) -> None:
+    done = script.run(BUSBAR_TEST_SCENARIO="slrum")
+    assert done.returncode == 2
+    assert "BUSBAR_TEST_SCENARIO: no scenario slrum; choose one of base containers" in done.stderr
+    assert not script.log.exists()
+
+
+def test_the_machines_of_a_scenario_go_with_the_script(script: Script) -> None:
+    child = script.start(slow="molecule:?test*", BUSBAR_TEST_SCENARIO="slurm")
+    until(lambda: Path(f"{script.log}.slow").exists())
+    child.terminate()
+    child.communicate(timeout=60)
+    assert script.calls[-1] == "molecule: destroy -s slurm"
 
 
 @pytest.mark.parametrize("mode", ["fast", "core"])

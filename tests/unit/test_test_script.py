@@ -164,6 +164,14 @@ def test_the_whole_has_what_judges_a_time_alone_at_the_end(script: Script) -> No
     assert script.standing == []
 
 
+def test_the_other_releases_are_tested_alone(script: Script) -> None:
+    done = script.run("releases")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (only,) = [call for call in script.calls if "pytest" in call]
+    assert only.endswith("-m not rate tests/sandbox/test_provisioning_host.py")
+    assert script.standing == []
+
+
 def test_real_programs_have_a_sandbox_of_their_own_that_is_removed(script: Script) -> None:
     made = STAND_IN.replace(
         "*no-such-mark*)", '*tests/real*) mkdir -p .sandbox/"$BUSBAR_TEST_SANDBOX" ;;\n*no-such-mark*)'

@@ -179,6 +179,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
                 done = self._reported(loop, hands, folder, broken)
         if broken is not None and not isinstance(broken, Exception) and not hands.interruption.why:
             raise broken
+        if hands.interruption.why:
+            # After Ctrl-C ansible-playbook reads no results: one larger than a pipe (64 KiB) would block this worker.
+            self._task.args = {}
+            done["metrics"] = ""
         return done
 
     def _reported(self, loop: Loop, hands: _Hands, folder: Path, broken: BaseException | None) -> dict[str, Any]:

@@ -211,7 +211,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             self.set_option("catalogue", {**named, **catalogue})
         problems += self._slurm(judge, known["hostvars"], groups, values)
         problems += self._gpus(judge, known["hostvars"], compute)
-        problems += self._roles(judge, known["hostvars"], groups)
+        problems += self._roles(judge, known["hostvars"], groups, values)
         problems += judge(
             "users_accounts, users_groups",
             lambda: account_problems(values["users_accounts"], values["users_groups"]),
@@ -299,7 +299,9 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
 
         return judge(f"gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain, {PROFILES}", judged)
 
-    def _roles(self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]]) -> list[Problem]:
+    def _roles(
+        self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]], values: Mapping[str, Any]
+    ) -> list[Problem]:
         """Return the problems of what is declared for storage, drivers, containers, IP over InfiniBand, monitoring."""
         catalogue, monitoring, every = (
             self.get_option("catalogue"),
@@ -321,7 +323,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                     servers,
                     clients,
                     hostvars,
-                    has_users=self._has_users(),
+                    has_users=bool(values["users_accounts"]) or values["identity_source"] != "declared",
                 ),
             ),
             *judge(f"nvidia_driver_*, {PROFILES}", lambda: site_driver_problems(compute, hostvars, catalogue)),
@@ -335,11 +337,6 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             ),
             *judge("alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)),
         ]
-
-    def _has_users(self) -> bool:
-        """Return whether the site has users, declared ones or those of a directory."""
-        source = str(self.get_option("slurm").get("identity_source") or "declared")
-        return bool(self.get_option("users")) or source != "declared"
 
 
 class Judge:

@@ -34,8 +34,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.kernels import installed_kernels
-from ..module_utils.preflight.advice import newer_kernel
+from ..module_utils.common.kernels import installed_kernels, newer_kernel
 
 REQUIRED = Path("/run/reboot-required")
 # dnf-utils: "exit code 1 if reboot required".

@@ -21,7 +21,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe 
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import drain_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_findings
+from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_events
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system import service_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
 
@@ -32,13 +32,6 @@ TOP = Path(__file__).parents[2]
 FOLDER = TOP / "tests" / "fixtures" / "cases"
 CASES: dict[str, dict[str, Any]] = {case["name"]: case for case in json.loads((FOLDER / "index.json").read_text())}
 BUSBAR = Path(sys.executable).with_name("busbar")
-# Their fixes follow; remove a name here with its fix.
-OPEN = {
-    *("inventory-deepops", "inventory-monitorings", "inventory-nfs-servers", "inventory-omnia"),
-    *("option-mig-manager-profile", "option-slurm-autodetect-nvml", "option-slurm-restrict-node-access"),
-    *("drain-gres-count", "drain-kill-task", "drain-low-memory", "service-slurmd-loops"),
-    *("mariadb-buffer-pool", "docs-messages"),
-}
 
 
 def described(text: str) -> str:
@@ -58,7 +51,7 @@ def not_in_the_docs(text: str) -> str:
 
 
 CALLS: dict[str, Callable[[str], str]] = {
-    "xid": lambda text: "\n".join(map(str, kernel_findings(text.splitlines()))),
+    "xid": lambda text: "\n".join(map(str, kernel_events(text.splitlines()))),
     "drain": lambda text: "\n".join(map(str, drain_problems(read_text_nodes(text)))),
     "services": lambda text: "\n".join(map(str, service_answer(text).findings)),
     "describe": described,
@@ -77,13 +70,7 @@ def said(command: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason="open")) if name in OPEN else name
-        for name in CASES
-    ],
-)
+@pytest.mark.parametrize("name", CASES)
 def test_case(name: str) -> None:
     case = CASES[name]
     code, text = said(case["command"])
@@ -95,4 +82,3 @@ def test_case(name: str) -> None:
 def test_each_input_belongs_to_a_case() -> None:
     words = {word for case in CASES.values() for word in case["command"].split()}
     assert {path.name for path in FOLDER.iterdir()} - {"index.json"} <= words
-    assert set(CASES) >= OPEN

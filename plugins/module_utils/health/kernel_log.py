@@ -20,7 +20,7 @@ from .finding import ISOLATE, MONITOR, OFF, RESET, STATE, Finding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["kernel_events", "kernel_findings", "xid_severity"]
+__all__ = ["kernel_events", "xid_severity"]
 
 _RESET_XIDS = frozenset(
     {
@@ -46,11 +46,6 @@ def xid_severity(xid: Xid) -> str | None:
     if xid.number in _SILENT_XIDS:
         return None
     return ISOLATE if xid.number in _ISOLATE_XIDS else MONITOR
-
-
-def kernel_findings(lines: Iterable[str]) -> list[Finding]:
-    """Return the findings in lines of the kernel log, each once; other lines are ignored."""
-    return [each for each in kernel_events(lines) if each.severity != OFF]
 
 
 def kernel_events(lines: Iterable[str]) -> list[Finding]:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from ..catalogue.minimum_versions import AS_OF, MINIMUMS, is_below
 from ..catalogue.package_fixes import unfixed_packages
+from ..common.kernels import newer_kernel
 from ..common.problems import make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from ..common.problems import Problem
 
-__all__ = ["newer_kernel", "node_advice"]
-
-_RELEASE = re.compile(r"^(\d+(?:\.\d+)*)(?:-([\d.]+))?(.*)$")
+__all__ = ["node_advice"]
 
 
 def node_advice(host: str, node: Mapping[str, Any]) -> list[Problem]:
@@ -50,28 +48,3 @@ def _kernel(host: str, node: Mapping[str, Any]) -> Iterator[Problem]:
     if newer:
         problem = f"{running} runs, {newer} is installed: its fixes wait for a reboot"
         yield make_problem([host], "kernel", problem, "drain the node and reboot it")
-
-
-def newer_kernel(running: str, installed: Sequence[str]) -> str:
-    """Return the newest installed kernel of the running one's flavour, '' when it runs or cannot be told.
-
-    Args:
-        running: its release, as `uname -r` says it: '6.8.0-60-generic', '6.12.48+deb13-amd64', '5.14.0-570.el9.x86_64'.
-        installed: releases that could be booted. Without the running one among them, as in a container, the kernel is
-            somebody else's.
-    """
-    now = _key(running)
-    if running not in installed or now is None:
-        return ""
-    alike = [(key, release) for release in installed if (key := _key(release)) is not None and key[1] == now[1]]
-    best = max(alike)
-    return best[1] if best[0] > now else ""
-
-
-def _key(release: str) -> tuple[tuple[int, ...], str] | None:
-    """Return a kernel's numbers and its flavour; no number counts in that: '.el9_6.x86_64' is '.el9.x86_64'."""
-    match = _RELEASE.match(release)
-    if not match:
-        return None
-    numbers = tuple(int(number) for part in match.groups()[:2] if part for number in re.findall(r"\d+", part))
-    return numbers, re.sub(r"[\d_]+", "", match.group(3))

@@ -44,13 +44,16 @@ FIXED: dict[str, dict[str, Any]] = {
     "hostname": {},
     "hosts_table": {"changed_paths": []},
     "held_secrets": {"held": []},
-    "slurm_job_loss": {"jobs": []},
+    "slurm_job_loss": {"jobs": [], "removed": {"nodes": [], "partitions": []}},
     "port_holders": {"problems": []},
     "packages": {"installed": [], "removed": [], "held": []},
     "setup": {"ansible_facts": SYSTEM},
     "stat": {"stat": {"exists": False}},
     "systemd_service": {"status": {}},
     "file": {},
+    "group": {},
+    "host_record": {},
+    "getent": {"ansible_facts": {"getent_passwd": {"polkitd": None}}},
 }
 
 

@@ -13,11 +13,14 @@ from types import SimpleNamespace
 import pytest
 from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
+from ansible.parsing.dataloader import DataLoader
 from ansible.utils.display import Display
 from ansible_collections.busbar.cluster.plugins.callback.run_guard import CallbackModule
 
 TOP = Path(__file__).resolve().parents[4]
-PLAYBOOK = SimpleNamespace(get_plays=lambda: [SimpleNamespace(get_path=lambda: "/site/play.yml:1")])
+PLAYBOOK = SimpleNamespace(
+    get_plays=lambda: [SimpleNamespace(get_path=lambda: "/site/play.yml:1")], get_loader=DataLoader
+)
 
 
 @pytest.fixture

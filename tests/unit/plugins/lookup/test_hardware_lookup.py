@@ -82,7 +82,7 @@ def test_a_wrong_entry_stops_only_the_hosts_that_have_it() -> None:
         ("dgx_h10", "gpu7: hardware: unknown hardware 'dgx_h10' (did you mean dgx_h100 or "),
         ("DGX-H100", "gpu7: hardware: unknown hardware 'DGX-H100' (did you mean dgx_h100 or "),
         ("abacus", "gpu7: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: c4140_v100, dgx1, "),
-        ("abacus", "rtx_4090, rudra_a100_pcie, sandbox_gpu, small; or describe it in hardware_profiles_extra."),
+        ("abacus", "rtx_pro_6000, rudra_a100_pcie, sandbox_gpu, small; or describe it in hardware_profiles_extra."),
         ("../profiles/l40s", "unknown hardware '../profiles/l40s'"),
         (4090, "gpu7: hardware: 4090 is not the name of a profile"),
         (["l40s"], "gpu7: hardware: ['l40s'] is not the name of a profile"),

@@ -13,6 +13,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.xid import
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import (
     ISOLATE,
     MONITOR,
+    OFF,
     RESET,
     Answer,
     Finding,
@@ -22,7 +23,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.health.finding impo
 from ansible_collections.busbar.cluster.plugins.module_utils.health.gpus import gpu_answer, nvlink_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import (
     kernel_events,
-    kernel_findings,
     xid_severity,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.health.look import checks_of
@@ -203,6 +203,11 @@ def test_nvlinks_are_those_of_the_profile() -> None:
     assert nvlink_answer(node(gpu=profile), "", "") == Answer([], {}, [])
 
 
+def active(lines: list[str]) -> list[Finding]:
+    """The findings that need an action."""
+    return [each for each in kernel_events(lines) if each.severity != OFF]
+
+
 @pytest.mark.parametrize(
     ("line", "check", "severity", "problem"),
     [
@@ -250,7 +255,7 @@ def test_nvlinks_are_those_of_the_profile() -> None:
     ],
 )
 def test_lines_of_the_kernel(line: str, check: str, severity: str, problem: str) -> None:
-    found = kernel_findings([line, line])
+    found = active([line, line])
     assert [(each.check, each.severity) for each in found] == ([(check, severity)] if check else [])
     assert all(problem in each.problem and each.remedy for each in found)
 
@@ -260,7 +265,7 @@ def xid_line(number: int, message: str = "", *, instance: str = "") -> str:
 
 
 def test_an_unknown_xid_is_only_reported() -> None:
-    found = [kernel_findings([xid_line(number)]) for number in (9999, 31, 95, 43)]
+    found = [active([xid_line(number)]) for number in (9999, 31, 95, 43)]
     assert [[each.severity for each in one] for one in found] == [[MONITOR], [MONITOR], [RESET], []]
 
 
@@ -280,7 +285,7 @@ def test_an_unknown_xid_is_only_reported() -> None:
 def test_words_decide_over_the_number_and_the_instance_is_named(
     instance: str, number: int, message: str, severity: str
 ) -> None:
-    (found,) = kernel_findings([xid_line(number, message, instance=instance)])
+    (found,) = active([xid_line(number, message, instance=instance)])
     assert found.severity == severity
     assert found.problem.startswith(f"GPU 0000:3b:00{instance}: Xid {number} (")
 
@@ -295,30 +300,30 @@ def test_words_decide_over_the_number_and_the_instance_is_named(
 )
 def test_the_name_of_a_process_does_not_change_the_severity(message: str, severity: str) -> None:
     number = 119 if "GSP" in message else 95 if "RST" in message else 13
-    assert [each.severity for each in kernel_findings([xid_line(number, message)])] == [severity]
+    assert [each.severity for each in active([xid_line(number, message)])] == [severity]
 
 
 @pytest.mark.parametrize("number", [92, 94, 121, 122, 144, 149, 150, 162, 176])
 def test_a_hardware_error_is_not_called_the_fault_of_the_program(number: int) -> None:
-    (found,) = kernel_findings([xid_line(number)])
+    (found,) = active([xid_line(number)])
     assert found.severity == MONITOR
     assert "program's own fault" not in found.remedy
-    assert "program's own fault" in kernel_findings([xid_line(13)])[0].remedy
+    assert "program's own fault" in active([xid_line(13)])[0].remedy
 
 
 def test_a_fatal_error_is_found_after_a_nonfatal_one_of_the_same_number() -> None:
     lines = [xid_line(149, "NETIR_LINK_EVT Nonfatal XC0 i0"), xid_line(149, "NETIR_LINK_EVT Fatal XC0 i0")]
-    assert {each.severity for each in kernel_findings(lines)} == {MONITOR, RESET}
+    assert {each.severity for each in active(lines)} == {MONITOR, RESET}
 
 
 @pytest.mark.parametrize(
     "line", ["NVRM: Xid 79 at GPU 3, fallen", "NVRM: Xid (GPU-I:05): 95, x", "nvidia-nvswitch0: SXid in a new form"]
 )
 def test_a_line_that_cannot_be_parsed_is_a_finding(line: str) -> None:
-    (found,) = kernel_findings([f"Mar 13 22:26:02 gpu1 kernel: {line}"])
+    (found,) = active([f"Mar 13 22:26:02 gpu1 kernel: {line}"])
     assert (found.check, found.severity) == ("xid", MONITOR)
     assert line in found.problem
-    assert kernel_findings(["nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 12028, Severity 0 Engine instance 46"]) == []
+    assert active(["nvidia-nvswitch0: SXid (PCI:0000:85:00.0): 12028, Severity 0 Engine instance 46"]) == []
 
 
 def recovery(*actions: str) -> list[str]:
@@ -327,10 +332,10 @@ def recovery(*actions: str) -> list[str]:
 
 
 def test_the_last_recovery_action_counts() -> None:
-    (found,) = kernel_findings(recovery("GPU Reset Required", "Node Reboot Required"))
+    (found,) = active(recovery("GPU Reset Required", "Node Reboot Required"))
     assert (found.severity, "Node Reboot Required" in found.problem) == (RESET, True)
-    assert kernel_findings(recovery("GPU Reset Required", "None")) == []
-    (found,) = kernel_findings([xid_line(154, "a new text")])
+    assert active(recovery("GPU Reset Required", "None")) == []
+    (found,) = active([xid_line(154, "a new text")])
     assert found.severity == MONITOR
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.advice import newer_kernel, node_advice
+from ansible_collections.busbar.cluster.plugins.module_utils.common.kernels import newer_kernel
+from ansible_collections.busbar.cluster.plugins.module_utils.preflight.advice import node_advice
 
 
 @pytest.mark.parametrize(

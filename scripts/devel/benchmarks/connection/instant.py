@@ -39,6 +39,7 @@ FIXED: dict[str, dict[str, Any]] = {
         "plan": {"problems": [], "changes": False, "key_files": []},
         "visudo": True,
     },
+    "command": {"rc": 0, "stdout": "rw,hidepid=invisible", "stdout_lines": ["rw,hidepid=invisible"]},
     "files": {"changed_paths": []},
     "find": {"files": [], "matched": 0},
     "hostname": {},

@@ -32,6 +32,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "mariadb_": (f"{_GROUP}slurm_database",),
     "nfs_client_": (f"{_GROUP}nfs_client",),
     "nfs_server_": (f"{_GROUP}nfs_server",),
+    "pyxis_enabled": ("enroot_enabled",),
     "pxe_server_": (f"{_GROUP}pxe_server",),
     "rdma_doca_": ("rdma_source=doca",),
     "scratch_job_": ("scratch_per_job",),

@@ -26,6 +26,7 @@ def _shown(variables: dict[str, object], **groups: list[str]) -> list[Problem]:
         ("lmod_openmpi", True, "shared_tree", "set lmod_enabled: true"),
         ("apptainer_config", {"a": 1}, "apptainer_enabled", "set apptainer_enabled: true"),
         ("pyxis_options", {"a": 1}, "pyxis_enabled", "set pyxis_enabled: true"),
+        ("pyxis_enabled", True, "enroot_enabled", "set enroot_enabled: true"),
         ("backup_host", "ctl", "backup_enabled", "set backup_enabled: true"),
         ("prometheus_port", 9091, "a host in the group monitoring", "put a host into the group monitoring"),
         ("monitoring_tls", True, "a host in the group monitoring", "put a host into the group monitoring"),

@@ -11,10 +11,7 @@ description:
     What users run who are to be removed is looked for. It changes nothing.
   - Takes one execution however many users there are.
   - Names and numbers are also asked for one by one, so that a directory service that lists nobody is seen too.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   accounts:
     description: Items of C(users_accounts), without the hashes of passwords.

@@ -10,13 +10,7 @@ description:
   - Reads the version of the driver, of its library NVML before that of the loaded module, and chooses the packages of
     DCGM by it. It changes nothing.
   - Options with which DCGM cannot be installed fail, with all that is wrong.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
+extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   host:
     description: The host's name, for messages.

@@ -10,13 +10,7 @@ description:
   - Validates the options of the role C(dcgm_exporter), checks that its port is free on the host, and returns package,
     command and counters. It changes nothing.
   - What is wrong fails, all of it at once.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
+extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   host:
     description: The host's name, for messages.

@@ -10,13 +10,7 @@ description:
   - Makes missing directories with one execution per host. Their missing parents belong to root, with mode 0755,
     whatever the directory itself is given; M(ansible.builtin.file) gives parents the mode of the last one.
   - Of a directory that is there, only what is declared is corrected, and nothing below it.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   directories:
     description: The directories.

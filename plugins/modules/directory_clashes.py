@@ -10,10 +10,7 @@ description:
   - Asks an LDAP directory for the names and numbers of the accounts in C(/etc/passwd) and C(/etc/group) and of those
     that are declared. Changes nothing.
   - A directory that cannot be reached, is not trusted or refuses the login is a problem, too.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   uris:
     description: Where the directory is; the first that answers is asked.

@@ -11,10 +11,7 @@ description:
   - Plans all changes before it makes the first. When one of them cannot be, nothing is changed and C(problems) say why.
   - Works as root of the directory's host, through the socket of slapd, with the tools of ldap-utils. It sets no
     passwords.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
     description: Name at the root of the directory.

@@ -11,13 +11,7 @@ description:
     its own, with the same addresses, suites and keys. So a site's mirror is used for them, too.
   - The new index is fetched before the file is put in place; when that fails, nothing has changed.
   - A host that has no package lists yet fetches them first. In check mode it says that it would add the components.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   components:
     description: The components, such as V(non-free).

@@ -11,10 +11,7 @@ description:
     certificates that expire. On a controller it asks Slurm for daemons that do not answer, for nodes that take no job,
     and for a reservation that a validation has left.
   - No look takes longer than a limit, and a server that does not answer holds up no other look.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
     description: Name of the host, for the problems.

@@ -12,13 +12,7 @@ description:
   - With O(sysctls), first writes and applies the settings of the kernel that containers need.
   - Where Enroot is installed its own program tries it, which AppArmor may allow what it forbids to others.
   - Packages and files are left to the caller, which is told which of them are missing.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
     description: Name of the host, as the errors call it.

@@ -12,13 +12,7 @@ description:
     that are.
 notes:
   - Writes links in C(/etc/enroot/hooks.d).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   hooks:
     description: File names of the chosen ones.

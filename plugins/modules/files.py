@@ -12,13 +12,7 @@ description:
   - Every file is validated before the first one is replaced, and each is replaced whole.
   - Missing parent directories are made with mode 0755.
   - With O(pending), a run that dies before the files came into force is made good by the next one.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   files:
     description: The files, in the order in which they are written.

@@ -11,13 +11,7 @@ description:
     hosts which of them starts the cluster.
   - With O(state=member) it starts MariaDB where it is no member of a majority, and restarts one that is only if
     O(restart) says so. It waits until the host has all data.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
+extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   state:
     description: Whether to ask only, or to make it a member.

@@ -13,13 +13,7 @@ description:
   - A change that a job would notice waits while jobs of Slurm run on the host; C(deferred) names the settings.
 notes:
   - Writes C(/run/busbar/gpu_clocks), how clocks are locked.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   settings:
     description:

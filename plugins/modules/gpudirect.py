@@ -12,13 +12,7 @@ description:
   - Writes which modules are loaded at boot, on a host with a kernel of its own. Where nothing can be decided yet, it
     leaves what there is.
   - Loading the modules is left to the caller.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
     description: Name of the host, as the errors call it.

@@ -9,10 +9,7 @@ short_description: Which of the cluster's secrets a host holds
 description:
   - Looks at the file that each secret is written to. Returns names; the secrets stay where they are.
   - A file without the text that this collection writes, such as the key that a package made, is no secret of a cluster.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   files:
     description:

@@ -8,10 +8,7 @@ author: busbar contributors
 short_description: Whether homes can have quotas
 description:
   - Says whether the file system of a directory, which may be yet to come, has quotas of users. Changes nothing.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:
     description: The directory of the homes.

@@ -13,10 +13,7 @@ description:
     modules make.
 notes:
   - Writes C(/var/lib/busbar/record), which only root reads. The record is no change of the host.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   users:
     description: Names of users.

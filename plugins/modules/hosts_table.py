@@ -11,13 +11,7 @@ description:
   - Takes the names in it out of all other lines, and removes the line of 127.0.1.1.
 notes:
   - Writes C(/etc/hosts), in place where it cannot be replaced, as the bind mount of a container cannot.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   block:
     description: Result of P(busbar.cluster.hosts_block#filter).

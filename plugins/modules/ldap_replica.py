@@ -11,10 +11,7 @@ description:
   - Waits until the slapd of this host has each change that its server had when it was asked, and answers over TLS with
     a certificate that the authority has signed. Changes nothing.
   - Works as root of the host, through the socket of slapd, with the tools of ldap-utils.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
     description: Name at the root of the directory.

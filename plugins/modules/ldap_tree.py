@@ -11,10 +11,7 @@ description:
   - Makes the branches for people, groups and services, the policy of passwords, the account with which hosts read, and
     groups, where they are missing. Members of groups are left alone.
   - Works as root of the host, through the socket of slapd, with the tools of ldap-utils.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   suffix:
     description: Name at the root of the directory.

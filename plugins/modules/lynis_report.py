@@ -8,10 +8,7 @@ author: busbar contributors
 short_description: Have lynis look at a host
 description:
   - Runs C(lynis audit system), which is installed, and returns what it finds. Changes nothing.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   timeout_s:
     description: How many seconds it may take.

@@ -9,10 +9,7 @@ short_description: Which machine a node is, and the history of its health check
 description:
   - Returns serial numbers, versions, the time of the boot and the history of the health check, in one go.
   - What hangs is left behind after O(timeout_s); what cannot be read is named, and no failure.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   history:
     description: File in which the health check keeps its history.

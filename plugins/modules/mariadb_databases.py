@@ -10,10 +10,7 @@ description:
   - Connects through the server's socket as root of the host, with PyMySQL. Passwords reach no command line and no log.
   - Removes anonymous users and the database C(test).
   - A user gets the given password and exactly the given privileges. Users that are not listed stay as they are.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   databases:
     description: Names of the databases, which are created with the character set utf8mb4.

@@ -15,13 +15,7 @@ description:
   - Programs that hold the GPUs open, such as DCGM, are stopped for the change and started again, also when it fails.
   - Then the program C(mig_devices.py) of the role gives the instances' device files the names that gres.conf knows, and
     the instances are described anew to container runtimes (CDI).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   layout:
     description:

@@ -8,10 +8,7 @@ author: busbar contributors
 short_description: Whether shared trees are there, and what the kernel has for storage
 description:
   - Looks at the table of mounts, the modules of the running kernel and its RDMA devices, and changes nothing.
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   bound:
     description: Paths of shared trees that must be there, bound in from outside; something is mounted at or above them.

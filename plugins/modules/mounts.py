@@ -16,13 +16,7 @@ description:
   - While one of O(packages) is missing, it checks all that can be checked without it, changes nothing and names it.
 notes:
   - Writes lines in C(/etc/fstab).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   mounts:
     description: The mounts.

@@ -15,13 +15,7 @@ description:
   - Proves that every export is in the table of C(exportfs -s), and applies the file again where one is missing.
 notes:
   - Writes C(/etc/exports.d/busbar.exports).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   path:
     description: The file, in C(/etc/exports.d).

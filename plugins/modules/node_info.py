@@ -11,10 +11,7 @@ description:
   - Processors are counted as Slurm counts them; affinity and cgroup limits of the calling process play no part.
   - An action plugin of the same name runs it. A node that cannot be reached, or where the change of user fails, is
     then a result (RV(reached), RV(message)) and no failure, so that one play can tell of all nodes at once.
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing in any mode.
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   paths:
     description: Directories whose free disk space is asked for.

@@ -16,10 +16,7 @@ notes:
     C(/etc/modprobe.d/busbar-nvidia.conf), C(/etc/modules-load.d/busbar-nvidia.conf),
     C(/etc/modules-load.d/busbar-nvlsm.conf), C(/etc/nvidia-imex/nodes_config.cfg) and
     C(/etc/systemd/system/nvidia-persistenced.service.d/busbar.conf).
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
     description: Name of the host, as problems and notes call it.

@@ -11,10 +11,7 @@ description:
     tell what is there.
   - Never fails because there is no GPU or no driver, and never waits longer than it is told to; what went wrong is
     in C(errors).
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   timeout_s:
     description: How long to wait for each run of nvidia-smi, in seconds. One that hangs is left behind.

@@ -10,13 +10,7 @@ description:
   - Fetches every file, compares it with its SHA-256, and only then installs all of them at once; what they need comes
     from the system's repositories.
   - When the wanted versions are installed, nothing is fetched.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   packages:
     description: The packages.

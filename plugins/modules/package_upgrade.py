@@ -10,10 +10,7 @@ description:
   - Upgrades what is installed, by C(apt-get) or C(dnf). Removes nothing; configuration files that were changed stay.
   - Packages of O(hold), and those that somebody holds (C(apt-mark), C(dnf versionlock)), stay as they are, and so does
     what could be upgraded only with them.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   scope:
     description:

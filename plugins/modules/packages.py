@@ -19,13 +19,7 @@ description:
   - Names that the same run of Ansible has found on the host already are not asked for again, where the callback
     C(busbar.cluster.preload) is enabled.
   - While another package manager is at work it waits, says who that is, and gives up after five minutes.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   name:
     description: Names of packages of which any version will do.

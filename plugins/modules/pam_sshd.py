@@ -13,13 +13,7 @@ description:
   - Root is always exempt, and so is who is logged in, unless a group in O(groups) covers them.
 notes:
   - Writes lines in C(/etc/pam.d/sshd), on EL also in C(/etc/pam.d/password-auth).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   enabled:
     description: Whether sessions are adopted; otherwise the file is as the distribution has it.

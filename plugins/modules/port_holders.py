@@ -9,10 +9,7 @@ short_description: Who holds a port that a daemon needs
 description:
   - Looks who listens on TCP ports already, and names process, pid and unit. Changes nothing.
   - A port that is held by the daemon's own unit is fine.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   ports:
     description: The ports.

@@ -18,13 +18,7 @@ notes:
     C(/etc/systemd/system/busbar-roce.service), C(/usr/local/lib/busbar/roce_defaults),
     C(/etc/systemd/system/slurmd.service.d/busbar-rdma.conf), links in C(/etc/systemd/network), and interfaces in
     C(/etc/network/interfaces.d) or C(/etc/NetworkManager/system-connections).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
     description: Name of the host, as the errors call it.

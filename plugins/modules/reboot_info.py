@@ -9,10 +9,7 @@ short_description: Whether a host waits for a reboot
 description:
   - Looks for a newer kernel than the running one, for C(/run/reboot-required) of Debian and Ubuntu, and asks
     C(needs-restarting -r) where there is one.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 """
 
 EXAMPLES = r"""

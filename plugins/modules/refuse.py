@@ -10,13 +10,7 @@ description:
   - Fails when there are O(problems), or O(msg) is given, else does nothing. It runs on the provisioning host.
   - C(busbar provision) and C(busbar validate) end with exit code 2, bad input, when all that failed was refused in this
     way.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
+extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   problems:
     description:

@@ -10,10 +10,7 @@ description:
   - Takes the first steps of a pull, without pulling anything.
   - A registry that refuses is a problem, and so is one whose tokens come from a host for which the user has no login.
     One that does not answer, or that cannot be asked in this way, is a note.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   credentials:
     description: What is to be tried, each with C(user), C(machine), C(login) and C(password).

@@ -9,10 +9,7 @@ short_description: Choose how a node is repaired
 description:
   - Reads the note of the health check on the node, has the health check look once more, and chooses between a reset of
     its GPUs, a reboot, and none of them. It changes nothing.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   node:
     description: What the filter P(busbar.cluster.repair_plan#filter) says of the node.

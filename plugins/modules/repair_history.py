@@ -9,10 +9,7 @@ short_description: Keep the history of the repairs of nodes
 description:
   - Adds records to a file of JSON lines, and returns what is in it. Without O(records) it only reads.
   - The file keeps the records of a year, and at most 100000 of them.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:
     description: The file.

@@ -12,10 +12,7 @@ description:
   - With O(fingerprints) the provisioning host trusts the machine's host key where it is one of these, and forgets
     the former one. Nobody is asked, and a key that nobody vouches for is refused.
   - It runs on the provisioning host and asks the machine once.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   state:
     description:

@@ -15,13 +15,7 @@ description:
     done.
   - Runs programs with nothing to read from, so that one that asks gets no yes.
   - Where programs are missing that O(raid) needs, it checks all the same, changes nothing and names them.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
     description: Name of the host, as O(wipe) and the errors call it.

@@ -9,10 +9,7 @@ short_description: Where a host keeps secrets, since when, and who can read them
 description:
   - Looks at mode, owner and age of files, and at the accounts of the host; what is in them is not read.
   - A file that is not there is left out.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   places:
     description: For each secret the paths of files that hold it or something made from it, with wildcards.

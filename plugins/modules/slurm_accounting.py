@@ -10,13 +10,7 @@ description:
   - Reads what slurmdbd holds, plans the difference and runs only the C(sacctmgr) commands that are needed.
   - Limits, fair share, flags and priorities of a declared entry are wholly those declared; what is left out is reset.
   - Entries that are not declared are left alone. An entry whose C(state) is V(absent) is removed.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   cluster:
     description: Name of the cluster in accounting; it is made when missing.

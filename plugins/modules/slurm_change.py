@@ -9,10 +9,7 @@ short_description: How changed configuration files of Slurm come into force, and
 description:
   - Compares the old and new texts of changed files, and asks the installed slurmctld for its release. Changes nothing.
   - Since Slurm 23.11 C(scontrol reconfigure) takes almost every change without a restart; before, it did not.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   changes:
     description: The C(diff) of M(busbar.cluster.files).

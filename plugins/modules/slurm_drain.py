@@ -12,10 +12,7 @@ description:
   - In check mode it says which jobs it would wait for.
   - A node that is drained already keeps its reason, unless O(replace_reason) is set.
   - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
     description: The nodes, as a list or folded as in C(gpu[3-4]).

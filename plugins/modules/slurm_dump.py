@@ -11,10 +11,7 @@ description:
   - The former dump stays until the new one is known to be whole.
   - With O(state=loaded) the database is what the dump says; what was there is dumped beside it first.
   - slurmdbd must not run in either case, so that nothing is written meanwhile.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   path:
     description: The dump.

@@ -9,13 +9,7 @@ short_description: Ask Slurm how it has a node, which jobs run on nodes, or whic
 description:
   - Runs on a host that reaches slurmctld. It changes nothing.
   - That Slurm does not answer is an answer, too, since a cluster that is only being made has none.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
+extends_documentation_fragment: busbar.cluster.attributes.no_diff
 options:
   node:
     description: Name of the node, for its state.

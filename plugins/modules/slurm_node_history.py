@@ -9,10 +9,7 @@ short_description: States of nodes, their times out of service, and the jobs tha
 description:
   - Asks C(scontrol), C(sacctmgr) and C(sacct) once each, however many nodes there are. Runs on the controller.
   - What does not answer, or is not there, is named in C(problems), and no failure.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   nodes:
     description: Names of nodes; without any, all are asked for, and only the jobs that failed because of a node.

@@ -11,13 +11,7 @@ description:
     whether each daemon runs the program that is installed.
   - Looks at O(repository) also before it is in place. Only with O(write) its files are written.
   - Installs nothing. A host with dnf is told to have no offer.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   repository:
     description: The option C(slurm_repository) of the role slurm.

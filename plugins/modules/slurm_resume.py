@@ -10,10 +10,7 @@ description:
   - Waits until slurmd of the nodes answers, then resumes them in one step, and waits until they are in service.
   - Resumes no node that is drained for another reason. One that is in service already is left as it is.
   - Asks Slurm for all nodes at once, however many they are. Runs where C(scontrol) may change nodes.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   nodes:
     description: Names of the nodes.

@@ -10,10 +10,7 @@ description:
   - With O(phase=fetch), brings the source archives and verifies them. A wrong one is removed and refused.
   - With O(phase=build), unpacks and makes each plugin as the user nobody, sees that it is one for the installed Slurm,
     and keeps it in the store with a manifest.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   phase:
     description: What to do.

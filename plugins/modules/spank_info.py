@@ -8,10 +8,7 @@ author: busbar contributors
 short_description: Look at the SPANK plugins of a host
 description:
   - Tells which Slurm a host has, which plugins busbar gave it, and which ones lie built in its store. Changes nothing.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   state:
     description: Directory with the record of what is installed, and with the store.

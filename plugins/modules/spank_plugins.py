@@ -16,13 +16,7 @@ description:
   - slurmd reads them also where nothing else changes and the running one lacks a library.
 notes:
   - Writes one file for each plugin in C(/etc/slurm/plugstack.conf.d), and its library beside those of Slurm.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   plugins:
     description: What the filter C(spank_plan) gave for this host. Whatever else was installed is removed.

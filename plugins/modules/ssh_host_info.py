@@ -10,10 +10,7 @@ description:
   - Reads the public half of a host key and its certificate. The private half stays where it is.
   - Looks whether the user who is connected could log in with a key, so that nobody is locked out.
   - Reads for whom the host has sudo rules, wherever they come from.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   key_file:
     description: Path of the private host key.

@@ -12,13 +12,7 @@ description:
   - The templates of a role lie where their files lie on the host. C(/etc/slurm/slurm.conf) is rendered from
     C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
   - A template that is missing, a file that is listed twice, and a key that is not known are refused.
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   files:
     description: The files, in the order in which they are written.

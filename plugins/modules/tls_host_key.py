@@ -12,10 +12,7 @@ description:
   - Returns the public half and the present certificate.
 notes:
   - Writes C(/etc/busbar/tls/host.key).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes
 options:
   directory:
     description: Directory of C(host.key) and C(host.crt); it is made with mode 0755.

@@ -16,13 +16,7 @@ description:
   - The record goes last, so a run that was killed is finished by the next one.
 notes:
   - Removes C(/var/lib/busbar), except for C(/var/lib/busbar/kept) and O(data).
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   host:
     description: Name of the host, for messages.

@@ -9,10 +9,7 @@ short_description: Try whether ordinary users may run rootless containers
 description:
   - Makes a user and a mount namespace as the user nobody, which is what a rootless container begins with.
   - When that fails, says which setting forbids it, and the line that allows it.
-attributes:
-  check_mode:
-    description: Changes nothing in any mode.
-    support: full
+extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   host:
     description: Name of the host, for the problems.

@@ -13,7 +13,7 @@ TOP = Path(__file__).resolve().parents[2]
 PLUGINS = TOP / "plugins"
 # What Ansible looks for by name, and entry points.
 KNOWN = {"ANSIBLE_METADATA", "ActionModule", "CallbackModule", "DOCUMENTATION", "EXAMPLES", "FilterModule"}
-KNOWN |= {"LookupModule", "RETURN", "main", "__all__"}
+KNOWN |= {"LookupModule", "ModuleDocFragment", "RETURN", "main", "__all__"}
 # What the portal's configuration and its template of programs look for by name.
 KNOWN |= {"OidcAuthenticator", "PortalAuthenticator", "history"}
 # What Jupyter's server looks for by name.

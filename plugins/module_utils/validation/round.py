@@ -222,7 +222,7 @@ class Round:
 
     def _explain(self) -> None:
         """Add to jobs that were cancelled without an output why slurmd could not launch them."""
-        cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["batch_host"]]
+        cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["output"]]
         asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
         for entry in asked[:_MOST_LOGS]:
             if reason := self.hands.launch_error(entry["batch_host"], entry["job_id"]):

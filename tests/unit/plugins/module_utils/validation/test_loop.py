@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.launch_log import launch_log_script
 from ansible_collections.busbar.cluster.plugins.module_utils.validation import round as rounds
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.hands import (
     TOO_LONG,
@@ -299,6 +300,21 @@ def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
     cluster.unfetched = {"cluster.out": "No such file or directory"}
     cluster.forged = {"state": "CANCELLED", "problem": "the job ended as CANCELLED"}
     loop = loop_of(cluster, stages=["cluster"])
+    loop.run()
+    assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
+
+
+def test_a_controller_that_gives_no_number_of_a_job_has_no_log_read() -> None:
+    class Forger(Cluster):
+        def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+            forged = {"job_id": "", "batch_host": "gpu1", "problem": "the job ended as CANCELLED"}
+            answer = super().ask(arguments)
+            return answer | {"tests": [entry | forged for entry in answer["tests"]]}
+
+        def launch_error(self, host: str, job_id: str) -> str:
+            return f"{host}: {launch_log_script(job_id)}"
+
+    loop = loop_of(Forger(), stages=["cluster"])
     loop.run()
     assert judged_of(loop)["cluster"]["reason"] == "the job ended as CANCELLED"
 

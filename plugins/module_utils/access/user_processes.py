@@ -20,6 +20,8 @@ _STATE = re.compile(r"^State:\s+(\S)", re.MULTILINE)
 # Slurm 26.05 the SLUID of the job unless cgroup.conf has CgroupJobIdPaths=yes (cgroup_v2.c, cgroup_p_step_create).
 _JOB = re.compile(r"/job_(\d+)(?:/|$)", re.MULTILINE)
 _SCOPE = re.compile(r"/(?:[^/\n]+_)?slurmstepd\.scope/[^/\n]")
+# Users name the cgroups below their own service manager as they like.
+_OF_USERS = re.compile(r"^.*/user@\d+\.service/.*$", re.MULTILINE)
 _JOB_ID = re.compile(rb"(?:^|\0)SLURM_JOB_ID=(\d{1,10})(?:\0|$)")
 _MOST = 4
 
@@ -43,6 +45,7 @@ def user_processes(uids: Mapping[str, int], proc: Path = PROC) -> dict[str, list
 
 def in_job(groups: str) -> bool:
     """Return whether a process belongs to a job, by its ``/proc/PID/cgroup``."""
+    groups = _OF_USERS.sub("", groups)
     return bool(_JOB.search(groups) or _SCOPE.search(groups))
 
 
@@ -65,7 +68,7 @@ def _job_words(folder: Path) -> str:
     """Return the job of a process in words; where the path has no job ID, the environment of the process has it."""
     groups, environment = "", b""
     with suppress(OSError):
-        groups = (folder / "cgroup").read_text(errors="replace")
+        groups = _OF_USERS.sub("", (folder / "cgroup").read_text(errors="replace"))
     if named := _JOB.search(groups):
         return f", job {named[1]}"
     if not in_job(groups):

@@ -63,6 +63,8 @@ def test_the_job_of_a_path_with_a_sluid_is_read_from_the_environment(tmp_path: P
         ("1:name=systemd:/user.slice\n7:devices:/slurm/uid_2002/job_3/step_0/task_0", True),
         ("0::/user.slice/user-2002.slice/session-3.scope", False),
         ("0::/user.slice/user-2002.slice/user@2002.service/app.slice/myslurmstepd.scope/x", False),
+        ("0::/user.slice/user-2002.slice/user@2002.service/app.slice/my_slurmstepd.scope/x", False),
+        ("0::/user.slice/user-2002.slice/user@2002.service/job_11/x", False),
         ("0::/system.slice/slurmstepd.scope", False),
     ],
 )

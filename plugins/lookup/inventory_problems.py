@@ -200,7 +200,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         problems += unclear
         hardware, own = hardware_settings(inventory, settings)
         problems += host_problems(hosts)
-        if judge.can(PROFILES):
+        if judge.can(f"{VARIABLE}, {PROFILES}"):
             catalogue = self.get_option("catalogue")
             problems += hardware_choice_problems(hosts, hardware, own, catalogue, compute)
             wrong_profiles = catalogue_problems(hosts, catalogue)
@@ -297,7 +297,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             problems += domain_problems(domains, hardware, catalogue)
             return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
 
-        return judge(f"gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain, {PROFILES}", judged)
+        return judge(f"gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain, {VARIABLE}, {PROFILES}", judged)
 
     def _roles(
         self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]], values: Mapping[str, Any]
@@ -326,13 +326,16 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                     has_users=bool(values["users_accounts"]) or values["identity_source"] != "declared",
                 ),
             ),
-            *judge(f"nvidia_driver_*, {PROFILES}", lambda: site_driver_problems(compute, hostvars, catalogue)),
+            *judge(
+                f"nvidia_driver_*, {VARIABLE}, {PROFILES}",
+                lambda: site_driver_problems(compute, hostvars, catalogue),
+            ),
             *judge(
                 "enroot_checksums, pyxis_sha256, rdma_ipoib_interfaces",
                 lambda: site_software_problems(every, hostvars),
             ),
             *judge(
-                f"prometheus_*, monitoring_*, {PROFILES}",
+                f"prometheus_*, monitoring_*, {VARIABLE}, {PROFILES}",
                 lambda: site_monitoring_problems(monitoring, hostvars, catalogue, jobs),
             ),
             *judge("alertmanager_receivers, alertmanager_routes", lambda: site_routing_problems(monitoring, hostvars)),
@@ -366,7 +369,7 @@ class Judge:
 
 def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
     """Return the options of a wrong type: as they are written, and `values` as they are worked out."""
-    options = {**declared_options(), PROFILES: Option("", {"type": "dict"})}
+    options = {**declared_options(), **{name: Option("", spec) for name, spec in SITE_VARIABLES.items()}}
     problems = type_problems(settings, options)
     told = {each["key"] for each in problems}
     places = {each.name: each for each in settings}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ _INI = frozenset({"", ".ini"})
 _VARIABLE_FOLDERS = frozenset({"group_vars", "host_vars"})
 _GROUP_KEYS = ("hosts", "children", "vars")
 _VAULT = "$ANSIBLE_VAULT"
+# The first line of YAML or JSON; in Ansible's INI format the name of a host cannot end with a colon.
+_BEGINS_YAML = re.compile(r"---|\{|\S+:(\s|$)")
 
 
 def yaml_problems(sources: Sequence[str], playbook: Path | None = None) -> list[str]:
@@ -101,9 +104,20 @@ def _files_of(source: Path) -> Iterator[Path]:
     """Return the YAML files of an inventory's directory or file, with the variables beside them."""
     folder = source if source.is_dir() else source.parent
     for path in sorted(folder.iterdir()) if source.is_dir() else [source]:
-        if path.suffix in _YAML and not path.name.startswith(".") and path.is_file():
+        if not path.name.startswith(".") and path.is_file() and _is_yaml(path):
             yield path
     yield from _variables_beside(folder)
+
+
+def _is_yaml(path: Path) -> bool:
+    """Whether Ansible reads a file of an inventory as YAML; without an extension, its first line tells."""
+    if path.suffix or os.access(path, os.X_OK):
+        return path.suffix in _VARIABLES - {""}
+    try:
+        lines = path.read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    except OSError:
+        return False
+    return bool(_BEGINS_YAML.match(next((line for line in lines if line.strip() and line.lstrip()[0] not in "#;"), "")))
 
 
 def _variables_beside(folder: Path) -> Iterator[Path]:
@@ -135,7 +149,7 @@ def _problems(path: Path) -> list[str]:
         return [f"{path}: cannot be read: {exc.strerror or exc}"]
     if root is not None and not isinstance(root, yaml.MappingNode) and not _is_nothing(root):
         return [f"{path}:{root.start_mark.line + 1}: is no dictionary: write variables as 'name: value'"]
-    return [*_doubles(path, root, set()), *_unknown_keys(path, root)]
+    return [*_doubles(path, root, set()), *_group_faults(path, root)]
 
 
 def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str]:
@@ -150,16 +164,14 @@ def _doubles(path: Path, node: yaml.Node | None, seen: set[int]) -> Iterator[str
         first: dict[tuple[str, str], yaml.Node] = {}
         for key, value in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                mark = key.start_mark
                 earlier = first.setdefault((key.tag, key.value), key)
                 if earlier is not key:
-                    where = f"{path}:{mark.line + 1}:{mark.column + 1}"
-                    yield _double(where, key.value, earlier.start_mark.line + 1)
+                    yield _double(_where(path, key), key.value, earlier.start_mark.line + 1)
             yield from _doubles(path, value, seen)
 
 
-def _unknown_keys(path: Path, root: yaml.Node | None) -> Iterator[str]:
-    """Yield the keys of an inventory's groups that Ansible passes over with a warning, and all that is below them."""
+def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
+    """Yield the faults of an inventory's groups: keys that Ansible ignores, and lists where it takes mappings."""
     if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
         return
     groups = list(root.value)
@@ -167,14 +179,31 @@ def _unknown_keys(path: Path, root: yaml.Node | None) -> Iterator[str]:
         return
     while groups:
         name, group = groups.pop(0)
-        for key, value in group.value if isinstance(group, yaml.MappingNode) else []:
-            if key.value == "children" and isinstance(value, yaml.MappingNode):
-                groups += value.value
-            elif key.value not in _GROUP_KEYS:
+        if not _is_mapping(group):
+            remedy = f"write {', '.join(_GROUP_KEYS)} below it, each with a colon"
+            yield f"{_where(path, name)}: the group {name.value} is not a mapping: {remedy}"
+        for key, value in _items(group):
+            if key.value not in _GROUP_KEYS:
                 near = near_name(str(key.value), _GROUP_KEYS)
                 meant = f": did you mean {near}?" if near else ": hosts belong below hosts, groups below children"
-                where = f"{path}:{key.start_mark.line + 1}:{key.start_mark.column + 1}"
-                yield f"{where}: {key.value} has no effect in the group {name.value}{meant}"
+                yield f"{_where(path, key)}: {key.value} has no effect in the group {name.value}{meant}"
+            elif isinstance(value, yaml.SequenceNode):
+                remedy = "write each name on its own line, with a colon and without a dash"
+                yield f"{_where(path, key)}: {key.value} of the group {name.value} is a list: {remedy}"
+            for host, variables in _items(value) if key.value == "hosts" else ():
+                if not _is_mapping(variables):
+                    remedy = "write its variables as 'name: value' below it"
+                    yield f"{_where(path, host)}: the host {host.value} is not a mapping: {remedy}"
+            groups += _items(value) if key.value == "children" else []
+
+
+def _is_mapping(node: yaml.Node) -> bool:
+    """Whether a node is a mapping, which may be empty or null."""
+    return isinstance(node, yaml.MappingNode) or _is_nothing(node)
+
+
+def _where(path: Path, node: yaml.Node) -> str:
+    return f"{path}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
 
 def _double(where: str, name: str, line: int) -> str:
@@ -191,6 +220,7 @@ def _ini_files(source: Path) -> list[Path]:
         and not path.name.startswith(".")
         and path.is_file()
         and not os.access(path, os.X_OK)
+        and not _is_yaml(path)
     )
 
 

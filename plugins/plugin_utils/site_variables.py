@@ -26,20 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SITE_VARIABLES", "declared_options", "family_names", "site_settings", "stray_files"]
 
-# What roles and playbooks read of a site, or of a host, without it being an option of one role.
-SITE_VARIABLES = frozenset(
-    {
-        "hardware",
-        "hardware_profiles_extra",
-        "hosts_address",
-        "hosts_aliases",
-        "nvlink_domain",
-        "slurm_node_features",
-        "slurm_node_params",
-        "slurm_node_weight",
-        "storage_backend",
-    }
-)
+# Variables of a site or of a host that are not options of one role, with their types; "raw" has a check of its own.
+SITE_VARIABLES: dict[str, dict[str, str]] = {
+    "hardware": {"type": "str"},
+    "hardware_profiles_extra": {"type": "dict"},
+    "hosts_address": {"type": "str"},
+    "hosts_aliases": {"type": "list", "elements": "str"},
+    "nvlink_domain": {"type": "raw"},
+    "slurm_node_features": {"type": "list", "elements": "str"},
+    "slurm_node_params": {"type": "dict"},
+    "slurm_node_weight": {"type": "int"},
+    "storage_backend": {"type": "raw"},
+}
 
 _COLLECTION = Path(__file__).resolve().parents[2]
 # Variables that belong to several roles or to none begin with these.

@@ -10,7 +10,7 @@ from ansible.parsing.vault import EncryptedString
 from .inventory_yaml import variable_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from ansible.parsing.dataloader import DataLoader
@@ -32,24 +32,34 @@ def vault_problems(sources: Sequence[str], playbooks: Sequence[Path], loader: Da
     problems = []
     for path in dict.fromkeys(path for playbook in playbooks for path in variable_files(sources, playbook)):
         text = path.read_text(encoding="utf-8-sig", errors="replace")
-        inline = next((number for number, line in enumerate(text.splitlines(), 1) if "!vault" in line), 0)
-        if not (inline or text.startswith(_VAULT)):
+        if not ("!vault" in text or text.startswith(_VAULT)):
             continue
         try:
-            _decrypt_first(loader.load_from_file(str(path), cache="none"))
+            found = next(_failures(loader.load_from_file(str(path), cache="none")), None)
         except AnsibleError as exc:
-            where = f"{path}:{inline}: this value is encrypted" if inline else f"{path}: this file is encrypted"
-            fault = "and no password is given" if "no vault secrets found" in str(exc) else f"({_first_line(exc)})"
+            found = "", exc
+        if found:
+            key, failure = found
+            lines = (number for number, line in enumerate(text.splitlines(), 1) if "!vault" in line and key in line)
+            where = f"{path}:{next(lines, 1)}: {key} is encrypted" if key else f"{path}: this file is encrypted"
+            fault = (
+                "and no password is given" if "no vault secrets found" in str(failure) else f"({_first_line(failure)})"
+            )
             problems.append(f"{where} {fault}: {_REMEDY}")
     return problems
 
 
-def _decrypt_first(data: object) -> bool:
-    """Decrypt the first encrypted value within `data`; returns whether there is one."""
+def _failures(data: object, key: str = "") -> Iterator[tuple[str, AnsibleError]]:
+    """Yield the keys of values that cannot be decrypted: each value may have a password of its own."""
     if isinstance(data, EncryptedString):
-        return bool(str(data)) or True
-    values = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return any(_decrypt_first(value) for value in values)
+        try:
+            str(data)
+        except AnsibleError as exc:
+            yield key, exc
+    for name, value in data.items() if isinstance(data, dict) else ():
+        yield from _failures(value, str(name))
+    for value in data if isinstance(data, list) else ():
+        yield from _failures(value, key)
 
 
 def _first_line(exc: Exception) -> str:

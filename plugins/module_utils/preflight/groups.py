@@ -32,7 +32,7 @@ KNOWN_GROUPS = {
     "scratch": "have local scratch without being compute nodes",
 }
 _NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
-_PATTERN = frozenset("*?[]~!&@:")
+_PATTERN = frozenset("*?[]~@")
 _CORRECT = "correct the name, or take it out"
 # Groups that Ansible has, and those that busbar's own playbooks add while they run.
 _ANSIBLE = frozenset({"all", "ungrouped"})
@@ -77,7 +77,8 @@ def limit_problems(limit: str, groups: Groups) -> list[Problem]:
         groups: hosts of every group.
     """
     known = [*groups, *groups.get("all", ())]
-    words = [word for word in limit.split(",") if word and not _PATTERN & set(word)]
+    parts = (part.strip().lstrip("!&") for part in limit.split("," if "," in limit else ":"))
+    words = [part for part in parts if part and not _PATTERN & set(part)]
     return [
         make_problem([], "--limit", f"no host or group is called {word}", f"did you mean {near}?" if near else _CORRECT)
         for word in words

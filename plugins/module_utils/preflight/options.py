@@ -73,6 +73,8 @@ CONNECTION_VARIABLES = frozenset(
 )
 # Keys by which entries of lists are known.
 _NAMING = ("name", "path", "user", "profile")
+# Roles that take lists as text with commas, as `-e` gives them, wherever they are set.
+_TAKE_TEXT = frozenset({"preflight", "validation"})
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
 
@@ -199,8 +201,18 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
         make_problem(
             _hosts([setting]), key, problem + places_of([setting]), f"did you mean {near}? {remedy}" if near else remedy
         )
-        for key, problem, near in _value_faults(setting.name, setting.value, option.spec)
+        for key, problem, near in _text_for_list(setting, option)
+        or _value_faults(setting.name, setting.value, option.spec)
     ]
+
+
+def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
+    """Return the fault of a list that an inventory gives as text: Ansible takes it, and roles read its letters."""
+    value, spec = setting.value, option.spec
+    if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
+        return []
+    fits = setting.scope == "-e" or option.role in _TAKE_TEXT
+    return [] if fits else [(setting.name, f"is text, and must be {_expected(spec)}", "")]
 
 
 def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -213,7 +225,8 @@ def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[
     # Ansible takes the text of a list or mapping for text.
     if _errors(key, entries, outer) or (kind in {"str", "path"} and isinstance(value, (dict, list))):
         yield key, _type_fault(key, entries, spec), ""
-        return
+        if not isinstance(entries, list):
+            return
     for place, entry in _entries(key, entries):
         yield from _entry_faults(place, entry, spec.get("options") or {})
 

@@ -187,8 +187,8 @@ def _updates(name: str, value: Any) -> Iterator[Fault]:  # noqa: ANN401
 def _timezone(name: str, value: Any) -> Iterator[Fault]:  # noqa: ANN401
     zones = zoneinfo.available_timezones()
     # A provisioning host may have no list of zones.
-    if isinstance(value, str) and value and zones and value not in zones:
-        near = near_name(value, zones)
+    if zones and str(value or "") not in {"", *zones}:
+        near = near_name(str(value), zones)
         remedy = f"did you mean {near}? " if near else ""
         remedy += "`timedatectl list-timezones` lists the names, such as Europe/Berlin; empty leaves hosts as they are"
         yield name, f"{value!r} is not a time zone", remedy

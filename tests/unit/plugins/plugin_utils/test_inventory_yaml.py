@@ -128,9 +128,29 @@ def test_a_host_that_a_group_of_an_ini_file_lists_twice_is_named(tmp_path: Path)
     assert yaml_problems([str(path)]) == [], "a program prints the inventory"
 
 
+@pytest.mark.parametrize("name", ["hosts", "hosts.json"])
+def test_yaml_without_its_extension_is_yaml(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(
+        "# hosts\n\nall:\n  children:\n    a:\n      hosts:\n        n1:\n    b:\n      hosts:\n        n1:\n"
+    )
+    if name == "hosts.json":
+        path.write_text('{"all": {"children": {"a": {"hosts": {"n1": {}}}, "b": {"hosts": {"n1": {}}}}}}')
+    for source in (path, tmp_path):
+        assert yaml_problems([str(source)]) == []
+    path.write_text("---\nall: {hosts: {n1: , n1: }}\n")
+    for source in (path, tmp_path):
+        (problem,) = yaml_problems([str(source)])
+        assert problem.startswith(f"{path}:2:")
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
+        ("all:\n  hosts: [n1]\n", 2, "hosts of the group all is a list"),
+        ("all:\n  children:\n    - dgx\n", 2, "children of the group all is a list"),
+        ("all:\n  children:\n    dgx: [n1]\n", 3, "group dgx is not a mapping"),
+        ("all:\n  hosts:\n    n1:\n      hardware dgx_h100\n", 3, "host n1 is not a mapping"),
         ("all:\n  host: {n1: }\n", 2, "host has no effect in the group all: did you mean hosts?"),
         ("all:\n  childern: {dgx: {hosts: {n1: }}}\n", 2, "did you mean children?"),
         (

@@ -128,6 +128,13 @@ def test_a_limit_to_hosts_groups_and_patterns_is_fine(limit: str) -> None:
     assert limit_problems(limit, SOUND) == []
 
 
+@pytest.mark.parametrize("limit", ["gpu1:gpu12", "all:!gpu12", "all,!gpu12", "all:&gpu12"])
+def test_each_part_of_a_limit_must_exist(limit: str) -> None:
+    """A misspelt host that is to be left out would be changed with the rest."""
+    (found,) = limit_problems(limit, SOUND)
+    assert "gpu12" in found["problem"]
+
+
 def test_a_limit_to_a_host_that_does_not_exist_is_refused() -> None:
     first, second = limit_problems("gpu1,gpu12,elsewhere", SOUND)
     assert (first["key"], "gpu12" in first["problem"], "did you mean gpu" in first["remedy"]) == ("--limit", True, True)

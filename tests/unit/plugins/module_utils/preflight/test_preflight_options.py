@@ -79,6 +79,7 @@ def test_a_site_may_name_its_own() -> None:
         ("slurm_name", ["a"], "is a list, and must be text"),
         ("slurm_enabled", "perhaps", "is text, and must be a truth value"),
         ("slurm_stages", ["node", "rack"], "must be one of: node, pair"),
+        ("slurm_stages", "node,pair", "is text, and must be a list of texts"),
     ],
 )
 def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, words: str) -> None:
@@ -98,7 +99,6 @@ def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, 
         ("slurm_partitions", None),
         ("slurm_config", {}),
         ("slurm_port", "6817"),
-        ("slurm_stages", "node,pair"),
         ("slurm_enabled", "yes"),
         ("slurm_any", ["a", {"b": 1}]),
         ("other", object()),
@@ -106,6 +106,12 @@ def test_a_wrong_type_is_told_under_the_user_s_option(name: str, value: object, 
 )
 def test_what_ansible_takes_is_fine(name: str, value: object) -> None:
     assert type_problems([Setting(name, value, "group all")], OPTIONS) == []
+
+
+def test_a_list_is_text_only_where_a_role_takes_it_apart() -> None:
+    stages = {"validation_stages": Option("validation", SPECS["slurm_stages"])}
+    assert type_problems([Setting("slurm_stages", "node,pair", "-e")], OPTIONS) == []
+    assert type_problems([Setting("validation_stages", "node,pair", "group all")], stages) == []
 
 
 def test_a_value_is_not_shown_and_not_changed() -> None:
@@ -212,9 +218,11 @@ def test_all_entries_with_wrong_keys_or_values_are_told_at_once() -> None:
         {"name": "bob", "uid": "2001", "keys": {"a": 1}, "home": {"quota_gib": "x", "quota": 1}},
         {"name": "carol", "uid": "{{ number }}", "keys": ["{{ lookup('file', 'x') }}"], "state": None},
         "{{ more }}",
+        "dave",
     ]
     found = type_problems([Setting("users", value, "group all", place="a.yml:1")], {"users": USERS})
     assert [each["key"] for each in found] == [
+        "users",
         "users[alice].uid",
         "users[alice].kyes",
         "users[1].state",
@@ -224,9 +232,10 @@ def test_all_entries_with_wrong_keys_or_values_are_told_at_once() -> None:
         "users[bob].home.quota",
     ]
     assert all("a.yml:1" in each["problem"] for each in found)
-    assert "did you mean keys?" in found[1]["remedy"]
-    assert "must be one of: present, absent" in found[2]["problem"]
-    assert "lacks name" in found[3]["problem"]
+    assert "has an entry that is text" in found[0]["problem"]
+    assert "did you mean keys?" in found[2]["remedy"]
+    assert "must be one of: present, absent" in found[3]["problem"]
+    assert "lacks name" in found[4]["problem"]
 
 
 class _Uncopied(dict[str, Any]):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from conftest import recap
 from prometheus_api import Prometheus
+from test_hosts import sees_all_processes
 
 if TYPE_CHECKING:
     import subprocess
@@ -48,6 +49,15 @@ def test_every_target_is_up_controllers_and_login_nodes_too(sandbox: Cluster, pr
     found = prometheus.targets()
     assert {each["labels"]["instance"] for each in found if each["labels"]["job"] == "node"} == everybody(sandbox)
     assert {"node", "prometheus"} <= {each["labels"]["job"] for each in found}
+
+
+@pytest.mark.core
+def test_node_exporter_reads_the_mounts_of_the_host_where_processes_are_hidden(sandbox: Cluster) -> None:
+    """It takes them from /proc/1: its own have other options."""
+    assert sees_all_processes(sandbox, "prometheus-node-exporter")
+    mounts = "grep -c . /proc/$(pidof prometheus-node-exporter)/root/proc/1/mountinfo"
+    user = "setpriv --reuid=prometheus --regid=prometheus --groups=$(getent group busbar-proc | cut -d: -f3)"
+    assert sandbox.exec("login", f"{user} {mounts}").stdout == sandbox.exec("login", mounts).stdout
 
 
 def test_metrics_carry_the_node_and_its_hardware(sandbox: Cluster, prometheus: Prometheus) -> None:

@@ -25,10 +25,13 @@ SHARED = TOP / "molecule" / "shared"
 SCENARIOS = sorted(path for path in (TOP / "molecule").iterdir() if path != SHARED)
 FEATURES = {"base", "containers", "monitoring", "nvidia", "slurm", "storage", "validation"}
 COLLECTION = "busbar.cluster."
-# What runs jobs, or looks at Slurm's nodes.
-JOBS = re.compile(
-    r"\b(?:srun|sbatch|salloc|sinfo|squeue|scontrol|sacct|sacctmgr|scancel|wait_idle|node_states|submit)\b"
-)
+# Words of a test that show which role it needs: it runs jobs or reads the nodes of Slurm, or names a service.
+WORDS = {
+    "slurm": re.compile(
+        r"\b(?:srun|sbatch|salloc|sinfo|squeue|scontrol|sacct|sacctmgr|scancel|wait_idle|node_states|submit)\b"
+    ),
+    "node_exporter": re.compile(r"\bprometheus-node-exporter\b"),
+}
 # What a scenario may say itself; all else comes from the base.
 OWN = {
     "ansible.env.BUSBAR_MACHINES_KIND",
@@ -137,11 +140,11 @@ def core_text(path: Path) -> str:
 
 
 def needs(path: Path) -> set[str]:
-    """The roles without which the core tests of a file fail: those it proves, those it names, Slurm for its jobs."""
+    """The roles without which the core tests of a file fail: those it proves, those it names, those its words show."""
     marks = SELECTION["marks"](ast.parse(path.read_text(encoding="utf-8")))
     calls = [mark for mark in marks if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.needs"]
     found = {ast.literal_eval(word) for call in calls for word in call.args} | set(PROOFS[path])
-    return found | ({"slurm"} if JOBS.search(core_text(path)) else set())
+    return found | {role for role, words in WORDS.items() if words.search(core_text(path))}
 
 
 def missing(files: list[Path], playbook: Path) -> set[str]:

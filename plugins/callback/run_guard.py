@@ -14,7 +14,6 @@ description:
     with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
     same inventory is refused in the same way; it is told who holds the lock.
-  - The slices of C(busbar provision --slices) are under the lock of the command that started them.
   - A run with C(--check), and the playbooks C(preflight.yml), C(describe.yml) and C(topology.yml), need no lock.
   - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
     command that clears it.
@@ -36,7 +35,6 @@ from ansible.plugins.callback import CallbackBase
 from ..plugin_utils.inventory_yaml import yaml_problems
 from ..plugin_utils.playbook_tags import tag_problems
 from ..plugin_utils.run_lock import OWN_PLAYBOOKS, LockedError, RunLock, lock_paths, needs_no_lock
-from ..plugin_utils.slice_link import SOCKET
 from ..plugin_utils.vaulted_files import vault_problems
 
 BAD_INPUT = 2
@@ -72,8 +70,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         problems = problems or vault_problems(sources, paths, playbook.get_loader())
         tags, skipped = (context.CLIARGS.get(key) or [] for key in ("tags", "skip_tags"))
         self._refuse([*problems, *tag_problems(paths, tags, skipped)])
-        # A slice of a run is under the lock of the whole.
-        if not (context.CLIARGS.get("check") or all(map(needs_no_lock, paths)) or os.environ.get(SOCKET)):
+        if not (context.CLIARGS.get("check") or all(map(needs_no_lock, paths))):
             names = " ".join(path.name for path in paths)
             self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {names}")
 

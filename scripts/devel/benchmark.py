@@ -33,7 +33,6 @@ NAMES = {
     "render": "writes slurm.conf, gres.conf, topology.conf, hosts and targets of a large cluster: seconds, memory",
     "report": "judges and shows a validation of many nodes: seconds, size of the page, seconds until it is open",
     "search": "searches for one culprit in clusters of several sizes: rounds and tests, beside a round-robin",
-    "slices": "runs a playbook on many hosts that answer at once, in slices: time, CPU and memory of them all",
     "slurm_metrics": "collects the metrics of a large cluster: seconds, CPU seconds, peak memory, size of the file",
     "validate": "validates a sandbox: seconds beyond those in which its jobs ran",
 }

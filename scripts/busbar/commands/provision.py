@@ -24,15 +24,12 @@ from busbar.run.display import make_display, summary
 from busbar.run.events import Failure, Run
 from busbar.run.inventory_check import refuse_busy, refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
-from busbar.run.slices.sliced import sliced
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from busbar.run.display import LiveDisplay, PlainDisplay
-    from busbar.run.slices.sliced import Sliced
 
 __all__ = [
     "add_run_options",
@@ -80,15 +77,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="name of a playbook, such as base, slurm or preflight (default: site)",
     )
     provision.add_argument("--no-fast", action="store_true", help=argparse.SUPPRESS)
-    slices = provision.add_argument_group("a run shared out over several processes")
-    slices.add_argument("--slices", metavar="N", help="share the compute nodes out into N lists that run side by side")
-    slices.add_argument(
-        "--on",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="run slices on this host, over SSH, which needs the same busbar; may be given several times",
-    )
+    provision.add_argument("--slices", metavar="N", help=argparse.SUPPRESS)
+    provision.add_argument("--on", action="append", help=argparse.SUPPRESS)
     add_run_options(provision)
     provision.set_defaults(run=_run, command="provision")
     validate = subparsers.add_parser(
@@ -181,13 +171,13 @@ def _run(args: argparse.Namespace) -> int:
         return _detach(args, inventory, site)
     command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
     playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
-    shared_out = sliced(getattr(args, "slices", None), getattr(args, "on", []), playbook)
     log = open_log(site / "logs", args.command)
     display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
     began = time.time()
     with display:
-        run, returned, interrupted = _play(playbook, shared_out, display, log)
+        run = Run(display, hosts_counter(playbook))
+        returned, interrupted = run_playbook(playbook, run, log)
     for line in summary(run):
         display.line(line)
     report = _report(run, site / "reports", began)
@@ -208,25 +198,23 @@ def _run(args: argparse.Namespace) -> int:
     return exit_code(returned, run.failures, verdict)
 
 
-def _play(
-    playbook: Playbook, shared_out: Sliced | None, display: LiveDisplay | PlainDisplay, log: Path
-) -> tuple[Run, int, bool]:
-    """Run a playbook; returns what it did, Ansible's exit code, and whether it was broken off."""
-    if shared_out is not None:
-        return shared_out.run(playbook, display, log)
-    run = Run(display, hosts_counter(playbook))
-    return run, *run_playbook(playbook, run, log)
-
-
 def _refuse_removed(args: argparse.Namespace) -> None:
     """Refuse options of earlier versions.
 
     Raises:
-        UsageError: one is given.
+        UsageError: such an option is given.
     """
+    problems = []
     if getattr(args, "no_fast", False):
-        message = "--no-fast was removed: every run is a full run; leave the option out"
-        raise UsageError(message)
+        problems.append("--no-fast was removed: every run is a full run; leave the option out")
+    problems += [
+        f"{option} was removed: run rack by rack with --limit, or on a bastion of each rack with ansible-runner "
+        "(docs/large.md)"
+        for option, value in (("--slices", getattr(args, "slices", None)), ("--on", getattr(args, "on", None)))
+        if value
+    ]
+    if problems:
+        raise UsageError("; ".join(problems))
 
 
 def _refuse_prompts(args: argparse.Namespace, option: str) -> None:

@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PROMPTS",
     "Playbook",
-    "callbacks_with",
     "environment",
-    "execute",
-    "host_groups",
     "host_variables",
     "hosts_counter",
     "inventory_hosts",
@@ -59,7 +56,6 @@ class Playbook:
         options: further options of ansible-playbook.
         passwords: answers by key of PROMPTS.
         command: what the user started, for others who want to work on the same inventory meanwhile.
-        environment: variables for ansible-playbook beside those that it always gets.
     """
 
     path: Path
@@ -67,7 +63,6 @@ class Playbook:
     options: list[str]
     passwords: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
     command: str = ""
-    environment: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def open_log(folder: Path, command: str) -> Path:
@@ -129,15 +124,6 @@ def _collections_paths(config: Path) -> list[str]:
     return [str(config.parent / Path(each).expanduser()) for each in named.split(os.pathsep)]
 
 
-def callbacks_with(inventory: Sequence[str], name: str = "busbar.cluster.slices") -> str:
-    """Return the callbacks that an inventory's ansible.cfg enables, and one more."""
-    parsed = configparser.ConfigParser(interpolation=None)
-    with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
-        parsed.read(environment(inventory)["ANSIBLE_CONFIG"], encoding="utf-8")
-    given = str(os.environ.get("ANSIBLE_CALLBACKS_ENABLED") or parsed.get("defaults", "callbacks_enabled", fallback=""))
-    return ",".join([*(word.strip() for word in given.split(",") if word.strip()), name])
-
-
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
     """Return a function that tells how many hosts a pattern has, as far as the inventory can be read here."""
     known: list[Any] = []
@@ -168,14 +154,6 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
     except Exception as exc:
         message = f"the inventory cannot be read: {' '.join(str(exc).split())[:300]}"
         raise UsageError(message) from exc
-
-
-def host_groups(playbook: Playbook) -> dict[str, tuple[str, ...]]:
-    """Return the groups of each host of a run, in the inventory's order; empty when the inventory cannot be read."""
-    with contextlib.suppress(Exception), contextlib.redirect_stderr(io.StringIO()):
-        hosts = _inventory(playbook)[0].get_hosts("all")
-        return {str(host): tuple(sorted(str(group) for group in host.get_groups())) for host in hosts}
-    return {}
 
 
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
@@ -221,32 +199,19 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
         run: is told of every event.
         log: takes everything that the playbook prints.
     """
-    with log.open("ab", buffering=0) as stream, _interruptible(run) as cancelled:
-
-        def take(event: dict[str, Any]) -> None:
-            write_event(stream, run, event)
-            run.handle(event)
-
-        returned = execute(playbook, take, cancelled)
-    run.close()
-    return returned, cancelled.asked
-
-
-def execute(playbook: Playbook, take: Callable[[dict[str, Any]], None], cancelled: Callable[[], bool]) -> int:
-    """Run a playbook to its end; returns its exit code.
-
-    Args:
-        playbook: what to run.
-        take: is given every event.
-        cancelled: whether it is to be killed now.
-    """
     import ansible_runner  # noqa: PLC0415 - slow, and most commands do not need it
 
-    def each(event: dict[str, Any]) -> bool:
-        take(event)
-        return False  # runner keeps no copy
+    with (
+        log.open("ab", buffering=0) as stream,
+        _interruptible(run) as cancelled,
+        tempfile.TemporaryDirectory(prefix="busbar-") as private,
+    ):
 
-    with tempfile.TemporaryDirectory(prefix="busbar-") as private:
+        def take(event: dict[str, Any]) -> bool:
+            write_event(stream, run, event)
+            run.handle(event)
+            return False  # runner keeps no copy
+
         # Runner reads these from a file only.
         settings = Path(private) / "env" / "settings"
         settings.parent.mkdir(mode=0o700)
@@ -259,15 +224,15 @@ def execute(playbook: Playbook, take: Callable[[dict[str, Any]], None], cancelle
             cmdline=shlex.join([*sources, *playbook.options]),
             passwords={PROMPTS[key]: value for key, value in playbook.passwords.items()},
             envvars=environment(playbook.inventory)
-            | playbook.environment
             | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
-            event_handler=each,
+            event_handler=take,
             cancel_callback=cancelled,
             fact_cache_type="memory",
             suppress_env_files=True,
             quiet=True,
         )
-    return int(result.rc if result.rc is not None else 1)
+    run.close()
+    return int(result.rc if result.rc is not None else 1), cancelled.asked
 
 
 @contextlib.contextmanager

@@ -76,16 +76,6 @@ def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
     assert 5 < figures["peak_memory"] < 200
 
 
-def test_slices(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["slices", "--json", "--hosts", "6", "--slices", "1,2", "--runs", "1"]) == 0
-    found = json.loads(capsys.readouterr().out)["figures"]
-    assert {(entry["figure"], entry.get("at")) for entry in found} == {
-        *((figure, number) for figure in ("wall", "cpu", "peak_memory") for number in (1, 2)),
-        ("cpu_ratio", None),
-    }
-    assert all(entry["value"] > 0 for entry in found)
-
-
 def test_render(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["render", "--json", "--nodes", "60", "--runs", "1"]) == 0
     figures = _figures(capsys.readouterr().out)
@@ -168,9 +158,6 @@ def test_without_a_name_it_lists_them(options: list[str]) -> None:
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
         (["slurm_metrics", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
         (["render", "--nodes", "4"], "--nodes: '4' is not a whole number from 5"),
-        (["slices", "--slices", "0"], "--slices: '0' is not a whole number from 1 to 64"),
-        (["slices", "--hosts", "8", "--slices", "2,9"], "--slices: '9' is not a whole number from 1 to 5"),
-        (["slices", "--playbook", "slurm"], "--playbook: 'slurm' is none of preflight, base"),
         (["search", "--nodes", "64,64"], "--nodes: '64,64' names a number twice"),
         (["search", "--nodes", "8"], "--nodes: '8' is not a whole number from 16"),
         (["report", "--nodes", "8", "--tests", "7"], "--tests: '7' is not a whole number from 8 to 36"),

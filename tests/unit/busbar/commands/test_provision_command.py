@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -106,9 +107,17 @@ def test_bad_usage(arguments: list[str]) -> None:
         args.run(args)
 
 
-def test_a_removed_option_is_an_error_with_the_remedy() -> None:
-    args = parse(["provision", "--no-fast", "-i", "gpu1,"])
-    with pytest.raises(UsageError, match="--no-fast was removed: every run is a full run; leave the option out"):
+@pytest.mark.parametrize(
+    ("words", "option", "remedy"),
+    [
+        (["--no-fast"], "--no-fast", "leave the option out"),
+        (["--slices", "2"], "--slices", "--limit, or on a bastion of each rack with ansible-runner (docs/large.md)"),
+        (["--on", "bastion1"], "--on", "ansible-runner (docs/large.md)"),
+    ],
+)
+def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: str, remedy: str) -> None:
+    args = parse(["provision", *words, "-i", "gpu1,"])
+    with pytest.raises(UsageError, match=f"{option} was removed: .*{re.escape(remedy)}$"):
         args.run(args)
 
 

@@ -1,1 +1,0 @@
-"""One run of a playbook shared out over several processes, on this host or on others."""

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from busbar.errors import UsageError
 
 __all__ = [
-    "Chart",
     "Figure",
     "Goal",
     "Needs",
@@ -50,14 +49,6 @@ class Goal(NamedTuple):
     def met(self, value: float) -> bool:
         """Whether a value is good enough."""
         return value >= self.limit if self.relation == ">=" else value <= self.limit
-
-
-class Chart(NamedTuple):
-    """Figures of one unit that are drawn over the sizes; both axes are logarithmic."""
-
-    title: str
-    figures: tuple[str, ...]
-    size: str
 
 
 class Needs(NamedTuple):

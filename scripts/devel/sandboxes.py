@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,6 @@ __all__ = [
     "sandbox",
     "sizes",
     "timed",
-    "written",
 ]
 
 # A validation that tests each thing once and shortly: what is measured is busbar, not the links.
@@ -168,26 +166,16 @@ def busbar(*words: str) -> str:
         return out.read()
 
 
-def written(cluster: Sandbox, node: str, path: str, text: str) -> None:
-    """Write a file on a node.
-
-    Raises:
-        ValueError: it could not be written.
-    """
-    printed(cluster, node, f"cat >{shlex.quote(path)}", text.encode())
-
-
-def printed(cluster: Sandbox, node: str, command: str, given: bytes = b"") -> bytes:
-    """What a shell command prints on a node; given is its standard input.
+def printed(cluster: Sandbox, node: str, command: str) -> bytes:
+    """What a shell command prints on a node.
 
     Raises:
         ValueError: it failed.
     """
     done = subprocess.run(
-        ["podman", "exec", "-i", cluster.container(node), "sh", "-c", command],
+        ["podman", "exec", cluster.container(node), "sh", "-c", command],
         check=False,
         capture_output=True,
-        input=given,
     )
     if done.returncode:
         said = done.stderr.decode(errors="replace")[-500:]

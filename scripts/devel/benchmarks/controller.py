@@ -26,19 +26,22 @@ from busbar.errors import UsageError
 from busbar.option_values import whole
 from busbar.paths import collection, collections_root
 
-from devel.measured import Chart, Figure, Goal, Needs, growth
+from devel.measured import Figure, Goal, Needs, growth
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "inventory", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "inventory", "measure", "needs"]
 
 GOALS = (Goal("cpu_growth", "<=", 1.05), Goal("peak_memory", "<=", 4096, at=1024))
-CHART = Chart("Work of the provisioning host", ("cpu", "wall"), "hosts")
-PLAYBOOKS = ("preflight", "base")
+PLAYBOOKS = {
+    "preflight": "busbar.cluster.preflight",
+    "base": "busbar.cluster.base",
+    "authorities": str(Path(__file__).with_name("authorities.yml")),
+}
 _LEAST, _MOST = 3, 10_000
-_FORKS = 10
+_MOST_FORKS = 1000
 _MITOGEN = "0.3.54"
 _LOOK_S = 0.5
 
@@ -52,7 +55,13 @@ class _Cost(NamedTuple):
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--hosts", default="16,64,256,1024", metavar="N,…", help="default 16,64,256,1024")
-    parser.add_argument("--playbook", default="preflight", metavar="NAME", help="preflight (default) or base")
+    parser.add_argument(
+        "--playbook",
+        default="preflight",
+        metavar="NAME",
+        help="preflight (default), base, or authorities: the SSH and TLS certificates of all hosts",
+    )
+    parser.add_argument("--forks", default="10", metavar="N,…", help="each size with each of these; default 10")
     parser.add_argument("--mitogen", action="store_true", help="run tasks by Mitogen's strategy, if it is installed")
 
 
@@ -72,16 +81,19 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
         message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
         raise UsageError(message)
     strategy = _mitogen() if args.mitogen else {}
-    costs = {size: _run(args.playbook, size, strategy) for size in _sizes(args)}
-    for size, cost in costs.items():
-        yield Figure("cpu", round(cost.cpu, 2), "s", at=size)
-        yield Figure("wall", round(cost.wall, 2), "s", at=size)
-        yield Figure("cpu_per_host", round(1000 * cost.cpu / size), "ms", at=size)
-        yield Figure("peak_memory", round(cost.peak_mib), "MiB", at=size)
-    if len(costs) > 1:
-        # Of the two largest, where what each run takes anyway weighs least.
-        largest = sorted(costs)[-2:]
-        yield Figure("cpu_growth", growth({size: costs[size].cpu for size in largest}), "exponent")
+    forks = [whole("--forks", text, 1, _MOST_FORKS) for text in args.forks.split(",")]
+    for number in forks:
+        costs = {size: _run(args.playbook, size, number, strategy) for size in _sizes(args)}
+        of = f"_forks_{number}" if len(forks) > 1 else ""
+        for size, cost in costs.items():
+            yield Figure(f"cpu{of}", round(cost.cpu, 2), "s", at=size)
+            yield Figure(f"wall{of}", round(cost.wall, 2), "s", at=size)
+            yield Figure(f"cpu_per_host{of}", round(1000 * cost.cpu / size), "ms", at=size)
+            yield Figure(f"peak_memory{of}", round(cost.peak_mib), "MiB", at=size)
+        if len(costs) > 1:
+            # Of the two largest, where what each run takes anyway weighs least.
+            largest = sorted(costs)[-2:]
+            yield Figure(f"cpu_growth{of}", growth({size: costs[size].cpu for size in largest}), "exponent")
 
 
 def _mitogen() -> dict[str, str]:
@@ -139,7 +151,7 @@ def inventory(count: int) -> dict[str, object]:
     }
 
 
-def _run(playbook: str, size: int, strategy: dict[str, str]) -> _Cost:
+def _run(playbook: str, size: int, forks: int, strategy: dict[str, str]) -> _Cost:
     """What a run of a playbook costs, in a site of its own."""
     with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
         site = Path(name)
@@ -148,7 +160,7 @@ def _run(playbook: str, size: int, strategy: dict[str, str]) -> _Cost:
         (site / "ansible.cfg").write_text((collection() / "ansible.cfg").read_text("utf-8"), encoding="utf-8")
         with (site / "said").open("wb") as said:
             process = subprocess.Popen(
-                [f"{Path(sys.executable).parent}/ansible-playbook", "-i", "inventory", f"busbar.cluster.{playbook}"],
+                [f"{Path(sys.executable).parent}/ansible-playbook", "-i", "inventory", PLAYBOOKS[playbook]],
                 cwd=site,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -159,7 +171,7 @@ def _run(playbook: str, size: int, strategy: dict[str, str]) -> _Cost:
                     "ANSIBLE_COLLECTIONS_PATH": str(collections_root()),
                     "ANSIBLE_CONFIG": str(site / "ansible.cfg"),
                     "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).parent / "connection"),
-                    "ANSIBLE_FORKS": str(_FORKS),
+                    "ANSIBLE_FORKS": str(forks),
                     "ANSIBLE_PIPELINING": "1",
                     **strategy,
                 },

@@ -8,16 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devel import sandboxes
-from devel.measured import Chart, Figure, Needs
+from devel.measured import Figure, Needs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure", "needs"]
 
 GOALS = ()
-CHART = Chart("A second run", ("wall", "provisioning_host_cpu"), "compute nodes")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

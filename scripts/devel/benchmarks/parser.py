@@ -23,10 +23,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure", "needs"]
 
 GOALS = (Goal("throughput_per_cpu", ">=", 150), Goal("peak_memory", "<=", 64))
-CHART = None
 
 _MIB = 1 << 20
 _MOST_MIB = 1 << 20

@@ -28,10 +28,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "Contents", "add_options", "install_script", "measure", "needs"]
+__all__ = ["GOALS", "Contents", "add_options", "install_script", "measure", "needs"]
 
 GOALS = (Goal("ratio", "<=", 1.0),)
-CHART = None
 _PACKAGES = r"dpkg-query -W -f '${binary:Package}=${Version}\n'"
 # What changed since the container's first boot, but for what names the machine: podman mounts those files.
 _FILES = r"""

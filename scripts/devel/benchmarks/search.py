@@ -21,16 +21,15 @@ from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation i
 from busbar.errors import UsageError
 from busbar.option_values import percent, whole
 
-from devel.measured import Chart, Figure, Needs
+from devel.measured import Figure, Needs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["CHART", "GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure", "needs"]
 
 GOALS = ()
-CHART = Chart("Rounds of tests to find one culprit", ("rounds", "round_robin_rounds"), "nodes")
 
 _LEAST, _MOST = 16, 10_000
 _MOST_TRIALS = 10_000

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree as ET
 
 import pytest
-from devel import benchmark, measured, scale_page
+from devel import benchmark, measured
 from devel.benchmarks import controller, parser
-from devel.measured import Chart, Figure, Goal, Needs, growth
+from devel.measured import Figure, Goal, Needs, growth
 
 if TYPE_CHECKING:
     import argparse
@@ -54,43 +53,6 @@ def test_a_table_with_a_row_missing_fails(capsys: pytest.CaptureFixture[str], mo
     assert "the table is not complete" in capsys.readouterr().err
 
 
-def test_locator(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        benchmark.main(
-            ["locator", "--json", "--runs", "1", "--nodes", "96", "--trials", "20", "--faults", "3", "--seed", "5"]
-        )
-        == 0
-    )
-    figures = _figures(capsys.readouterr().out)
-    assert figures["trials"] == 20
-    assert figures["rounds_median"] <= figures["rounds_max"] <= 30
-    assert figures["found"] > 0
-    assert figures["missed"] == figures["wrongly_blamed"] == 0
-
-
-def test_slurm_metrics(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["slurm_metrics", "--json", "--nodes", "20", "--jobs", "300", "--runs", "1"]) == 0
-    figures = _figures(capsys.readouterr().out)
-    assert figures["series"] > 20 * 7
-    assert figures["cpu"] < 10
-    assert 5 < figures["peak_memory"] < 200
-
-
-def test_render(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["render", "--json", "--nodes", "60", "--runs", "1"]) == 0
-    figures = _figures(capsys.readouterr().out)
-    assert figures["cpu"] > 0
-    assert figures["hosts"] > 60 * len("10.1.0.1 dgxa100-00001") / 1000
-    assert figures["targets"] > figures["hosts"]
-    assert 0.1 < figures["slurm.conf"] < 5
-
-
-def test_slurmctld_needs_root(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert benchmark.main(["render", "--slurmctld", "--nodes", "5"]) == 2
-    assert "--slurmctld: making namespaces needs root" in capsys.readouterr().err
-
-
 def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["search", "--json", "--nodes", "64,256", "--trials", "3", "--runs", "1"]) == 0
     entries = json.loads(capsys.readouterr().out)["figures"]
@@ -101,14 +63,6 @@ def test_search(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["tests", 256] < found["all_pairs_tests", 256] / 10
 
 
-def test_report(capsys: pytest.CaptureFixture[str]) -> None:
-    assert benchmark.main(["report", "--json", "--nodes", "8", "--tests", "20", "--no-browser", "--runs", "1"]) == 0
-    figures = _figures(capsys.readouterr().out)
-    assert figures["cpu"] == pytest.approx(figures["judge_cpu"] + figures["pages_cpu"], abs=0.011)
-    assert 1 < figures["page"] < 15
-    assert figures["json"] > 0
-
-
 @pytest.mark.parametrize("playbook", controller.PLAYBOOKS)
 def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert benchmark.main(["controller", "--json", "--hosts", "4", "--runs", "1", "--playbook", playbook]) == 0
@@ -116,6 +70,12 @@ def test_controller(capsys: pytest.CaptureFixture[str], playbook: str) -> None:
     assert figures.keys() == {"cpu", "wall", "cpu_per_host", "peak_memory"}
     assert figures["cpu"] > 0.5
     assert figures["peak_memory"] > 50
+
+
+def test_controller_with_several_forks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmark.main(["controller", "--json", "--hosts", "3", "--runs", "1", "--forks", "1,4"]) == 0
+    figures = _figures(capsys.readouterr().out)
+    assert {name for name in figures if name.startswith("wall")} == {"wall_forks_1", "wall_forks_4"}
 
 
 def test_without_mitogen_its_option_says_how_to_install_it(
@@ -143,28 +103,18 @@ def test_without_a_name_it_lists_them(options: list[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["speed"], "there is no benchmark 'speed'; there are add_node, controller, noop, "),
+        (["speed"], "there is no benchmark 'speed'; there are controller, noop, "),
         (["controller", "--hosts", "16,2"], "--hosts: '2' is not a whole number from 3 to 10000"),
-        (["add_node", "--sizes", "4"], "--sizes: 4: give two or more sizes, each larger than the one before"),
-        (["add_node", "--sizes", "16,4"], "--sizes: 16,4: give two or more sizes, each larger than the one before"),
-        (["add_node", "--sizes", "1,4"], "--sizes: '1' is not a whole number from 2 to 199"),
         (["noop", "--sizes", "4,2"], "--sizes: 4,2: give sizes, each larger than the one before, such as 2,4,8,16"),
         (["provision", "--compute", "1"], "--compute: '1' is not a whole number from 2 to 200"),
+        (["controller", "--forks", "0"], "--forks: '0' is not a whole number from 1 to 1000"),
         (["controller", "--hosts", "16,16"], "--hosts: '16,16' names a number twice"),
-        (["controller", "--playbook", "all"], "--playbook: 'all' is none of preflight, base"),
+        (["controller", "--playbook", "all"], "--playbook: 'all' is none of preflight, base, authorities"),
         (["parser", "--runs", "0"], "--runs: '0' is not a whole number from 1 to 99"),
-        (["--page", "now"], "--page knows only --check, not now"),
         (["parser", "--mib", "0"], "--mib: '0' is not a whole number from 1"),
         (["parser", "--mib", "1GB"], "--mib: '1GB' is not a whole number"),
-        (["slurm_metrics", "--jobs", "many"], "--jobs: 'many' is not a whole number"),
-        (["render", "--nodes", "4"], "--nodes: '4' is not a whole number from 5"),
         (["search", "--nodes", "64,64"], "--nodes: '64,64' names a number twice"),
         (["search", "--nodes", "8"], "--nodes: '8' is not a whole number from 16"),
-        (["report", "--nodes", "8", "--tests", "7"], "--tests: '7' is not a whole number from 8 to 36"),
-        (["locator", "--nodes", "1"], "--nodes: '1' is not a whole number from 2"),
-        (["locator", "--trials", "-3"], "--trials: '-3' is not a whole number"),
-        (["locator", "--noise", "-1"], "--noise: '-1' is not a percentage"),
-        (["locator", "--nodes", "8", "--faults", "3"], "--faults: '3' is not a whole number from 0 to 2"),
     ],
 )
 def test_bad_input(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +128,6 @@ class _Ticks:
     """A benchmark whose runs take 3, 1 and 2 seconds."""
 
     GOALS = (Goal("wall", "<=", 1.5), Goal("wall", "<=", 30, at=20))
-    CHART = Chart("Seconds", ("wall",), "hosts")
 
     def __init__(self) -> None:
         self.seconds = iter([3, 1, 2])
@@ -248,44 +197,3 @@ def test_too_little_room_is_refused_before_anything_runs(
 def test_growth() -> None:
     assert growth({16: 1.0, 64: 99.0, 1024: 64.0}) == 1
     assert growth({10: 1.0, 100: 100.0}) == 2
-
-
-# -- the page ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_page_says_what_was_measured() -> None:
-    assert scale_page.stale() == [], "run scripts/benchmark --page"
-
-
-def test_every_kept_result_is_of_a_benchmark() -> None:
-    kept = {path.stem for path in (SCRIPT.parents[1] / "docs/benchmarks").glob("*.json")}
-    assert kept <= set(benchmark.NAMES)
-
-
-@pytest.mark.usefixtures("ticks")
-def test_the_page_has_tables_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "docs/scale.md"
-    page.parent.mkdir()
-    page.write_text("# Scale\n\n<!-- benchmark ticks -->\nold\n<!-- end of benchmark -->\n\nMore.\n")
-    assert benchmark.main(["ticks", "--json"]) == 0
-    scale_page.save(json.loads(capsys.readouterr().out), tmp_path)
-    assert '"runs": [3, 1, 2]' in (tmp_path / "docs/benchmarks/ticks.json").read_text()
-    assert scale_page.stale(tmp_path) == ["docs/scale.md", "docs/benchmarks/ticks.svg"]
-    scale_page.write(tmp_path)
-    assert scale_page.stale(tmp_path) == []
-    text = page.read_text()
-    assert "| wall | 2 s | <= 1.5: missed |" in text
-    assert "| 20 | 40 (<= 30: missed) |" in text
-    assert "old" not in text
-    assert text.endswith("![Seconds](benchmarks/ticks.svg)\n<!-- end of benchmark -->\n\nMore.\n")
-    picture = ET.fromstring((tmp_path / "docs/benchmarks/ticks.svg").read_text())  # noqa: S314 - our own
-    assert len(picture.findall("{*}polyline")) == 1
-    assert len(picture.findall("{*}circle")) == 2
-
-
-def test_a_result_that_no_page_shows_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "docs/benchmarks").mkdir(parents=True)
-    (tmp_path / "docs/scale.md").write_text("# Scale\n")
-    (tmp_path / "docs/benchmarks/ticks.json").write_text("{}")
-    with pytest.raises(ValueError, match="each needs the other"):
-        scale_page.stale(tmp_path)

@@ -45,6 +45,11 @@ FIXED: dict[str, dict[str, Any]] = {
     "hostname": {},
     "hosts_table": {"changed_paths": []},
     "held_secrets": {"held": []},
+    "tls_host_key": {
+        "public_key": "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBNBmxu1Mwk6BSU6XZ5"
+        "DJ+7hyzPIWpi6GWdlqS4Jxz7ld1XTBOFfuVIehxwfoGfALoataLRMqG35xuk2ri9IwjqA=",
+        "certificate": "",
+    },
     "slurm_job_loss": {"jobs": [], "removed": {"nodes": [], "partitions": []}},
     "port_holders": {"problems": []},
     "packages": {"installed": [], "removed": [], "held": []},

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from busbar.errors import UsageError
 from busbar.option_values import whole
 
-from devel.measured import machine, refuse_too_little
+from devel.measured import machine
 
 if TYPE_CHECKING:
     from devel.measured import Figure
@@ -45,7 +45,6 @@ def _measured(argv: list[str]) -> tuple[dict[str, Any], argparse.Namespace]:
     module.add_options(own)
     args = parser.parse_args(given)
     runs = whole("--runs", args.runs, 1, _MOST_RUNS)
-    refuse_too_little(name, module.needs(args))
     values: dict[tuple[str, int | None], list[Figure]] = {}
     for _ in range(runs):
         for figure in module.measure(args):

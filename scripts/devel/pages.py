@@ -10,13 +10,12 @@ import yaml
 
 from devel.alert_page import alert_page
 from devel.hardware_page import hardware_page
-from devel.markdown import Link, anchors, relinked
-from devel.plugin_pages import plugin_page
+from devel.markdown import Link, relinked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Page", "link_problems", "site_pages"]
+__all__ = ["Page", "on_site", "site_pages"]
 
 # The menu: each heading with its pages, by what their text is made from.
 MENU = {
@@ -48,11 +47,7 @@ MENU = {
     "Reference": [
         "roles",
         "plugins/module_utils/catalogue/hardware",
-        "plugins/modules",
-        "plugins/filter",
-        "plugins/lookup",
-        "plugins/action",
-        "plugins/callback",
+        "plugins",
     ],
     "Develop": ["CONTRIBUTING.md", "docs/testing.md", "docs/decisions.md"],
 }
@@ -64,7 +59,23 @@ NAMES = {
     "roles/prometheus/files/rules": "alerts",
     "plugins/module_utils/catalogue/hardware": "hardware",
     "roles": "roles/index",
+    "plugins": "plugins/index",
 }
+# antsibull-docs writes a page for each plugin beside this one.
+PLUGINS = """\
+# Plugins
+
+Modules, filters, lookups and callbacks of the collection. The roles use them; a playbook of your own can, too.
+
+```{toctree}
+:glob:
+
+*_module
+*_filter
+*_lookup
+*_callback
+```
+"""
 
 
 class Page(NamedTuple):
@@ -108,7 +119,7 @@ def generated(origin: str, top: Path) -> str:
         return alert_page(top / origin)
     if origin == "plugins/module_utils/catalogue/hardware":
         return hardware_page(top / origin)
-    return plugin_page(top / origin)
+    return PLUGINS
 
 
 def site_pages(top: Path) -> dict[str, Page]:
@@ -138,49 +149,39 @@ def destination(page: Page, link: Link) -> tuple[str, str]:
     return os.path.normpath(f"{page.folder}/{path}"), anchor
 
 
-def link_problems(pages: dict[str, Page], top: Path) -> list[str]:
-    """What is wrong with the links between pages and to files of the checkout, one sentence each."""
-    known = {origin: anchors(page.text) for origin, page in pages.items()}
-    problems = []
-    for page in pages.values():
+def on_site(page: Page, pages: dict[str, Page], top: Path, images: set[str]) -> str:
+    """The text of a page with its links as they are on the site; Sphinx checks the anchors.
 
-        def look(link: Link, page: Page = page) -> str:
-            if "://" in link.target or link.target.startswith("mailto:"):
-                return ""
-            path, anchor = destination(page, link)
-            if path not in pages and (path.startswith("..") or not (top / path).exists()):
-                problems.append(f"{page.origin}: {link.target}: there is no {path}")
-            elif anchor and anchor not in known.get(path, set()):
-                problems.append(f"{page.origin}: {link.target}: {path} has no heading with the anchor {anchor}")
-            return ""
-
-        relinked(page.text, look)
-    return problems
-
-
-def on_site(page: Page, pages: dict[str, Page], images: set[str]) -> str:
-    """The text of a page with its links as they are on the site.
-
-    A link to a file that is no page becomes its text and path, since the site has no such file.
+    A link to a file that is not a page becomes its text and path, since the site has no such file.
 
     Args:
-        page: whose text it is.
+        page: the page to rewrite.
         pages: all pages, by origin.
+        top: the checkout.
         images: gets the paths of the images that the page shows.
+
+    Raises:
+        ValueError: names the links to missing files.
     """
+    problems = []
 
     def change(link: Link) -> str:
         if "://" in link.target or link.target.startswith(("mailto:", "#")):
             return f"{'!' if link.image else ''}[{link.text}]({link.target})"
         path, anchor = destination(page, link)
-        if link.image:
+        if path not in pages and (path.startswith("..") or not (top / path).exists()):
+            problems.append(f"{page.origin}: {link.target}: there is no {path}")
+        elif link.image:
             images.add(path)
             return f"![{link.text}]({relative(page, path)})"
         if path in pages:
             return f"[{link.text}]({relative(page, pages[path].name + '.md')}{'#' + anchor if anchor else ''})"
         return link.text if path in link.text else f"{link.text} (`{path}`)"
 
-    return relinked(page.text, change)
+    text = relinked(page.text, change)
+    if problems:
+        raise ValueError("\n".join(problems))
+    return text
 
 
 def relative(page: Page, path: str) -> str:

@@ -18,8 +18,6 @@ from busbar.errors import UsageError
 from busbar.option_values import whole
 from busbar.sandbox.state import MAX_COMPUTE, sandbox_path
 
-from devel.measured import Needs
-
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
@@ -35,7 +33,6 @@ __all__ = [
     "busbar",
     "compute",
     "cpu",
-    "needs",
     "printed",
     "recap",
     "sandbox",
@@ -48,8 +45,6 @@ QUICK = (
     *("-e", "validation_max_bytes=1M", "-e", "validation_seconds_per_size=0.2"),
     *("-e", "validation_floor_gbs=0.0001"),
 )
-# Of a container with its daemons, and of the controller's with its database and Prometheus.
-_NODE_MIB, _SERVICES_MIB, _DISK_MIB = 300, 1500, 700
 # The longest that one command took was 15 minutes, on a machine that others used too.
 _COMMAND_S = 3600
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)", re.MULTILINE)
@@ -96,15 +91,6 @@ def sizes(text: str, least: int, example: str) -> list[int]:
         message = f"--sizes: {text}: give {several}, each larger than the one before, such as {example}"
         raise UsageError(message)
     return found
-
-
-def needs(nodes: int, smaller: str) -> Needs:
-    """What a sandbox of so many compute nodes takes.
-
-    Raises:
-        UsageError: podman does not say where its containers are.
-    """
-    return Needs(_SERVICES_MIB + nodes * _NODE_MIB, _SERVICES_MIB + nodes * _DISK_MIB, smaller, _storage())
 
 
 @contextmanager
@@ -200,18 +186,6 @@ def recap(said: str) -> dict[str, tuple[int, int]]:
 def _end_of(out: IO[str]) -> str:
     out.seek(0)
     return out.read()[-2000:]
-
-
-def _storage() -> str:
-    """Where podman keeps its containers."""
-    done = subprocess.run(
-        ["podman", "info", "--format", "{{.Store.GraphRoot}}"], check=False, capture_output=True, text=True
-    )
-    folder = done.stdout.strip()
-    if done.returncode or not folder:
-        message = f"podman does not say where it keeps its containers: {done.stderr.strip()[-300:]}"
-        raise UsageError(message)
-    return folder
 
 
 def cpu() -> float:

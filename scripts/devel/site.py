@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from devel.pages import MENU, Page, link_problems, on_site, site_pages
+from devel.pages import MENU, Page, on_site, site_pages
 
 TOP = Path(__file__).resolve().parents[2]
 WORK = TOP / ".cache" / "docs"
@@ -33,13 +33,13 @@ def write_sources(folder: Path) -> None:
     """Write what Sphinx reads; a file that would be the same keeps its time, so that only the changed is built.
 
     Raises:
-        ValueError: a file of docs/ is in no menu.
+        ValueError: a file of docs/ is in no menu, or a link leads to a missing file.
     """
     pages = site_pages(TOP)
     images: set[str] = set()
     wanted: dict[str, bytes] = {"conf.py": (TOP / "docs/conf.py").read_bytes()}
     for page in pages.values():
-        text = on_site(page, pages, images)
+        text = on_site(page, pages, TOP, images)
         if page.name == "index":
             text += "\n" + menu(pages)
         elif page.name == "roles/index":
@@ -47,7 +47,7 @@ def write_sources(folder: Path) -> None:
                 [each.name for each in pages.values() if each.name.startswith("roles/") and each != page]
             )
         wanted[f"{page.name}.md"] = text.encode()
-    wanted |= {path: (TOP / path).read_bytes() for path in images}
+    wanted |= {path: (TOP / path).read_bytes() for path in images} | plugin_pages()
     for path in folder.rglob("*"):
         if path.is_file() and str(path.relative_to(folder)) not in wanted:
             path.unlink()
@@ -56,6 +56,25 @@ def write_sources(folder: Path) -> None:
         if not path.is_file() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+
+
+def plugin_pages() -> dict[str, bytes]:
+    """The page of each plugin, written by antsibull-docs; the READMEs document the roles."""
+    with tempfile.TemporaryDirectory() as name:
+        collection, pages = Path(name, "ansible_collections/busbar/cluster"), Path(name, "pages")
+        for folder in ("plugins", "meta"):
+            shutil.copytree(TOP / ".collections/ansible_collections/busbar/cluster" / folder, collection / folder)
+        shutil.copy(TOP / ".collections/ansible_collections/busbar/cluster/galaxy.yml", collection)
+        pages.mkdir()
+        options = ["--use-current", "--fail-on-error", "--no-indexes", "--squash-hierarchy"]
+        options += ["--output-format", "simplified-rst", "--dest-dir", str(pages)]
+        subprocess.run(
+            [str(Path(sys.executable).parent / "antsibull-docs"), "collection", *options, "busbar.cluster"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": name},
+        )
+        return {f"plugins/{path.name}": path.read_bytes() for path in pages.glob("*_*.rst")}
 
 
 def build(target: Path) -> int:
@@ -73,46 +92,15 @@ def build(target: Path) -> int:
     return 1 if status else 0
 
 
-def check() -> int:
-    """Tell of links that lead nowhere; return the exit status."""
-    problems = link_problems(site_pages(TOP), TOP)
-    sys.stderr.writelines(f"{problem}\n" for problem in problems)
-    return 1 if problems else 0
-
-
-def serve(target: Path, port: int) -> None:
-    """Serve a built site on this host until interrupted."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(target))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        sys.stdout.write(f"http://127.0.0.1:{server.server_port}/ (Ctrl-C ends)\n")
-        sys.stdout.flush()
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            return
-
-
 def main() -> int:
     """Do what the command line says; return the exit status."""
-    parser = argparse.ArgumentParser(prog="scripts/docs", description="Build, serve or check the documentation.")
-    actions = parser.add_subparsers(dest="action", required=True)
-    for name, text in (("build", "write the site"), ("serve", "write the site and serve it on 127.0.0.1")):
-        action = actions.add_parser(name, help=text)
-        action.add_argument("folder", nargs="?", type=Path, default=TOP / "build" / "docs", help="default: build/docs")
-        if name == "serve":
-            action.add_argument("--port", type=int, default=8000)
-    actions.add_parser("check", help="look whether all links lead somewhere")
+    parser = argparse.ArgumentParser(prog="scripts/docs build", description="Build the documentation.")
+    parser.add_argument("folder", nargs="?", type=Path, default=TOP / "build" / "docs", help="default: build/docs")
     given = parser.parse_args()
-    if given.action == "check":
-        return check()
     status = build(given.folder)
-    if status:
-        return status
-    if given.action == "serve":
-        serve(given.folder, given.port)
-    else:
+    if not status:
         sys.stdout.write(f"docs: {given.folder}/index.html\n")
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -70,31 +68,6 @@ def test_prometheus_looks_where_the_exporters_listen_by_default() -> None:
             assert job["port"] == spec[f"{job['exporter']}_port"]["default"]
             assert {*job.get("source", [])} <= {f"{job['exporter']}_source", "dcgm_source"}
             assert job.get("source_default") in {None, spec[f"{job['exporter']}_source"]["default"]}
-
-
-@pytest.fixture(scope="module")
-def written_anew(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the roles whose READMEs `scripts/role_readmes` has written."""
-    folder = tmp_path_factory.mktemp("roles")
-    for role in ROLES:
-        original = TOP / "roles" / role
-        for name in ("meta", "tasks", "vars", "defaults", "handlers"):
-            if (original / name).is_dir():
-                shutil.copytree(original / name, folder / role / name)
-        shutil.copy(original / "README.md", folder / role / "README.md")
-    copies = [folder / role for role in ROLES]
-    subprocess.run([TOP / "scripts" / "role_readmes", *copies], check=True, capture_output=True, text=True)
-    return folder
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_readme_is_generated_from_the_specification(role: str, written_anew: Path) -> None:
-    """`scripts/role_readmes` writes the parts between the markers; a copy written anew must not differ."""
-    readme = (TOP / "roles" / role / "README.md").read_text(encoding="utf-8")
-    assert "BEGIN_ANSIBLE_DOCS" in readme
-    assert "END_ANSIBLE_DOCS" in readme
-    anew = (written_anew / role / "README.md").read_text(encoding="utf-8")
-    assert anew == readme, f"run scripts/role_readmes roles/{role}"
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from devel.role_contents import Role, module_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,18 +50,47 @@ BY_LOOP = {
 }
 
 
+def load(path: Path) -> Any:  # noqa: ANN401 - YAML has no fixed type
+    return yaml.safe_load(path.read_text()) or {} if path.exists() else {}
+
+
+def tasks(listed: object) -> Iterator[dict[str, Any]]:
+    """Yield all tasks of a file, also those in blocks."""
+    for task in listed if isinstance(listed, list) else []:
+        yield task
+        for part in ("block", "always"):
+            yield from tasks(task.get(part))
+
+
+def resolved(text: str, values: dict[str, Any]) -> str:
+    """Return a text with the variables whose values are texts or numbers filled in; others stay."""
+
+    def value(match: re.Match[str]) -> str:
+        found = values.get(match[1], "")
+        if isinstance(found, bool) or not isinstance(found, (str, int)):
+            return match[0]
+        whole = resolved(str(found), values)
+        return match[0] if not whole or "{{" in re.sub(r"{{ *\w+ *}}", "", whole) else whole
+
+    text = re.sub(r"{{ *([A-Za-z_]\w*) *}}", value, text)
+    return re.sub(r"{{ *item\b[^}]*}}", "*", text)
+
+
 def written() -> Iterator[tuple[str, str, str, str]]:
     """Yield role, file, module and name of all that builtin modules make on hosts."""
     for folder in sorted((TOP / "roles").iterdir()):
-        role = Role(folder)
-        for path, task in role.tasks:
-            module, given = module_of(task)
-            if module not in WRITERS or given.get("state") == "absent" or task.get("delegate_to") == "localhost":
-                continue
-            if module.endswith("systemd_service") and not given.get("enabled"):
-                continue
-            name = given.get(WRITERS[module]) or given.get("dest") or ""
-            yield folder.name, path.name, module, role.text(name)["Debian"]
+        files = (folder / name for name in ("defaults/main.yml", "vars/main.yml", "vars/Debian.yml"))
+        values = {name: value for path in files for name, value in load(path).items()}
+        for path in sorted({*(folder / "tasks").glob("*.yml")} - {folder / "tasks/remove.yml"}):
+            for task in tasks(load(path)):
+                module = next((key for key in task if "." in key), "")
+                given = task.get(module)
+                if module not in WRITERS or not isinstance(given, dict) or task.get("delegate_to") == "localhost":
+                    continue
+                if given.get("state") == "absent" or (module.endswith("systemd_service") and not given.get("enabled")):
+                    continue
+                name = given.get(WRITERS[module]) or given.get("dest") or ""
+                yield folder.name, path.name, module, resolved(str(name), values)
 
 
 def test_all_that_builtin_modules_make_is_known() -> None:

@@ -3,15 +3,11 @@
 The connection plugin `instant` says what a sound node would say to each module. All else is real: the inventory, the
 roles, templates and filters, a process for each task on each host. SSH itself is left out. The hosts have no GPUs to
 be asked for, and the secrets of the cluster are still to be made, as in a first run.
-
-With --mitogen the tasks are run by its strategy. Its own connections, which save what SSH and starting Python cost on a
-host, take the place of `ssh` and `local` only: `instant` stays, so what shows is what the strategy itself saves.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -26,13 +22,13 @@ from busbar.errors import UsageError
 from busbar.option_values import whole
 from busbar.paths import collection, collections_root
 
-from devel.measured import Figure, Goal, Needs, growth
+from devel.measured import Figure, Goal, growth
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "inventory", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "inventory", "measure"]
 
 GOALS = (Goal("cpu_growth", "<=", 1.05), Goal("peak_memory", "<=", 4096, at=1024))
 PLAYBOOKS = {
@@ -42,7 +38,6 @@ PLAYBOOKS = {
 }
 _LEAST, _MOST = 3, 10_000
 _MOST_FORKS = 1000
-_MITOGEN = "0.3.54"
 _LOOK_S = 0.5
 
 
@@ -62,28 +57,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="preflight (default), base, or authorities: the SSH and TLS certificates of all hosts",
     )
     parser.add_argument("--forks", default="10", metavar="N,…", help="each size with each of these; default 10")
-    parser.add_argument("--mitogen", action="store_true", help="run tasks by Mitogen's strategy, if it is installed")
-
-
-def needs(args: argparse.Namespace) -> Needs:
-    """What this size takes."""
-    return Needs(memory_mib=500 + max(_sizes(args)), disk_mib=100, smaller="--hosts")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:
     """The figures of one run for each size.
 
     Raises:
-        UsageError: a size or the playbook is none, or Mitogen is missing.
+        UsageError: a size or the playbook is none.
         ValueError: the playbook failed.
     """
     if args.playbook not in PLAYBOOKS:
         message = f"--playbook: {args.playbook!r} is none of {', '.join(PLAYBOOKS)}"
         raise UsageError(message)
-    strategy = _mitogen() if args.mitogen else {}
     forks = [whole("--forks", text, 1, _MOST_FORKS) for text in args.forks.split(",")]
     for number in forks:
-        costs = {size: _run(args.playbook, size, number, strategy) for size in _sizes(args)}
+        costs = {size: _run(args.playbook, size, number) for size in _sizes(args)}
         of = f"_forks_{number}" if len(forks) > 1 else ""
         for size, cost in costs.items():
             yield Figure(f"cpu{of}", round(cost.cpu, 2), "s", at=size)
@@ -94,21 +82,6 @@ def measure(args: argparse.Namespace) -> Iterator[Figure]:
             # Of the two largest, where what each run takes anyway weighs least.
             largest = sorted(costs)[-2:]
             yield Figure(f"cpu_growth{of}", growth({size: costs[size].cpu for size in largest}), "exponent")
-
-
-def _mitogen() -> dict[str, str]:
-    """The environment in which Ansible runs tasks by Mitogen.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    found = importlib.util.find_spec("ansible_mitogen")
-    if found is None or found.origin is None:
-        program = Path(sys.executable).parent / "pip"
-        message = f"--mitogen: Mitogen is not installed: run {program} install mitogen=={_MITOGEN}, or leave it out"
-        raise UsageError(message)
-    plugins = Path(found.origin).parent / "plugins/strategy"
-    return {"ANSIBLE_STRATEGY": "mitogen_linear", "ANSIBLE_STRATEGY_PLUGINS": str(plugins)}
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:
@@ -151,7 +124,7 @@ def inventory(count: int) -> dict[str, object]:
     }
 
 
-def _run(playbook: str, size: int, forks: int, strategy: dict[str, str]) -> _Cost:
+def _run(playbook: str, size: int, forks: int) -> _Cost:
     """What a run of a playbook costs, in a site of its own."""
     with tempfile.TemporaryDirectory(prefix="busbar-benchmark-") as name:
         site = Path(name)
@@ -173,7 +146,6 @@ def _run(playbook: str, size: int, forks: int, strategy: dict[str, str]) -> _Cos
                     "ANSIBLE_CONNECTION_PLUGINS": str(Path(__file__).parent / "connection"),
                     "ANSIBLE_FORKS": str(forks),
                     "ANSIBLE_PIPELINING": "1",
-                    **strategy,
                 },
             )
             code, cost = _watched(process.pid)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from devel import sandboxes
-from devel.measured import Figure, Needs
+from devel.measured import Figure
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure"]
 
 GOALS = ()
 
@@ -23,11 +23,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--sizes", default="2,4,8,16", metavar="N,…", help="compute nodes; default 2,4,8,16")
     sandboxes.add_name(parser)
-
-
-def needs(args: argparse.Namespace) -> Needs:
-    """Return what the largest size needs."""
-    return sandboxes.needs(_sizes(args)[-1], "--sizes")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:

@@ -17,13 +17,13 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_stream
 from busbar.option_values import whole
 
-from devel.measured import Figure, Goal, Needs, peak_kib
+from devel.measured import Figure, Goal, peak_kib
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure"]
 
 GOALS = (Goal("throughput_per_cpu", ">=", 150), Goal("peak_memory", "<=", 64))
 
@@ -44,12 +44,6 @@ _HEAD = [
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     parser.add_argument("--mib", default="1024", metavar="N", help="size of the log in MiB; default 1024")
-
-
-def needs(args: argparse.Namespace) -> Needs:
-    """What this size takes."""
-    whole("--mib", args.mib, 1, _MOST_MIB)
-    return Needs(memory_mib=100, disk_mib=0, smaller="--mib")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from busbar.sandbox import state
 
 from devel import sandboxes
-from devel.measured import Figure, Goal, Needs
+from devel.measured import Figure, Goal
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "Contents", "add_options", "install_script", "measure", "needs"]
+__all__ = ["GOALS", "Contents", "add_options", "install_script", "measure"]
 
 GOALS = (Goal("ratio", "<=", 1.0),)
 _PACKAGES = r"dpkg-query -W -f '${binary:Package}=${Version}\n'"
@@ -60,11 +60,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what can be chosen."""
     sandboxes.add_compute(parser, 2)
     sandboxes.add_name(parser)
-
-
-def needs(args: argparse.Namespace) -> Needs:
-    """What the sandbox takes."""
-    return sandboxes.needs(sandboxes.compute(args), "--compute")
 
 
 def measure(args: argparse.Namespace) -> Iterator[Figure]:

@@ -21,13 +21,13 @@ from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation i
 from busbar.errors import UsageError
 from busbar.option_values import percent, whole
 
-from devel.measured import Figure, Needs
+from devel.measured import Figure
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["GOALS", "add_options", "measure", "needs"]
+__all__ = ["GOALS", "add_options", "measure"]
 
 GOALS = ()
 
@@ -42,11 +42,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="16,64,256,1024,4096", metavar="N,…", help="default 16,64,256,1024,4096")
     parser.add_argument("--trials", default="20", metavar="T", help="fabrics of each size; default 20")
     parser.add_argument("--noise", default="2", metavar="PCT", help="standard deviation of each test; default 2")
-
-
-def needs(args: argparse.Namespace) -> Needs:
-    """What this size takes."""
-    return Needs(memory_mib=100 + max(_sizes(args)) // 10, disk_mib=0, smaller="--nodes")
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:

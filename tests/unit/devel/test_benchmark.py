@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from devel import benchmark, measured
+from devel import benchmark
 from devel.benchmarks import controller, parser
-from devel.measured import Figure, Goal, Needs, growth
+from devel.measured import Figure, Goal, growth
 
 if TYPE_CHECKING:
     import argparse
@@ -78,16 +78,6 @@ def test_controller_with_several_forks(capsys: pytest.CaptureFixture[str]) -> No
     assert {name for name in figures if name.startswith("wall")} == {"wall_forks_1", "wall_forks_4"}
 
 
-def test_without_mitogen_its_option_says_how_to_install_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    assert benchmark.main(["controller", "--hosts", "3", "--runs", "1", "--mitogen"]) == 2
-    said = capsys.readouterr().err
-    assert "--mitogen: Mitogen is not installed: run " in said
-    assert "/pip install mitogen==0.3.54, or leave it out" in said
-
-
 def test_a_host_that_is_not_sound_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "inventory", lambda _size: {"all": {"hosts": {"gpu 1": {"hardware": "dgx_h1000"}}}})
     assert benchmark.main(["controller", "--hosts", "3", "--runs", "1"]) == 1
@@ -135,9 +125,6 @@ class _Ticks:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--hosts", default="10")
 
-    def needs(self, _args: object) -> Needs:
-        return Needs(memory_mib=1000, disk_mib=2000, smaller="--hosts")
-
     def measure(self, _args: object) -> Iterator[Figure]:
         took = next(self.seconds)
         yield Figure("wall", took, "s")
@@ -173,25 +160,6 @@ def test_text_tells_spread_and_goal(capsys: pytest.CaptureFixture[str]) -> None:
         "wall 10 20 s 10 to 30",
         "wall 20 40 s 20 to 60 goal <= 30: missed",
     ]
-
-
-@pytest.mark.usefixtures("ticks")
-@pytest.mark.parametrize(
-    ("resource", "words"),
-    [
-        ("available_mib", "needs 1000 MiB of memory at this size, and 9 MiB are available"),
-        ("free_mib", "set TMPDIR to a larger file system, or choose a smaller --hosts"),
-    ],
-)
-def test_too_little_room_is_refused_before_anything_runs(
-    resource: str, words: str, ticks: _Ticks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(measured, resource, lambda *_folder: 9)
-    assert benchmark.main(["ticks"]) == 2
-    error = capsys.readouterr().err
-    assert words in error
-    assert error.count("\n") == 1
-    assert next(ticks.seconds) == 3
 
 
 def test_growth() -> None:

@@ -11,7 +11,7 @@ import tarfile
 from typing import TYPE_CHECKING
 
 import pytest
-from devel import benchmark, measured, sandboxes
+from devel import benchmark, sandboxes
 from devel.benchmarks import provision
 
 if TYPE_CHECKING:
@@ -34,11 +34,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, ...
         return _recap(size - 1, 12 if size == 3 else 22)
 
     monkeypatch.setattr(sandboxes, "busbar", run)
-    monkeypatch.setattr(sandboxes, "_storage", lambda: str(tmp_path))
     monkeypatch.setattr(sandboxes, "sandbox_path", lambda name: tmp_path / name)
     monkeypatch.setattr(subprocess, "run", lambda command, **_how: commands.append(tuple(command[1:])))
-    monkeypatch.setattr(measured, "available_mib", lambda: 1 << 20)
-    monkeypatch.setattr(measured, "free_mib", lambda _folder: 1 << 20)
     return commands
 
 
@@ -76,16 +73,6 @@ def test_no_sandbox_of_somebody_is_measured_or_removed(
     assert benchmark.main([name, "--name", "mine"]) == 2
     assert "there is a sandbox mine already" in capsys.readouterr().err
     assert said == []
-
-
-@pytest.mark.usefixtures("said")
-def test_what_does_not_fit_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(measured, "free_mib", lambda _folder: 9)
-    assert benchmark.main(["noop"]) == 2
-    told = f"of disk in {tmp_path} at this size, and 9 MiB are free: make room in {tmp_path}, or choose a smaller"
-    assert told in capsys.readouterr().err
 
 
 def _command(folder: Path, name: str, script: str) -> None:

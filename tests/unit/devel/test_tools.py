@@ -14,7 +14,7 @@ TOP = Path(__file__).resolve().parents[3]
 # What a script runs before it looks for its tools.
 PRESENT = ("bash", "dirname")
 CALLS = {
-    "docs check": ("sphinx", "scripts/setup --test"),
+    "docs build": ("sphinx", "scripts/setup --test"),
     "docs picture": ("pytest", "scripts/setup --test"),
     "new role trial": ("aar-doc", "scripts/setup --test"),
     "new stage trial": ("ruff", "scripts/setup --test"),

@@ -25,7 +25,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables impo
     site_settings,
 )
 from busbar.cli import parser
-from devel.markdown import Block, blocks
+from markdown_blocks import Block, blocks
 
 TOP = Path(__file__).resolve().parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]

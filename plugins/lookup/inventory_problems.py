@@ -297,7 +297,8 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             problems += domain_problems(domains, hardware, catalogue)
             return problems + gpu_problems([inventory_node(name, hostvars[name]) for name in compute], catalogue)
 
-        return judge(f"gpu_settings_values, mig_layout, slurm_gres_mode, nvlink_domain, {VARIABLE}, {PROFILES}", judged)
+        keys = f"gpu_settings_values, mig_layout, slurm_gres_mode, slurm_node_*, nvlink_domain, {VARIABLE}, {PROFILES}"
+        return judge(keys, judged)
 
     def _roles(
         self, judge: Judge, hostvars: Mapping[str, Any], groups: dict[str, list[str]], values: Mapping[str, Any]

@@ -19,6 +19,13 @@ __all__ = ["account_conflicts", "account_problems", "removal_conflicts", "undecl
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+# What useradd would refuse in the middle of a run, or write as it is: a password in place of its hash.
+_FIELDS = {
+    "home": (re.compile(r"/[^:\s]+"), "give an absolute path without spaces"),
+    "shell": (re.compile(r"/[^:\s]+"), "give the absolute path of a program, such as /bin/bash"),
+    "comment": (re.compile(r"[^:\n]*"), "leave out colons and line breaks"),
+    "password_hash": (re.compile(r"[$!*][^:\s]*"), "give the hash that `mkpasswd -m yescrypt` prints"),
+}
 _LARGEST = 2**32 - 2
 _NOBODY = 65534
 
@@ -30,6 +37,7 @@ def account_problems(users: Items, groups: Items) -> list[Problem]:
     return [
         *_bad_entries(users, USERS, "user", "uid"),
         *_bad_entries(groups, GROUPS, "group", "gid"),
+        *_bad_fields(users),
         *_bad_keys(users),
         *_doubles(users, USERS, "user", "uid"),
         *_doubles(every_group, GROUPS, "group", "gid"),
@@ -140,6 +148,14 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
         if not str(number).isdecimal() or not 0 < int(str(number)) <= _LARGEST or int(str(number)) == _NOBODY:
             problem = f"{kind} {name}: {key} {number} cannot be used"
             yield make_problem([], option, problem, "declare a fixed number above 0")
+
+
+def _bad_fields(users: Items) -> Iterable[Problem]:
+    for user in filter(is_present, users):
+        for field, (form, remedy) in _FIELDS.items():
+            if user.get(field) and not form.fullmatch(str(user[field])):
+                problem = "cannot be a line of /etc/passwd" if field != "password_hash" else "is not a hash"
+                yield make_problem([], f"{USERS}[{user['name']}].{field}", problem, remedy)
 
 
 def _bad_keys(users: Items) -> Iterable[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["partition_problems", "role_problems"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 def role_problems(
@@ -42,6 +45,11 @@ def partition_problems(
     """Return what is wrong with the partitions: no node, unknown nodes or groups, names twice, several defaults."""
     problems = [problem for partition in partitions for problem in _one_partition(partition, groups, set(compute))]
     names = [str(partition.get("name")) for partition in partitions]
+    problems += [
+        make_problem([], f"slurm_partitions[{name}]", "cannot be a name", "use letters, digits, '_', '-' and '.'")
+        for name in names
+        if not _NAME.fullmatch(name)
+    ]
     problems += [
         make_problem([], f"slurm_partitions[{name}]", "is declared more than once", "merge or rename the entries")
         for name in sorted({name for name in names if names.count(name) > 1})

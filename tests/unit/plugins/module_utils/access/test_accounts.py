@@ -69,6 +69,25 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("home", "../carol"),
+        ("home", "/"),
+        ("shell", "bash"),
+        ("shell", "/bin/bash -l"),
+        ("comment", "Carol\nroot::0:0::/:/bin/sh"),
+        ("password_hash", "hunter2"),
+    ],
+)
+def test_a_field_that_passwd_cannot_have_is_refused(field: str, value: str) -> None:
+    (problem,) = account_problems([{**ALICE, field: value}], GROUPS)
+    assert problem["key"] == f"users_accounts[alice].{field}"
+    assert "hunter2" not in problem["problem"] + problem["remedy"]
+    sound = {"home": "/data/alice", "shell": "/usr/bin/zsh", "comment": "A. B., Lab 3", "password_hash": "$y$j9T$x/.$y"}
+    assert account_problems([{**ALICE, **sound}], GROUPS) == []
+
+
+@pytest.mark.parametrize(
     ("users", "passwd", "group_ids", "parts"),
     [
         ([ALICE], {}, {}, []),

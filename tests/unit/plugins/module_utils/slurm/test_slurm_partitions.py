@@ -37,6 +37,7 @@ def test_who_does_what(
         ([{"name": "p", "nodes": "gpu[2-3],ctl"}], [(["ctl", "gpu3"], "slurm_partitions[p]")]),
         ([{"name": "p", "groups": ["none"]}], [([], "slurm_partitions[p]")]),
         ([{"name": "p", "groups": ["empty"]}], [([], "slurm_partitions[p]")]),
+        ([{"name": "big nodes"}], [([], "slurm_partitions[big nodes]")]),
         ([{"name": "p"}, {"name": "p"}], [([], "slurm_partitions[p]")]),
         ([{"name": "p", "default": True}, {"name": "q", "default": True}], [([], "slurm_partitions")]),
     ],

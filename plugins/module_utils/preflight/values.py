@@ -51,6 +51,20 @@ _LIMITS = {
     "node_health_pcie_replays_per_minute": None,
     "node_health_repair_limit": None,
     "node_health_timeout_s": None,
+    **dict.fromkeys(
+        (
+            *("alertmanager_port", "alertmanager_cluster_port", "dcgm_port", "dcgm_exporter_port", "identity_port"),
+            *("jupyterhub_port", "jupyterhub_hub_port", "jupyterhub_proxy_port", "jupyterhub_proxy_api_port"),
+            *("nfs_server_rdma_port", "node_exporter_port", "prometheus_port", "slurm_port", "ssh_port"),
+        ),
+        65535,
+    ),
+}
+_CLUSTER = (re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}"), "use letters, digits, '_' and '-', at most 40")
+_FORMS = {
+    "cluster_name": _CLUSTER,
+    "slurm_cluster_name": _CLUSTER,
+    "hosts_domain": (re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*"), "give a domain, such as cluster.example.org"),
 }
 _JOURNAL = {
     "receiver": "x",
@@ -139,6 +153,12 @@ def _limits(name: str, value: Any) -> Iterator[Fault]:  # noqa: ANN401 - as a si
         yield name, f"{value} is out of bounds", f"give more than 0{f', at most {most}' if most else ''}"
 
 
+def _forms(name: str, value: Any) -> Iterator[Fault]:  # noqa: ANN401
+    form, remedy = _FORMS[name]
+    if value and not form.fullmatch(str(value)):
+        yield name, f"{value!r} cannot be used", remedy
+
+
 def _severities(name: str, value: Any) -> Iterator[Fault]:  # noqa: ANN401
     for check, severity in value.items():
         if check not in CHECK_NAMES:
@@ -221,6 +241,7 @@ _CHECKS: list[Check] = [
     _one("miniforge_checksums", _checksums),
     _one("node_health_severities", _severities),
     (tuple(_LIMITS), lambda values: _each(values, _limits)),
+    (tuple(_FORMS), lambda values: _each(values, _forms)),
     (("cuda_versions", "cuda_default_version", "cuda_absent_versions"), lambda values: _each(values, _releases)),
     (("security_updates_spread_s", "security_updates_exclude"), lambda values: _each(values, _updates)),
     (("enroot_settings",), lambda values: enroot_problems([], {}, values["enroot_settings"])),

@@ -14,6 +14,10 @@ SHA = "0" * 64
 @pytest.mark.parametrize(
     ("name", "value", "key", "words"),
     [
+        ("cluster_name", "My Cluster", "cluster_name", "letters"),
+        ("hosts_domain", "exa mple", "hosts_domain", "cluster.example.org"),
+        ("ssh_port", 99999, "ssh_port", "at most 65535"),
+        ("hosts_timezone", 5, "hosts_timezone", "timedatectl list-timezones"),
         ("hosts_timezone", "Europe/Berlinn", "hosts_timezone", "did you mean Europe/Berlin?"),
         ("hosts_timezone", "europe/berlin", "hosts_timezone", "did you mean Europe/Berlin?"),
         ("hosts_timezone", "Mars/Base", "hosts_timezone", "timedatectl list-timezones"),

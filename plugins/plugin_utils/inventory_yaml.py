@@ -177,8 +177,12 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
     groups = list(root.value)
     if any(key.value == "plugin" for key, _ in groups):
         return
+    seen = set()
     while groups:
         name, group = groups.pop(0)
+        if id(group) in seen:  # an alias is the node that it names
+            continue
+        seen.add(id(group))
         if not _is_mapping(group):
             remedy = f"write {', '.join(_GROUP_KEYS)} below it, each with a colon"
             yield f"{_where(path, name)}: the group {name.value} is not a mapping: {remedy}"

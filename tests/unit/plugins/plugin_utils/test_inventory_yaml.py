@@ -169,6 +169,11 @@ def test_a_key_that_a_group_cannot_have_is_named(inventory: Path, text: str, lin
     assert words in problem
 
 
+def test_an_alias_within_itself_has_an_end(inventory: Path) -> None:
+    (inventory / "hosts.yml").write_text("all: &a\n  children: {b: *a}\n")
+    assert yaml_problems([str(inventory)]) == []
+
+
 def test_settings_of_an_inventory_plugin_are_no_groups(inventory: Path) -> None:
     (inventory / "cloud.yml").write_text("plugin: some.cloud\nregions: {a: {b: 1}}\n")
     assert yaml_problems([str(inventory)]) == []

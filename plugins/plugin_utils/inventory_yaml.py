@@ -174,15 +174,9 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
     """Yield the faults of an inventory's groups: keys that Ansible ignores, and lists where it takes mappings."""
     if not isinstance(root, yaml.MappingNode) or _VARIABLE_FOLDERS & set(path.parts):
         return
-    groups = list(root.value)
-    if any(key.value == "plugin" for key, _ in groups):
+    if any(key.value == "plugin" for key, _ in root.value):
         return
-    seen = set()
-    while groups:
-        name, group = groups.pop(0)
-        if id(group) in seen:  # an alias is the node that it names
-            continue
-        seen.add(id(group))
+    for name, group in _groups(root):
         if not _is_mapping(group):
             remedy = f"write {', '.join(_GROUP_KEYS)} below it, each with a colon"
             yield f"{_where(path, name)}: the group {name.value} is not a mapping: {remedy}"
@@ -198,7 +192,17 @@ def _group_faults(path: Path, root: yaml.Node | None) -> Iterator[str]:
                 if not _is_mapping(variables):
                     remedy = "write its variables as 'name: value' below it"
                     yield f"{_where(path, host)}: the host {host.value} is not a mapping: {remedy}"
-            groups += _items(value) if key.value == "children" else []
+
+
+def _groups(root: yaml.Node) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    """Yield names and contents of all groups of an inventory, an alias once."""
+    groups, seen = [*_items(root)], set[int]()
+    while groups:
+        name, group = groups.pop(0)
+        if id(group) not in seen:
+            seen.add(id(group))
+            yield name, group
+            groups += [child for key, value in _items(group) if key.value == "children" for child in _items(value)]
 
 
 def _is_mapping(node: yaml.Node) -> bool:

@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 
+from busbar import removed
 from busbar.commands import completion
 from busbar.errors import UsageError
 
@@ -30,7 +31,6 @@ COMMANDS = {
     "doctor": "doctor",
     "backup": "backup",
     "secrets": "secrets",
-    "security": "security",
     "image": "image",
     "report": "report",
     "completion": "completion",
@@ -63,6 +63,9 @@ def main(argv: list[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         completion.answer(parser())
     words = sys.argv[1:] if argv is None else argv
+    if words and words[0] in removed.COMMANDS:
+        print(f"busbar: {removed.COMMANDS[words[0]]}", file=sys.stderr)
+        return USAGE
     # Most of what the other commands import would take longer than many a command itself.
     args = parser(words[0] if words else "").parse_args(words)
     try:

@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.printable im
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import needs_no_lock
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
+from busbar import removed
 from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
 from busbar.paths import collection, default_inventory
@@ -285,6 +286,9 @@ def _playbook_path(name: str) -> Path:
     path = folder / f"{given.stem if given.suffix in {'.yml', '.yaml'} else name}.yml"
     if path.is_file() and path.parent == folder:
         return path
+    if name in removed.PLAYBOOKS:
+        message = f"playbook {name} was removed: {removed.PLAYBOOKS[name]}"
+        raise UsageError(message)
     known = ", ".join(sorted(found.stem for found in folder.glob("*.yml")))
     message = f"no playbook {name!r}; there are: {known}"
     raise UsageError(message)

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from busbar.cli import COMMANDS, parser
+from busbar.cli import COMMANDS, main, parser
 
 if TYPE_CHECKING:
     import argparse
@@ -34,3 +34,10 @@ def test_the_modules_of_other_commands_are_not_loaded() -> None:
     done = subprocess.run([sys.executable, "-c", LOADED, "gpu"], check=True, capture_output=True, text=True)
     loaded = {name for name in done.stdout.split() if name.startswith("busbar.commands.")}
     assert loaded == {"busbar.commands.gpu", "busbar.commands.completion"}
+
+
+def test_a_removed_command_is_an_error_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["security", "report"]) == 2
+    said = capsys.readouterr().err
+    assert "busbar security report was removed" in said
+    assert "lynis audit system" in said

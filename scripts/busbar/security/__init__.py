@@ -1,1 +1,0 @@
-"""What `busbar security` finds on hosts, and how it is shown."""

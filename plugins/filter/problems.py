@@ -14,7 +14,6 @@ options:
     description:
       - C(accounts) takes the items of C(users_accounts), with C(groups).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
-      - C(auditd) takes the options of the role auditd without its prefix, with C(host) and C(seen).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
       - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
         name, without faults.
@@ -51,7 +50,6 @@ options:
     required: true
     choices:
       - accounts
-      - auditd
       - backup
       - fail2ban
       - firewall
@@ -119,8 +117,8 @@ options:
     type: raw
   seen:
     description:
-      - For C(auditd), C(fail2ban) and C(firewall), lines of the host; C(from ADDRESS) of this run's connection, for
-        C(firewall) C(active NAME) of another firewall, too, and for C(auditd) C(container NAME).
+      - For C(fail2ban) and C(firewall), lines of the host; C(from ADDRESS) of this run's connection, and for
+        C(firewall) C(active NAME) of another firewall.
     type: list
     elements: str
   known:
@@ -188,7 +186,6 @@ _value:
 from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_problems
-from ..module_utils.access.auditd_problems import auditd_problems
 from ..module_utils.access.fail2ban_problems import fail2ban_problems
 from ..module_utils.access.firewall_problems import firewall_problems
 from ..module_utils.access.held_secrets import held_secret_problems
@@ -222,7 +219,6 @@ if TYPE_CHECKING:
 
 SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
-    "auditd": auditd_problems,
     "backup": backup_problems,
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["COMMANDS", "PLAYBOOKS", "SECURITY_REPORT"]
+__all__ = ["COMMANDS", "PLAYBOOKS"]
 
-SECURITY_REPORT = (
+_SECURITY_REPORT = (
     "run `lynis audit system` on a host; busbar provision preflight and busbar doctor report packages without security"
     " fixes; hardening roles and their exemptions: docs/security.md"
 )
 # First word after `busbar`.
-COMMANDS = {"security": f"busbar security report was removed: {SECURITY_REPORT}"}
+COMMANDS = {"security": f"busbar security report was removed: {_SECURITY_REPORT}"}
 # Name given to `busbar provision`.
-PLAYBOOKS = {"security_report": SECURITY_REPORT}
+PLAYBOOKS = {
+    "auditd": "the audit rules of a site are its own, for example by devsec.hardening.os_hardening: docs/security.md",
+    "security_report": _SECURITY_REPORT,
+}

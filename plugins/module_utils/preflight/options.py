@@ -39,8 +39,10 @@ FORMER_NAMES = (
     ("alertmanager_own_routes", "alertmanager_extra_routes"),
     ("node_exporter_facts", "node_exporter_extra_metrics"),
 )
+_AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
 # Options that an earlier busbar had, with what takes their place.
 REMOVED = {
+    **dict.fromkeys(("auditd_enabled", "auditd_immutable", "auditd_log_files", "auditd_log_mb"), _AUDITD),
     "hardware_catalogue": "machines of your own are described in hardware_profiles_extra",
     "hardware_profiles": "machines of your own are described in hardware_profiles_extra",
     "preflight_accounts": "users_accounts is checked",

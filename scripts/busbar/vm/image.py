@@ -42,7 +42,6 @@ BARE_PACKAGES = [
 ]
 # What the roles would install: an emulator takes minutes for what the host does in seconds. Their services stay off.
 ROLE_PACKAGES = [
-    "auditd",
     "chrony",
     "libpam-slurm-adopt",
     "lvm2",
@@ -56,7 +55,6 @@ ROLE_PACKAGES = [
     "xfsprogs",
 ]
 ROLE_SERVICES = [
-    "auditd.service",
     "chrony.service",
     "munge.service",
     "nfs-server.service",

@@ -121,7 +121,9 @@ def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: 
         args.run(args)
 
 
-@pytest.mark.parametrize(("playbook", "remedy"), [("security_report", "lynis audit system")])
+@pytest.mark.parametrize(
+    ("playbook", "remedy"), [("security_report", "lynis audit system"), ("auditd", "os_hardening")]
+)
 def test_a_removed_playbook_is_an_error_with_the_remedy(playbook: str, remedy: str) -> None:
     args = parse(["provision", playbook, "-i", "gpu1,"])
     with pytest.raises(UsageError, match=rf"{playbook} was removed: .*{remedy}"):

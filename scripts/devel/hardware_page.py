@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import shipped_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,5 +60,5 @@ def section(name: str, said: dict[str, Any]) -> str:
 
 def hardware_page(folder: Path) -> str:
     """The page of the profiles in a folder."""
-    profiles = {path.stem: yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yml"))}
+    profiles = {path.stem: shipped_profile(path.stem) for path in sorted(folder.glob("*.yml"))}
     return "\n".join([HEAD, *(section(name, said) for name, said in profiles.items())])

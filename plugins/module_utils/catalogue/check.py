@@ -7,11 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..common.problems import Problem, make_problem
+from ..common.unknown_hardware import unknown_hardware
 from ..nvidia.gpu_settings import settings_form
 from ..slurm.gres import gres_problems
 from ..slurm.hostlist import expand_hosts
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .floors import count_problems, floor_entries, low_floor
+from .profiles import LIKE, profile_names
 from .schema import form_problems
 
 if TYPE_CHECKING:
@@ -36,10 +38,20 @@ def profile_problems(name: str, profile: object, hosts: Iterable[str] = (), key:
         hosts: those that have it.
         key: where it is written; its name by default.
     """
+    if isinstance(profile, dict) and profile.get(LIKE) is not None:
+        return [make_problem(hosts, f"{key or f'hardware {name}'}.{LIKE}", *_unknown_like(name, profile[LIKE]))]
     problems = form_problems(profile)
     if isinstance(profile, dict) and not problems:
         problems = _gpu_problems(profile.get("gpu") or {}) + _socket_problems(profile) + _physics(profile)
     return [make_problem(hosts, key or f"hardware {name}", problem, _REMEDY) for problem in problems]
+
+
+def _unknown_like(name: str, like: object) -> tuple[str, str]:
+    """Return the problem of a `like` that was not resolved, and the remedy."""
+    if like == name or like in profile_names():
+        return f"{like} is merged over itself", "name another profile, or delete the line"
+    problem, _ = unknown_hardware(like, profile_names())
+    return problem, f"name one of {', '.join(profile_names())}, or an entry of hardware_profiles_extra"
 
 
 def _gpu_problems(gpu: dict[str, Any]) -> list[str]:

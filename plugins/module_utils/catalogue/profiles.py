@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 EXTRA = "hardware_profiles_extra"
+LIKE = "like"
 PROFILES = Path(__file__).resolve().parent / "hardware"
 
 
@@ -41,10 +42,10 @@ def profile_names() -> tuple[str, ...]:
 
 @cache
 def shipped_profile(name: str) -> dict[str, Any]:
-    """Return one of profile_names(), read once by each process; who wants to change it makes a copy.
+    """Return one of profile_names(), merged over the profile that its `like` names. Do not change the result.
 
     Raises:
-        ValueError: its file is no YAML.
+        ValueError: its file is not valid YAML.
     """
     path = PROFILES / f"{name}.yml"
     # libyaml where there is one: it reads a file in a seventh of the time, and each task of each host reads one.
@@ -52,30 +53,41 @@ def shipped_profile(name: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
     except yaml.YAMLError as exc:
-        message = f"{path} is no YAML: {' '.join(str(exc).split())}"
+        message = f"{path} is not valid YAML: {' '.join(str(exc).split())}"
         raise ValueError(message) from exc
-    return found
+    like = found.pop(LIKE, None)
+    return merged(shipped_profile(like), found) if like else found
 
 
-def site_profile(name: str, extra: Mapping[str, Any]) -> Any:  # noqa: ANN401 - what a site wrote may be anything
-    """Return one profile, the site's entry of that name merged over it; no other is read.
+def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - any YAML
+    """Return one profile; an entry of the site is merged over the profile that its `like` names, or that of its name.
+
+    A `like` that names no profile, or the entry itself, stays in the result, where profile_problems() reports it.
 
     Args:
         name: of the profile.
         extra: `hardware_profiles_extra` of the site.
+        above: the entries whose `like` led here.
 
     Raises:
         KeyError: neither has it.
     """
-    if name in extra:
-        return _over(shipped_profile(name), extra[name]) if name in profile_names() else extra[name]
-    if name not in profile_names():
-        raise KeyError(name)
-    return shipped_profile(name)
+    if name not in extra:
+        if name not in profile_names():
+            raise KeyError(name)
+        return shipped_profile(name)
+    own = extra[name]
+    like = own.get(LIKE) if isinstance(own, dict) else None
+    if like is None:
+        return _over(shipped_profile(name), own) if name in profile_names() else own
+    if not isinstance(like, str) or like in {*above, name} or not (like in extra or like in profile_names()):
+        return own
+    below = site_profile(like, extra, (*above, name))
+    return _over(below, {key: value for key, value in own.items() if key != LIKE}) if isinstance(below, dict) else own
 
 
 def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
-    """Return a profile of the collection with a site's over it.
+    """Return a profile with an entry of the site over it.
 
     Where the site gives a floor of its own, it holds for any number of nodes, unless the site gives floors for those.
     """

@@ -79,9 +79,11 @@ def _sentences(fault: _Fault) -> Iterator[str]:
                 hint = f" (did you mean {near[0]}?)" if near else ""
                 yield f"{_path(fault, key)}: unknown key{hint}; expected: {', '.join(known)}"
     elif fault.rule == "required":
+        # What a whole profile must have stands in a branch of the schema, without the keys themselves.
+        properties = fault.schema.get("properties") or json.loads(SCHEMA.read_bytes())["properties"]
         for key in fault.limit:
             if key not in fault.value:
-                yield f"{_path(fault, key)}: is missing; expected: {_meaning(fault.schema['properties'][key])}"
+                yield f"{_path(fault, key)}: is missing; expected: {_meaning(properties[key])}"
     elif fault.rule == "anyOf":
         choices = " nor ".join(key for choice in fault.limit for key in choice["required"])
         yield f"{_path(fault)}: has neither {choices}; expected: {fault.schema['description']}"

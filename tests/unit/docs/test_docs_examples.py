@@ -16,6 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.busbar.cluster.plugins.lookup.inventory_problems import unknown_option_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.registry import choices
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
@@ -93,8 +94,8 @@ def test_profiles_of_the_examples_are_sound() -> None:
     profiles = [yaml.safe_load(block.text) for _, block in examples() if "hardware_profiles_extra" in block.text]
     assert profiles
     for said in profiles:
-        for name, profile in said["hardware_profiles_extra"].items():
-            assert profile_problems(name, profile) == []
+        extra = said["hardware_profiles_extra"]
+        assert [problem for name in extra for problem in profile_problems(name, site_profile(name, extra))] == []
 
 
 @lru_cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, shipped_profile
 from devel.alert_page import shown
 from devel.markdown import Link, relinked
 from devel.pages import MENU, Page, on_site, site_pages
@@ -96,10 +97,10 @@ def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML is what it is
 
 def test_every_profile_is_there(pages: dict[str, Page]) -> None:
     text = pages["plugins/module_utils/catalogue/hardware"].text
-    for path in (TOP / "plugins/module_utils/catalogue/hardware").glob("*.yml"):
-        assert f"\n## {path.stem}\n" in text
-        said = yaml.safe_load(path.read_text(encoding="utf-8"))["busbw"]
-        section = text.partition(f"\n## {path.stem}\n")[2].partition("\n## ")[0]
+    for name in profile_names():
+        assert f"\n## {name}\n" in text
+        said = shipped_profile(name)["busbw"]
+        section = text.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
         assert [floor for floor in floors_of(said) if f"| {floor:g} |" not in section] == []
 
 

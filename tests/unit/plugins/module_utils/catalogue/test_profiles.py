@@ -43,10 +43,56 @@ def test_every_file_is_a_profile() -> None:
     assert len(profile_names()) >= 17
 
 
-@pytest.mark.parametrize(("one", "other"), [("dgx_h100", "hgx_h100"), ("dgx_a100", "hgx_a100")])
-def test_the_same_gpus_and_nics_must_reach_the_same(one: str, other: str) -> None:
-    assert shipped_profile(one)["nics"] == shipped_profile(other)["nics"]
-    assert shipped_profile(one)["busbw"] == shipped_profile(other)["busbw"]
+@pytest.mark.parametrize(
+    ("name", "like", "own"),
+    [
+        ("dgx_h100", "hgx_h100", {"description", "cores_per_socket", "memory_mb", "gpu"}),
+        ("dgx_a100_80gb", "hgx_a100", {"description", "cores_per_socket", "memory_mb", "gpu"}),
+        ("dgx_a100", "hgx_a100", {"description", "cores_per_socket", "gpu", "gemm"}),
+    ],
+)
+def test_a_profile_takes_what_it_does_not_set_from_the_one_that_it_is_like(name: str, like: str, own: set[str]) -> None:
+    found, below = shipped_profile(name), shipped_profile(like)
+    assert "like" not in found
+    assert {key for key in found if found[key] != below[key]} == own
+    assert found["gpu"]["cpu_sockets"] == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert "cpu_sockets" not in below["gpu"]
+    assert found["gpu"]["device_files"] == below["gpu"]["device_files"]
+
+
+def test_an_entry_of_the_site_may_be_like_a_shipped_profile_or_another_entry() -> None:
+    extra = {
+        "pod": {"like": "hgx_h100", "memory_mb": 5, "busbw": {"inter_node": {"floor_gbs": 200, "source": "ours"}}},
+        "big_pod": {"like": "pod", "sockets": 4},
+        "l40s": {"like": "dgx_h200"},
+    }
+    found = site_catalogue(extra)
+    assert (found["pod"]["memory_mb"], found["pod"]["gpu"]) == (5, shipped_profile("hgx_h100")["gpu"])
+    between = found["pod"]["busbw"]["inter_node"]
+    # A floor of the site holds for any number of nodes.
+    assert (between["floor_gbs"], "floors" in between, "in_network" in between) == (200, False, False)
+    assert found["big_pod"] == {**found["pod"], "sockets": 4}
+    assert found["l40s"] == shipped_profile("dgx_h200")
+    assert [profile_problems(name, found[name]) for name in extra] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("extra", "name", "problem", "remedy"),
+    [
+        ({"pod": {"like": "hgx_h1000"}}, "pod", "unknown hardware 'hgx_h1000' (did you mean hgx_h100", "dgx_h200"),
+        ({"pod": {"like": 3}}, "pod", "unknown hardware 3", "hardware_profiles_extra"),
+        ({"pod": {"like": "pod"}}, "pod", "pod is merged over itself", "another profile"),
+        ({"l40s": {"like": "l40s"}}, "l40s", "l40s is merged over itself", "another profile"),
+        ({"a": {"like": "b"}, "b": {"like": "a"}}, "b", "merged over itself", "another profile"),
+    ],
+)
+def test_a_like_that_names_no_other_profile_is_refused(
+    extra: dict[str, Any], name: str, problem: str, remedy: str
+) -> None:
+    (found,) = profile_problems(name, site_catalogue(extra)[name])
+    assert found["key"].endswith(f"{name}.like")
+    assert problem in found["problem"]
+    assert remedy in found["remedy"]
 
 
 def properties(rules: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -118,8 +164,8 @@ def test_merging(below: object, above: object, both: object) -> None:
     assert merged(below, above) == both
 
 
-def test_a_file_that_is_no_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_valid_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.yml").write_text("gpu: {")
     monkeypatch.setattr(profiles, "PROFILES", tmp_path)
-    with pytest.raises(ValueError, match=r"broken\.yml is no YAML: "):
+    with pytest.raises(ValueError, match=r"broken\.yml is not valid YAML: "):
         shipped_profile("broken")

@@ -125,7 +125,7 @@ def test_statuses(results: tuple[dict[str, Any], ...], verdict: str, words: str)
 
 def test_gpus_that_nobody_diagnosed_are_missed() -> None:
     text = old({"status": "Pass", "gpu_ids": "0,1,2"})
-    assert judged(text, "c4140_v100")["reason"] == "gpu7: 3 GPU(s) were diagnosed and not 4"
+    assert judged(text, "l40s")["reason"] == "gpu7: 3 GPU(s) were diagnosed and not 4"
 
 
 @pytest.mark.parametrize(

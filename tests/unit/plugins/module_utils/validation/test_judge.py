@@ -19,10 +19,9 @@ from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge im
     judge,
     worst,
 )
-from validation_samples import ANY_COUNT
+from validation_samples import ANY_COUNT, CATALOGUE
 
 ROOT = Path(__file__).parents[5]
-CATALOGUE = site_catalogue({})
 # What 2 x 8 GPUs reach in the sample is less than a healthy pair of H100: here one floor holds for any number.
 H100 = ANY_COUNT["dgx_h100"]
 WHOLE = (ROOT / "tests/fixtures/nccl/all_reduce_2x8.txt").read_text()
@@ -277,7 +276,9 @@ def test_each_collective_has_its_own_floor_and_ceiling() -> None:
 def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
     allowed: dict[str, Any], wanted: str, words: str
 ) -> None:
-    found = judge(parse_text(SEED.read_text())["runs"], CATALOGUE["dgx2"], Asked(nodes=2, hardware="dgx2", **allowed))
+    found = judge(
+        parse_text(SEED.read_text())["runs"], site_catalogue({})["dgx2"], Asked(nodes=2, hardware="dgx2", **allowed)
+    )
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (wanted, 81.53, 8 << 30)
     assert words in found["reason"]
     assert (found["floor"], found["ceiling"]) == (76, 126.0)
@@ -288,7 +289,7 @@ def test_the_published_dgx2h_run_needs_leave_for_what_it_lacks(
 def test_the_published_dgx2h_run_passes_by_its_peak() -> None:
     found = judge(
         parse_text(SEED.read_text())["runs"],
-        CATALOGUE["dgx2"],
+        site_catalogue({})["dgx2"],
         Asked(nodes=2, hardware="dgx2", allow_unchecked=True, allow_missing_ranks=True),
     )
     assert (found["verdict"], found["measured_busbw"], found["at_size"]) == (PASS, 81.53, 8 << 30)

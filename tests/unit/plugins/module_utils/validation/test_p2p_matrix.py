@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.matrix_text import lines_of, read_links
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.nvbandwidth import read_nvbandwidth
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.p2p_matrix import judge_matrices, pair_floor
@@ -23,7 +24,6 @@ from matrix_samples import (
     topology,
     two_sockets,
 )
-from validation_samples import CATALOGUE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ TOPOLOGIES = [
 
 
 def judged(data: dict[str, Any], hardware: str | None = "c4140_v100", floor: float = 0.0) -> dict[str, Any]:
-    profile = CATALOGUE.get(hardware or "")
+    profile = site_catalogue({}).get(hardware or "")
     about = {"node": "gpu2", "hardware": hardware or "", "profile": profile, "options": {"p2p_floor_gbs": floor}}
     return judge_matrices(data, about)
 
@@ -195,7 +195,7 @@ def test_unknown_hardware_has_no_floor_and_a_given_one_counts() -> None:
     [("dgx1", 5.0), ("dgx_a100", 210.0), ("dgx_h100", 315.0), ("rudra_a100_pcie", 3.15), ("no_such", None)],
 )
 def test_floors(hardware: str, floor: float | None) -> None:
-    value, source = pair_floor(CATALOGUE.get(hardware))
+    value, source = pair_floor(site_catalogue({}).get(hardware))
     assert value == pytest.approx(floor) if floor is not None else value is None
     assert (source is None) == (floor is None)
 

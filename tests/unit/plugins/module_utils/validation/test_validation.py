@@ -242,7 +242,7 @@ def test_a_profile_that_nobody_knows_is_refused() -> None:
     assert unknown_profiles(typed(OPTIONS)) == []
     assert unknown_profiles(typed({**OPTIONS, "hardware": {}})) == []
     (said,) = unknown_profiles(typed(options))
-    words = "gpu[1-2]: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: c4140_v100, dgx1, "
+    words = "gpu[1-2]: hardware: unknown hardware 'abacus'. Remedy: set hardware to one of: dgx_a100, dgx_h100, "
     assert said.startswith(words)
     # A floor for the collectives says nothing of what else such a name was meant to ask of the nodes.
     assert unknown_profiles(typed({**options, "floor_gbs": 0.5})) == [said]

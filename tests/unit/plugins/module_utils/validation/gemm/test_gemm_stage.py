@@ -11,13 +11,14 @@ from typing import Any
 
 import jsonschema
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.gemm.stage import known_floor
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.stages import next_step, with_results
 from ansible_collections.busbar.cluster.plugins.module_utils.validation.verdicts import report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
 from prometheus_client.parser import text_string_to_metric_families
 from report_samples import EVIL
-from validation_samples import CATALOGUE, job_entry, validation_options
+from validation_samples import job_entry, validation_options
 
 ROOT = Path(__file__).parents[6]
 SCHEMA = json.loads((ROOT / "roles/validation/files/report.schema.json").read_text())
@@ -93,7 +94,7 @@ def test_what_is_fast_and_alike_passes() -> None:
     assert (test["verdict"], test["blamed"]) == ("PASS", [])
     assert test["reason"] == ("16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, like results alike")
     assert test["gemm"]["tflops_floor"] == pytest.approx(0.55 * 989.4)
-    assert "780 TFLOP/s" in test["source"]
+    assert "published figure" in test["source"]
 
 
 @pytest.mark.parametrize(
@@ -173,12 +174,12 @@ def test_without_a_floor_it_is_inconclusive_and_the_operator_may_give_one() -> N
 
 
 def test_floors_of_a_profile_are_shares_of_its_peaks() -> None:
-    found = known_floor(CATALOGUE["dgx_h200"])
+    found = known_floor(site_catalogue({})["dgx_h200"])
     assert [found.tflops, found.memory_gbs] == pytest.approx([544.17, 3360])
-    assert known_floor(CATALOGUE["sandbox_gpu"]).tflops is None
-    found = known_floor(CATALOGUE["dgx_a100"])
+    assert known_floor(site_catalogue({})["sandbox_gpu"]).tflops is None
+    found = known_floor(site_catalogue({})["dgx_a100"])
     assert [found.tflops, found.memory_gbs] == pytest.approx([187.2, 1088.5])
-    assert (known_floor(CATALOGUE["dgx_b200"]).tflops or 0) < 1745
+    assert (known_floor(site_catalogue({})["dgx_b200"]).tflops or 0) < 1745
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_floors_of_a_profile_are_shares_of_its_peaks() -> None:
     ],
 )
 def test_a_gpu_as_fast_as_the_published_one_is_well_above_its_floor(name: str, published: float, copied: float) -> None:
-    found = known_floor(CATALOGUE[name])
+    found = known_floor(site_catalogue({})[name])
     assert 0.6 * published < (found.tflops or 0) < 0.71 * published
     assert 0.7 * copied < (found.memory_gbs or 0) < 0.81 * copied
 

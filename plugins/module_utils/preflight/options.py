@@ -75,7 +75,7 @@ CONNECTION_VARIABLES = frozenset(
 )
 # Keys by which entries of lists are known.
 _NAMING = ("name", "path", "user", "profile")
-# Roles that take lists as text with commas, as `-e` gives them, wherever they are set.
+# Roles that take lists as text with commas, as `-e` gives them.
 _TAKE_TEXT = frozenset({"preflight", "validation"})
 _NAMES = {"dict": "mapping", "str": "text", "int": "integer", "float": "number", "bool": "truth value"}
 
@@ -209,12 +209,11 @@ def type_problem(setting: Setting, option: Option) -> list[Problem]:
 
 
 def _text_for_list(setting: Setting, option: Option) -> list[tuple[str, str, str]]:
-    """Return the fault of a list that an inventory gives as text: Ansible takes it, and roles read its letters."""
+    """Return the fault of a list that is given as text: Ansible takes it, and roles read its letters."""
     value, spec = setting.value, option.spec
     if not isinstance(value, str) or _is_template(value) or spec.get("type") != "list":
         return []
-    fits = setting.scope == "-e" or option.role in _TAKE_TEXT
-    return [] if fits else [(setting.name, f"is text, and must be {_expected(spec)}", "")]
+    return [] if option.role in _TAKE_TEXT else [(setting.name, f"is text, and must be {_expected(spec)}", "")]
 
 
 def _value_faults(key: str, value: object, spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

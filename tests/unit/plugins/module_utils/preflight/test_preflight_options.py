@@ -110,8 +110,9 @@ def test_what_ansible_takes_is_fine(name: str, value: object) -> None:
 
 def test_a_list_is_text_only_where_a_role_takes_it_apart() -> None:
     stages = {"validation_stages": Option("validation", SPECS["slurm_stages"])}
-    assert type_problems([Setting("slurm_stages", "node,pair", "-e")], OPTIONS) == []
-    assert type_problems([Setting("validation_stages", "node,pair", "group all")], stages) == []
+    assert type_problems([Setting("validation_stages", "node,pair", "-e")], stages) == []
+    (found,) = type_problems([Setting("slurm_stages", "node,pair", "-e")], OPTIONS)
+    assert "given by -e" in found["problem"]
 
 
 def test_a_value_is_not_shown_and_not_changed() -> None:

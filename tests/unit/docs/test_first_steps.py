@@ -50,3 +50,4 @@ def test_the_sites_have_what_the_test_needs(page: str, tmp_path: Path) -> None:
     assert groups["slurm_login"] == ["login"]
     assert groups["slurm_compute"] == groups["dgx_h100"]
     assert len(groups["slurm_compute"]) > 1
+    assert yaml.safe_load(yaml.safe_dump(groups)) == groups, "names are plain text"

@@ -19,7 +19,6 @@ CALLS = {
     "new role trial": ("aar-doc", "scripts/setup --test"),
     "new stage trial": ("ruff", "scripts/setup --test"),
     "role_readmes roles/hosts": ("aar-doc", "scripts/setup --test"),
-    "dashboards": ("grafana_foundation_sdk", "scripts/setup --test"),
     "lint ruff": ("ruff", "scripts/setup --test"),
     "build": ("ansible-galaxy", "scripts/setup"),
     "benchmark --list": ("ansible_collections", "scripts/setup"),

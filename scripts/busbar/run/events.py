@@ -249,11 +249,6 @@ class Run:
         )
         failure.hosts.append(_one_line(data.get("host", "")))
 
-    def add_failure(self, found: Failure) -> None:
-        """Add a failure that another run has found."""
-        own = self._failures.setdefault((found.task, found.message), dataclasses.replace(found, hosts=[]))
-        own.hosts += [host for host in found.hosts if host not in own.hosts]
-
     def _statistics(self, data: dict[str, Any], stdout: str) -> None:
         """Take in Ansible's own recap and what plays put aside with set_stats."""
         self.stats = {key: data.get(key) or {} for key in _STATS}

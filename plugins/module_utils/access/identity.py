@@ -57,9 +57,10 @@ def identity_problems(options: Mapping[str, Any], known: Collection[str], host: 
     """Return what is wrong with the source of users.
 
     Args:
-        options: `identity_source`, `identity_server`, `identity_replicas`, `identity_port`, `identity_suffix`,
-            `identity_groups`, `identity_locked_group`, `sssd_uris`, `sssd_base`, `sssd_bind_dn`, `sssd_start_tls`,
-            `sssd_min_id`, `sssd_cache_seconds`, and `has_password`, whether there is a password for `sssd_bind_dn`.
+        options: `identity_source`, `identity_server`, `servers` (hosts of the group ldap_server), `identity_port`,
+            `identity_suffix`, `identity_groups`, `identity_locked_group`, `sssd_uris`, `sssd_base`, `sssd_bind_dn`,
+            `sssd_start_tls`, `sssd_min_id`, `sssd_cache_seconds`, and `has_password`, whether there is a password for
+            `sssd_bind_dn`.
         known: the hosts of the inventory.
         host: whose options these are.
     """
@@ -78,15 +79,15 @@ def _own(options: Mapping[str, Any], known: Collection[str]) -> Iterator[_Wrong]
         yield "identity_server", "no host serves the directory", "put a host into the group ldap_server"
     elif server not in known:
         yield "identity_server", f"{server!r} is no host of the inventory", "write its name as the inventory has it"
-    for replica in options["identity_replicas"]:
-        if replica not in known:
-            yield (
-                "identity_replicas",
-                f"{replica!r} is no host of the inventory",
-                "write its name as the inventory has it",
-            )
-        elif replica == server:
-            yield "identity_replicas", f"{replica} is the directory itself", "name other hosts, or none"
+    if more := [each for each in options["servers"] if each != server]:
+        yield (
+            "ldap_server",
+            f"the group also has {', '.join(more)}, and one host serves the directory ({server})",
+            (
+                "take the others out of the group and run systemctl disable --now slapd there; for a directory with"
+                " replicas use identity_source: external"
+            ),
+        )
     if not 0 < int(options["identity_port"]) <= _HIGHEST_PORT:
         yield "identity_port", f"{options['identity_port']} is no port", "write 636"
     suffix = str(options["identity_suffix"])

@@ -32,8 +32,7 @@ def ldap_server_problems(options: Mapping[str, Any], host: str) -> list[Problem]
     """Return what is wrong with the options of the role ldap_server.
 
     Args:
-        options: `database_mb`, `first_number`, `password_min_length`, and `foreign_certificate`, whether this is a
-            replica whose certificate the cluster's authority has not signed.
+        options: `database_mb`, `first_number` and `password_min_length`.
         host: whose options these are.
     """
     bounds = {
@@ -41,16 +40,11 @@ def ldap_server_problems(options: Mapping[str, Any], host: str) -> list[Problem]
         "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "write a number that no account of a host has"),
         "password_min_length": (8, 255, "write a length, such as 12"),
     }
-    wrong = [
+    return [
         make_problem([host], f"ldap_server_{key}", f"{options[key]} is not between {low} and {high}", remedy)
         for key, (low, high, remedy) in bounds.items()
         if not low <= int(options[key]) <= high
     ]
-    if options["foreign_certificate"]:
-        problem = "the directory knows a replica by the certificate that the cluster's authority signs for its host"
-        remedy = "leave tls_custom_certificate out for this host, or take it out of the group ldap_server"
-        wrong.append(make_problem([host], "tls_custom_certificate", problem, remedy))
-    return wrong
 
 
 def next_number(taken: Iterable[int], first: int) -> int:

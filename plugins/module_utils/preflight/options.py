@@ -45,6 +45,7 @@ REMOVED = {
     **dict.fromkeys(("auditd_enabled", "auditd_immutable", "auditd_log_files", "auditd_log_mb"), _AUDITD),
     "hardware_catalogue": "machines of your own are described in hardware_profiles_extra",
     "hardware_profiles": "machines of your own are described in hardware_profiles_extra",
+    "identity_replicas": "one host serves the directory; use identity_source: external for one with replicas",
     "preflight_accounts": "users_accounts is checked",
     "preflight_groups": "users_groups is checked",
     "preflight_partitions": "slurm_partitions is checked",

@@ -8,7 +8,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.identity imp
 OWN = {
     "identity_source": "ldap_server",
     "identity_server": "ctl",
-    "identity_replicas": [],
+    "servers": [],
     "identity_port": 636,
     "identity_suffix": "dc=cluster,dc=internal",
     "identity_groups": ["cluster-users"],
@@ -42,8 +42,7 @@ def test_what_is_right_is_left_alone() -> None:
         ({"identity_source": "ldap"}, "identity_source", "'ldap' is not known"),
         ({"identity_server": ""}, "identity_server", "no host serves the directory"),
         ({"identity_server": "ctrl"}, "identity_server", "'ctrl' is no host of the inventory"),
-        ({"identity_replicas": ["lgoin"]}, "identity_replicas", "'lgoin' is no host of the inventory"),
-        ({"identity_replicas": ["ctl"]}, "identity_replicas", "ctl is the directory itself"),
+        ({"servers": ["ctl", "login"]}, "ldap_server", "also has login, and one host serves the directory (ctl)"),
         ({"identity_port": 70000}, "identity_port", "70000 is no port"),
         ({"identity_suffix": 'dc="x'}, "identity_suffix", "cannot be the root of a directory"),
         ({"identity_suffix": "cluster"}, "identity_suffix", "cannot be the root of a directory"),

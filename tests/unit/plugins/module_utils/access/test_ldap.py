@@ -7,7 +7,6 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_replica import is_behind
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import (
     NO_SUCH_OBJECT,
     Connection,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 SUFFIX = "dc=cluster,dc=internal"
 READER = f"cn=reader,ou=services,{SUFFIX}"
-GOOD = {"database_mb": 1024, "first_number": 20000, "password_min_length": 12, "foreign_certificate": False}
+GOOD = {"database_mb": 1024, "first_number": 20000, "password_min_length": 12}
 
 
 def _decoded(ldif: str) -> list[str]:
@@ -135,28 +134,3 @@ def test_options_out_of_bounds() -> None:
         (found,) = ldap_server_problems(GOOD | {key: value}, "ctl")
         assert (found["hosts"], found["key"]) == (["ctl"], f"ldap_server_{key}")
         assert f"{value} is not between" in found["problem"]
-    (found,) = ldap_server_problems(GOOD | {"foreign_certificate": True}, "login")
-    assert (found["hosts"], found["key"]) == (["login"], "tls_custom_certificate")
-
-
-FIRST, SECOND = "20261125040000.000001Z#000000#000#000000", "20261125040000.000002Z#000000#000#000000"
-OTHER = "20261125030000.000000Z#000000#001#000000"
-
-
-@pytest.mark.parametrize(
-    ("own", "server", "behind"),
-    [
-        ([FIRST], [FIRST], False),
-        ([SECOND], [FIRST], False),
-        ([FIRST], [SECOND], True),
-        ([], [FIRST], True),
-        # The directory was another server's before.
-        ([SECOND], [SECOND, OTHER], True),
-        ([OTHER, SECOND], [SECOND, OTHER], False),
-        # A server that does not replicate names no changes: nothing says that the replica has them.
-        ([FIRST], [], True),
-        ([FIRST], ["no number"], True),
-    ],
-)
-def test_a_replica_has_each_change_of_its_server(own: list[str], server: list[str], *, behind: bool) -> None:
-    assert is_behind(own, server) is behind

@@ -16,6 +16,7 @@ from test_add_nodes import grow
 from test_failover import is_unbroken
 from test_health import LOST, recording
 from test_repair_nodes import BOOTS, CHECK, REBOOT, RECORDING, SCRIPT, repair
+from test_validation_stages import SOAK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,6 +233,14 @@ def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
     (test,) = report["tests"]
     assert (test["ranks"], test["environment"]["MPI without PMIx by"]) == (4, "mpirun")
     assert NEW in test["environment"]["Slurm"]
+
+
+def test_nodes_are_watched_while_a_soak_has_their_memory(cluster: Cluster) -> None:
+    """The verdict depends on the speed of the machine, the watch does not."""
+    cluster.playbook("validate.yml", *QUICK, "-e", json.dumps({"validation_stages": ["soak"], **SOAK}))
+    (test,) = last_report(cluster)["tests"]
+    assert test["soak"]["watched"], test
+    assert "told nothing of itself" not in f"{test['reason']} {test['findings']}"
 
 
 def test_a_job_that_slurmd_cannot_launch_ends_with_the_reason_of_slurmd(cluster: Cluster) -> None:

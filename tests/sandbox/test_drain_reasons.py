@@ -158,7 +158,8 @@ def test_a_drained_node_is_resumed_once_the_cause_is_gone(sandbox: Cluster, made
         assert "scontrol release JOB" in said
         sandbox.exec("ctl", f"scontrol release {held.split()[0]}")
     sandbox.exec("ctl", RESUME)
-    sandbox.wait_until(lambda: not sandbox.exec("ctl", "squeue -h").stdout, "jobs are left")
+    # Slurm starts a job that it requeued after two minutes: its credential must have expired (Reason=BeginTime).
+    sandbox.wait_until(lambda: not sandbox.exec("ctl", "squeue -h").stdout, "jobs are left", 240)
     sandbox.wait_idle()
 
 

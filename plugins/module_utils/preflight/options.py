@@ -46,6 +46,7 @@ REMOVED = {
     "hardware_catalogue": "machines of your own are described in hardware_profiles_extra",
     "hardware_profiles": "machines of your own are described in hardware_profiles_extra",
     "identity_replicas": "one host serves the directory; use identity_source: external for one with replicas",
+    "mariadb_secure_logging": "passwords are never shown",
     "preflight_accounts": "users_accounts is checked",
     "preflight_groups": "users_groups is checked",
     "preflight_partitions": "slurm_partitions is checked",

@@ -8,6 +8,8 @@ import pytest
 from conftest import recap, succeeded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from conftest import Cluster
 
 pytestmark = pytest.mark.proves("mariadb")
@@ -34,6 +36,14 @@ def state(sandbox: Cluster) -> list[list[str]]:
     ]
 
 
+@pytest.fixture
+def corrected(sandbox: Cluster) -> Iterator[None]:
+    """Leave a database that slurmdbd can use also after a failure."""
+    yield
+    succeeded(sandbox.playbook("slurm.yml", *TAGS))
+
+
+@pytest.mark.usefixtures("corrected")
 def test_users_and_privileges_are_corrected_without_a_trace_of_the_password(sandbox: Cluster) -> None:
     before = state(sandbox)
     assert any("GRANT ALL PRIVILEGES ON `slurm_acct_db`.*" in line for line in before[0])

@@ -35,7 +35,7 @@ options:
       - C(nodes), those that are not what the inventory says, takes the hosts of the run, with C(hostvars), C(answer),
         C(gpu_answer), C(site) and C(limits).
       - C(nvidia_driver) takes the hardware profile, with C(host), C(settings) and C(system).
-      - C(option_values), values that a role refuses whatever the host is, takes options by name, with C(host).
+      - C(option_values), values that a role refuses on every host, takes options by name, with C(host).
       - C(pxe_server) takes the options of the role pxe_server without its prefix, with C(host).
       - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
       - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).

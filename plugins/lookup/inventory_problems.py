@@ -194,7 +194,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         wrong = [*declared.unclear, *declared_types(settings, values)]
         problems += declared.absent + wrong + value_problems(settings)
         problems += unused_options(settings, groups, declared_options())
-        # What such a value means cannot be judged.
+        # Checks that read a value of a wrong type are skipped.
         judge = Judge(wrong)
         hosts, unclear = self._hosts(known["hostvars"], groups)
         problems += unclear

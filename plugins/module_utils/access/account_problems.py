@@ -19,7 +19,7 @@ __all__ = ["account_conflicts", "account_problems", "removal_conflicts", "undecl
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# What useradd would refuse in the middle of a run, or write as it is: a password in place of its hash.
+# useradd would refuse these values in the middle of a run, or write a plain password where the hash belongs.
 _FIELDS = {
     "home": (re.compile(r"/[^:\s]+"), "give an absolute path without spaces"),
     "shell": (re.compile(r"/[^:\s]+"), "give the absolute path of a program, such as /bin/bash"),

@@ -79,7 +79,7 @@ def _sentences(fault: _Fault) -> Iterator[str]:
                 hint = f" (did you mean {near[0]}?)" if near else ""
                 yield f"{_path(fault, key)}: unknown key{hint}; expected: {', '.join(known)}"
     elif fault.rule == "required":
-        # What a whole profile must have stands in a branch of the schema, without the keys themselves.
+        # The required keys of a profile without `like` are in a branch of the schema that does not repeat `properties`.
         properties = fault.schema.get("properties") or json.loads(SCHEMA.read_bytes())["properties"]
         for key in fault.limit:
             if key not in fault.value:

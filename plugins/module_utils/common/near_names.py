@@ -16,7 +16,7 @@ _LONGEST_ABBREVIATION = 3
 
 
 def near_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that differs by one or two typing errors, '' when there is none."""
+    """Return the known name that is one or two typing errors away, or an empty string."""
     most = 1 if len(name) < _LONG_NAME else 2
     close = [(errors, other) for other in known if 0 < (errors := _errors(name, other, most)) <= most]
     return min(close)[1] if close else ""

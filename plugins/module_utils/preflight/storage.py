@@ -34,7 +34,7 @@ _BACKENDS = ("nfs", "bind")
 _HOME_REMEDY = (
     "declare nfs_server_exports: [{path: /shared}], put these hosts into nfs_server or nfs_client, and set "
     "users_home_base: /shared/home; or declare the site's storage in storage_mounts_entries. Set users_create_home: "
-    "false if something else mounts it, or true if each host is to have homes of its own"
+    "false if something else mounts it, or true if home directories are local to each host"
 )
 
 

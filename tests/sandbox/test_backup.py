@@ -71,6 +71,12 @@ def backed_up(sandbox: Cluster) -> Iterator[str]:
     options = sandbox.inventory / "group_vars" / "all" / "backup.yml"
     options.write_text(f"backup_enabled: true\nbackup_host: {KEEPER}\nbackup_site_folder: false\n")
     sandbox.exec("ctl", "mkdir -p /var/lib/prometheus/node-exporter")
+    # slurmctld saves its queue with the first job, and a scenario of Molecule may have run none.
+    sandbox.exec("ctl", "srun --time=1 true")
+    saved = "test -f /var/lib/slurm/slurmctld/job_state"
+    sandbox.wait_until(
+        lambda: sandbox.exec("ctl", saved, check=False).returncode == 0, "slurmctld does not save its queue"
+    )
     done = provision(sandbox, "backup", "-e", "backup_verify=true")
     assert done.returncode == 0, done.stdout + done.stderr
     yield done.stdout
@@ -86,7 +92,8 @@ def test_a_snapshot_is_made_and_proven(sandbox: Cluster, backed_up: str) -> None
         r"ctl: snapshot (\w{8}) in \S+, (\d+) files, (\d+) rows of accounting, .* restored and compared", backed_up
     )
     assert said, backed_up
-    assert int(said[2]) > 10
+    # The dump, the manifest and the state of a slurmctld that has run one job.
+    assert int(said[2]) >= 5
     assert int(said[3]) > 10
     assert said[1] in sandbox.exec("ctl", "busbar-backup list").stdout
     assert metric(sandbox, "last_run_failed") == 0

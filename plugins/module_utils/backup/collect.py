@@ -104,7 +104,10 @@ def copy_state(source: Path, target: Path, sleep: Callable[[float], None] = time
             break
         sleep(_PAUSE_S)
     if not (target / "job_state").is_file():
-        message = f"{source}/job_state is missing: slurmctld has never saved its queue there"
+        message = (
+            f"{source}/job_state is missing: slurmctld saves its queue there with the first job. On a new cluster "
+            "submit one (srun true) and repeat the backup; otherwise compare the path with StateSaveLocation"
+        )
         raise BackupError(message)
 
 

@@ -4,41 +4,26 @@
 
 from __future__ import annotations
 
+_CHECK = """
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and return changed status prediction without modifying target.
+    support: full
+"""
+_DIFF = """\
+  diff_mode:
+    description: Will return details on what has changed (or possibly needs changing in check mode).
+    support: """
+
 
 class ModuleDocFragment:
     """Attributes of modules."""
 
-    DOCUMENTATION = r"""
-options: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-"""
-
-    DIFF = r"""
-options: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: full
-"""
-
-    NO_DIFF = r"""
-options: {}
-attributes:
-  check_mode:
-    description: Can run in check mode and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in check mode).
-    support: none
-"""
-
-    READ_ONLY = r"""
+    DOCUMENTATION = _CHECK
+    DIFF = f"{_CHECK}{_DIFF}full\n"
+    NO_DIFF = f"{_CHECK}{_DIFF}none\n"
+    READ_ONLY = """
 options: {}
 attributes:
   check_mode:

@@ -72,21 +72,16 @@ def test_the_slurm_that_is_installed_counts_before_that_of_the_release() -> None
     assert _keys("debian12", PROLOG, "slurm_compute", slurm="25.05.1-1") == ["scratch_per_job"]
 
 
+def reached(system: str) -> dict[str, Any]:
+    """The answer of a node with nothing wrong but its release."""
+    node: dict[str, Any] = {"os": SYSTEMS[system], "versions": {}, "users": {}, "groups": {}, "programs": []}
+    node |= {"euid": 0, "architecture": "x86_64", "free_mb": {}, "cpus": 1, "memory_mb": 1}
+    return {"reached": True, "node": node}
+
+
 def test_all_hosts_are_named_in_one_message() -> None:
     hosts = ["gpu1", "gpu2", "login"]
-    node = {
-        "os": SYSTEMS["debian13"],
-        "versions": {},
-        "users": {},
-        "groups": {},
-        "programs": [],
-        "euid": 0,
-        "architecture": "x86_64",
-        "free_mb": {},
-        "cpus": 1,
-        "memory_mb": 1,
-    }
-    answer = {"reached": True, "node": node}
+    answer = reached("debian13")
     variables = {host: {"apptainer_enabled": True, "answer": answer} for host in hosts}
     site = {"catalogue": {}, "users": [], "groups": [], "compute": hosts[:2]}
     site |= {"inventory_groups": {"slurm_login": ["login"], "slurm_compute": hosts[:2]}}
@@ -99,18 +94,7 @@ def test_all_hosts_are_named_in_one_message() -> None:
 
 def test_a_driver_that_the_distribution_does_not_have_is_refused() -> None:
     gpu = {"model": "NVIDIA H100 80GB HBM3", "count": 8, "memory_mb": 81559}
-    node = {
-        "os": SYSTEMS["debian12"],
-        "users": {},
-        "groups": {},
-        "programs": [],
-        "euid": 0,
-        "architecture": "x86_64",
-        "free_mb": {},
-        "cpus": 1,
-        "memory_mb": 1,
-    }
-    answer = {"reached": True, "node": node}
+    answer = reached("debian12")
     own = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "580", "hardware": "h100", "answer": answer}
     site = {"catalogue": {"h100": {"gpu": gpu}}, "users": [], "groups": [], "compute": ["gpu1"], "inventory_groups": {}}
     limits = {"systems": {"debian": ["12"]}, "architectures": ["x86_64"], "clock_s": 60, "free_mb": {}}

@@ -27,7 +27,6 @@ options:
       - C(jupyterhub) takes the options of the role jupyterhub without its prefix, with C(host).
       - C(ldap_server) takes the options of the role ldap_server without its prefix, with C(host).
       - C(lmod_modules) and C(pyxis_options) take the option of that name, with C(host).
-      - C(mariadb_cluster) takes the hosts of the group slurm_database, with C(storage_host).
       - C(new_nodes), machines that Slurm has under another name, takes the new nodes, with C(shown), C(machines) and
         C(forgotten).
       - C(node_advice), versions below a minimum and kernels that wait for a boot, takes the hosts of the run, with
@@ -62,7 +61,6 @@ options:
       - jupyterhub
       - ldap_server
       - lmod_modules
-      - mariadb_cluster
       - new_nodes
       - node_advice
       - nodes
@@ -203,7 +201,6 @@ from ..module_utils.portal.options import portal_problems
 from ..module_utils.preflight.answers import answer_advice, answer_problems
 from ..module_utils.preflight.storage import storage_problems
 from ..module_utils.preflight.values import option_faults
-from ..module_utils.slurm.galera import options_problems
 from ..module_utils.slurm.new_nodes import new_node_problems
 from ..module_utils.slurm.replacement import replacement_problems
 from ..module_utils.slurm.scripts import script_problems
@@ -231,7 +228,6 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "jupyterhub": portal_problems,
     "ldap_server": ldap_server_problems,
     "lmod_modules": module_file_problems,
-    "mariadb_cluster": options_problems,
     "new_nodes": new_node_problems,
     "node_advice": answer_advice,
     "nodes": answer_problems,

@@ -133,7 +133,7 @@ from ..module_utils.preflight.unused import unused_options
 from ..module_utils.preflight.values import value_problems
 from ..module_utils.slurm.conf import inventory_node
 from ..module_utils.slurm.partitions import role_problems
-from ..module_utils.slurm.problems import gpu_problems, slurm_problems
+from ..module_utils.slurm.problems import external_database_problems, gpu_problems, slurm_problems
 from ..plugin_utils.border import BAD_INPUT, reason
 from ..plugin_utils.declared_values import DeclaredValues
 from ..plugin_utils.secret_files import secret_problems
@@ -165,6 +165,7 @@ JUDGED: dict[str, Any] = {
     "slurm_account_groups": [],
     "slurm_admin_groups": [],
     "slurm_checks_partition": "",
+    "slurm_database_external": {},
     "slurm_state_shared": False,
     "slurm_state_directory": "",
     "identity_source": "declared",
@@ -210,6 +211,14 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
             named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
             self.set_option("catalogue", {**named, **catalogue})
         problems += self._slurm(judge, known["hostvars"], groups, values)
+        problems += judge(
+            "slurm_database_external",
+            lambda: external_database_problems(
+                values["slurm_database_external"],
+                self.get_option("databases"),
+                has_password=any(each.name == "slurm_database_password" for each in settings),
+            ),
+        )
         problems += self._gpus(judge, known["hostvars"], compute)
         problems += self._roles(judge, known["hostvars"], groups, values)
         problems += judge(

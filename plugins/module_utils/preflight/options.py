@@ -40,6 +40,7 @@ FORMER_NAMES = (
     ("node_exporter_facts", "node_exporter_extra_metrics"),
 )
 _AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
+_DATABASE = "name a database that the site runs in slurm_database_external (docs/failover.md)"
 # Options that an earlier busbar had, with what takes their place.
 REMOVED = {
     **dict.fromkeys(("auditd_enabled", "auditd_immutable", "auditd_log_files", "auditd_log_mb"), _AUDITD),
@@ -52,7 +53,11 @@ REMOVED = {
     "preflight_partitions": "slurm_partitions is checked",
     "preflight_slurm": "the options of the role slurm are checked",
     "scratch_job_scripts": "scratch_per_job is enough",
-    "slurm_database_storage_backup_host": "a second database is mariadb_cluster",
+    "mariadb_cluster": f"one host of slurm_database runs MariaDB; {_DATABASE}",
+    "mariadb_cluster_convert": _DATABASE,
+    "mariadb_cluster_timeout_s": _DATABASE,
+    "slurm_database_storage_backup_host": _DATABASE,
+    "slurm_database_storage_host": _DATABASE,
     "validation_storage_user": "the test writes as the account of the validation",
 }
 # Variables by which Ansible reaches a host, for a suggestion where one is misspelt.

@@ -39,7 +39,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "slurm_account_groups_": ("slurm_account_groups",),
     "sssd_": ("identity_source=ldap_server", "identity_source=external"),
     "tls_": (
-        *("tls_enabled", "monitoring_tls", "journal_remote_enabled", "mariadb_cluster"),
+        *("tls_enabled", "monitoring_tls", "journal_remote_enabled"),
         *("identity_source=ldap_server", f"{_GROUP}portal"),
     ),
     "validation_storage_": ("validation_storage_path",),
@@ -50,7 +50,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     **{f"validation_{each}_": (f"validation_node_checks={each}",) for each in ("dcgm_diag", "nvbandwidth", "p2p")},
 }
 # Given on the command line when they are needed.
-_FOR_ONE_RUN = frozenset({"mariadb_cluster", "nvidia_driver_reboot"})
+_FOR_ONE_RUN = frozenset({"nvidia_driver_reboot"})
 
 
 class _Site(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
     from .conf import Node
 
-__all__ = ["gpu_problems", "slurm_problems"]
+__all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
 
 # Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
 _HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HIGHEST_PORT = 65535
 # DbdHost and DbdBackupHost.
 _MOST_DATABASES = 2
 _LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
@@ -78,7 +81,7 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
     if len(databases) > _MOST_DATABASES:
         problem, remedy = (
             "Slurm knows one backup of slurmdbd, and more hosts are in the group",
-            "take it out of it, or set mariadb_cluster: true for a database on three hosts",
+            "take it out of the group",
         )
         problems.append(make_problem(databases[_MOST_DATABASES:], "slurm_database", problem, remedy))
     problems += partition_problems(partitions, groups, compute)
@@ -192,6 +195,48 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
     errors += group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
     return [make_problem([], f"slurm_{key}", problem, "correct the entry") for key, problem in errors]
+
+
+def external_database_problems(
+    external: Mapping[str, Any], databases: Sequence[str], *, has_password: bool
+) -> list[Problem]:
+    """Return what is wrong with `slurm_database_external`; nothing if the site does not set it.
+
+    Args:
+        external: the option.
+        databases: hosts that run slurmdbd.
+        has_password: whether the site sets `slurm_database_password`.
+    """
+    if not external:
+        return []
+    key, host, port = "slurm_database_external", str(external.get("host") or ""), int(external.get("port") or 3306)
+    file = str(external.get("ca_file") or "")
+    problems = []
+    if not databases:
+        problem = "is set, but no host runs slurmdbd"
+        problems.append(make_problem([], key, problem, "put a host into the group slurm_database"))
+    if len(databases) > 1 and host in _LOOPBACK:
+        problem = f"{host} is another database on each host of slurm_database"
+        problems.append(make_problem(databases, f"{key}.host", problem, "name the database as all of them reach it"))
+    if not 0 < port <= _HIGHEST_PORT:
+        problems.append(make_problem([], f"{key}.port", f"{port} is not a port", "use 1 to 65535, or leave it out"))
+    if file and not _is_authority(file):
+        problem = f"{file} is not a file with a certificate (PEM) on the provisioning host"
+        remedy = "give the absolute path of the authority of the database, such as {{ inventory_dir }}/database_ca.pem"
+        problems.append(make_problem([], f"{key}.ca_file", problem, remedy))
+    if not has_password:
+        problem = f"is not set, and busbar does not know the password at {host}"
+        remedy = "set it, for example from Ansible Vault (docs/security.md)"
+        problems.append(make_problem([], "slurm_database_password", problem, remedy))
+    return problems
+
+
+def _is_authority(file: str) -> bool:
+    """Whether a file holds a certificate; a relative path depends on the folder of the run, and does not count."""
+    try:
+        return Path(file).is_absolute() and "-----BEGIN CERTIFICATE-----" in Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -31,8 +31,7 @@ __all__ = ["register"]
 
 MAX_GPUS = 16
 EPILOG = """\
-Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also ctl2, their backup,
-with --databases 3 db1 db2 db3, on which MariaDB is a cluster. Their GPUs are
+Nodes: ctl (controller, database), login, gpu1 gpu2 …; with --controllers 2 also ctl2, their backup. Their GPUs are
 simulated: device nodes without hardware behind them. /shared of every node is one folder of this machine, since
 containers cannot serve NFS. Provision them like any other site: busbar provision --sandbox (or --name NAME), or
 ansible-playbook -i .sandbox/NAME/inventory playbooks/site.yml. Put variables of your own into files of their own under
@@ -59,12 +58,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     create.add_argument(
         "--controllers", type=number(1, 2), help="2 adds ctl2, a backup for slurmctld and slurmdbd (default: 1)"
     )
-    create.add_argument(
-        "--databases",
-        type=int,
-        choices=[1, 3],
-        help="3 adds db1 db2 db3, a MariaDB cluster for the accounting (default: 1, on ctl or login)",
-    )
+    create.add_argument("--databases", help=argparse.SUPPRESS)
     create.add_argument("--distribution", choices=sorted(DISTRIBUTIONS), help="of all nodes (default: debian13)")
     create.add_argument("--rebuild", action="store_true", help="make the image anew")
     remove = action("down", run_down, "remove the sandbox and all that belongs to it")
@@ -115,6 +109,9 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 def run_up(args: argparse.Namespace) -> int:
     """Make or extend the sandbox."""
+    if args.databases:
+        message = "--databases was removed: leave it out; a database outside of the cluster is slurm_database_external"
+        raise UsageError(message)
     name = args.name or default_name()
     host.check_host()
     with locked(name):
@@ -125,7 +122,6 @@ def run_up(args: argparse.Namespace) -> int:
         sandbox.compute = args.compute or sandbox.compute
         sandbox.gpus = sandbox.gpus if args.gpus is None else args.gpus
         sandbox.controllers = args.controllers or sandbox.controllers
-        sandbox.databases = args.databases or sandbox.databases
         sandbox.distribution = args.distribution or sandbox.distribution
         cluster.up(sandbox, say, rebuild=args.rebuild)
     say(storage_line(sandbox))
@@ -153,7 +149,6 @@ def refuse_shrinking(sandbox: Sandbox, args: argparse.Namespace) -> None:
         "compute": args.compute,
         "gpus": args.gpus,
         "controllers": args.controllers,
-        "databases": args.databases,
         "distribution": args.distribution,
     }
     for option, value in asked.items():

@@ -36,12 +36,7 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
         "all": {
             "children": {
                 "slurm_controller": {"hosts": {node: address[node] for node in sandbox.controller_nodes}},
-                "slurm_database": {
-                    "hosts": {
-                        node: address[node] if node in sandbox.database_nodes else {}
-                        for node in _database_hosts(sandbox)
-                    }
-                },
+                "slurm_database": {"hosts": {node: {} for node in _database_hosts(sandbox)}},
                 "slurm_login": {"hosts": {"login": address["login"]}},
                 "slurm_compute": {"children": {"sandbox_gpu": {}}},
                 "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
@@ -54,8 +49,6 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
 
 def _database_hosts(sandbox: Sandbox) -> list[str]:
     """Where slurmdbd runs, MariaDB on the first: beside the only controller, else where no primary takes it with it."""
-    if sandbox.database_nodes:
-        return sandbox.database_nodes
     return ["login", *sandbox.controller_nodes[1:]] if len(sandbox.controller_nodes) > 1 else sandbox.controller_nodes
 
 
@@ -92,7 +85,6 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
             {"name": "bob", "accounts": ["research"], "default_account": "research"},
         ],
         "slurm_partitions": [{"name": "batch", "default": True}],
-        **({"mariadb_cluster": True} if sandbox.database_nodes else {}),
         # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
         "slurm_config": {"SlurmdTimeout": 90, **({"SlurmctldTimeout": TAKEOVER_S} if backup else {})},
         **({"slurm_state_directory": f"{STATE}/slurmctld", "slurm_state_shared": True} if backup else {}),

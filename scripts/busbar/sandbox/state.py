@@ -51,7 +51,6 @@ class Sandbox:
         compute: number of compute nodes.
         gpus: simulated GPUs per compute node.
         controllers: 1, or 2 with a backup for slurmctld and slurmdbd.
-        databases: 1, or 3 with nodes of their own for a cluster of MariaDB.
         storage: how the nodes share a tree: ``bind`` mounts a folder of this machine on all of them; empty in a sandbox
             that was made before there was one.
         subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
@@ -63,7 +62,6 @@ class Sandbox:
     compute: int = 2
     gpus: int = 2
     controllers: int = 1
-    databases: int = 1
     storage: str = "bind"
     subnet: str = ""
     faults: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -89,11 +87,6 @@ class Sandbox:
         return ["ctl", "ctl2"][: self.controllers]
 
     @property
-    def database_nodes(self) -> list[str]:
-        """Names of the nodes that do nothing but keep the accounting; none where there is one database."""
-        return [f"db{number}" for number in range(1, self.databases + 1)] if self.databases > 1 else []
-
-    @property
     def network(self) -> str:
         """The name of its podman network."""
         return f"busbar-{self.name}"
@@ -106,7 +99,7 @@ class Sandbox:
     @property
     def nodes(self) -> list[str]:
         """Names of all nodes, the controller first."""
-        return [*self.controller_nodes, *self.database_nodes, "login", *self.compute_nodes]
+        return [*self.controller_nodes, "login", *self.compute_nodes]
 
     def container(self, node: str) -> str:
         """The name of a node's container.
@@ -121,7 +114,7 @@ class Sandbox:
 
     def address(self, node: str) -> str:
         """The IPv4 address of a node."""
-        fixed = {"ctl": 10, "login": 11, "ctl2": 12, "db1": 13, "db2": 14, "db3": 15}
+        fixed = {"ctl": 10, "login": 11, "ctl2": 12}
         host = fixed[node] if node in fixed else FIRST_COMPUTE_ADDRESS + int(node.removeprefix("gpu"))
         return f"{self.subnet}.{host}"
 
@@ -172,6 +165,8 @@ def load(name: str | None = None) -> Sandbox:
     path = sandbox_path(name) / "sandbox.json"
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
+        # An earlier version kept a number of databases.
+        known.pop("databases", None)
         return Sandbox(**{"storage": "", **known})
     except FileNotFoundError:
         msg = f"no sandbox {name!r} here; make it with: busbar sandbox up --name {name}"

@@ -34,6 +34,6 @@ def test_the_buffer_pool_follows_the_memory(memory_kb: int, pool_mb: int) -> Non
     }
     meminfo = f"MemTotal:       {memory_kb} kB\nMemFree:        1024 kB\n"
     variables["__mariadb_meminfo"] = {"content": base64.b64encode(meminfo.encode()).decode()}
-    options = yaml.safe_load(VARS.read_text())["__mariadb_own_options"]
+    options = yaml.safe_load(VARS.read_text())["__mariadb_options"]
     text = trust_as_template(options["innodb_buffer_pool_size"])
     assert Templar(loader=DataLoader(), variables=variables).template(text) == f"{pool_mb}M"

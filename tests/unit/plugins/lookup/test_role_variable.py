@@ -24,7 +24,7 @@ SITE = {
     "ansible_run_tags": ["all"],
     "ansible_skip_tags": [],
     "shared_tree": "/shared",
-    "mariadb_cluster": False,
+    "slurm_database_external": {},
     "slurm_login_hosts": [],
     "slurm_controllers": ["ctl"],
 }
@@ -41,14 +41,13 @@ def later(groups: list[str], /, **variables: object) -> list[str]:
     return found
 
 
-def test_a_cluster_of_databases_is_on_all_three_and_the_third_has_no_slurmdbd() -> None:
-    hosts = ["db1", "db2", "db3"]
-    groups = {"slurm_controller": ["ctl"], "monitoring": ["ctl"], "slurm_database": hosts}
-    found = {
-        host: later(["slurm_database"], inventory_hostname=host, groups=groups, mariadb_cluster=True) for host in hosts
-    }
-    assert all({"mariadb-server", "galera-4", "mariadb-backup"} <= set(names) for names in found.values())
-    assert ["slurmdbd" in found[host] for host in hosts] == [True, True, False]
+def test_only_the_first_host_has_the_database_and_none_if_the_site_runs_it() -> None:
+    groups = {"slurm_controller": ["ctl"], "monitoring": ["ctl"], "slurm_database": ["db1", "db2"]}
+    for external, first in (({}, True), ({"host": "sql.example.org"}, False)):
+        site = {"groups": groups, "slurm_database_external": external}
+        found = [later(["slurm_database"], inventory_hostname=host, **site) for host in groups["slurm_database"]]
+        assert ["mariadb-server" in names for names in found] == [first, False]
+        assert all("slurmdbd" in names for names in found)
 
 
 def test_values_of_the_system_and_of_the_release() -> None:

@@ -18,10 +18,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect impor
     ask,
     main,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import (
-    cluster_families,
-    database_bytes,
-)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import database_bytes
 from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from slurm_samples import SDIAG, job_record, json_node, nodes_json, squeue_script, text_node
 
@@ -226,17 +223,3 @@ def test_its_parts_are_plain_python(tmp_path: Path) -> None:
         (tmp_path / "program" / name).write_text(text, encoding="utf-8")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program.slurm.collect"
     subprocess.run([sys.executable, "-IS", "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("status", "hosts"),
-    [
-        ({"wsrep_cluster_status": "Primary", "wsrep_cluster_size": "3"}, 3),
-        # What a host sees that was cut off has no say.
-        ({"wsrep_cluster_status": "non-Primary", "wsrep_cluster_size": "1"}, 0),
-        ({}, 0),
-    ],
-)
-def test_hosts_of_the_cluster_of_databases(status: dict[str, str], hosts: int) -> None:
-    values = {family.name: family.samples[0][1] for family in cluster_families(status, 3)}
-    assert values == {"database_cluster_expected_hosts": 3, "database_cluster_hosts": hosts}

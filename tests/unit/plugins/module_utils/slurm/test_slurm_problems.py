@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.conf import inventory_node
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import slurm_problems
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.problems import (
+    external_database_problems,
+    slurm_problems,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 GOOD: dict[str, Any] = {
     "nodes": [inventory_node(name, {"hardware": "dgx"}) for name in ("gpu1", "gpu2")],
@@ -75,3 +81,26 @@ def test_configless_may_stand_in_a_list() -> None:
 def test_the_nearest_key_is_the_remedy() -> None:
     problems = slurm_problems(**{**GOOD, "config": {"maxjobcont": 5}})
     assert problems[0]["remedy"] == "did you mean MaxJobCount?"
+
+
+def test_an_external_database_needs_what_slurmdbd_needs(tmp_path: Path) -> None:
+    authority, text = tmp_path / "ca.pem", tmp_path / "text.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    text.write_text("no certificate")
+    good = {"host": "sql.example.org", "port": 3307, "ca_file": str(authority)}
+    assert external_database_problems({}, [], has_password=False) == []
+    assert external_database_problems(good, ["ctl", "login"], has_password=True) == []
+    assert external_database_problems({"host": "localhost"}, ["ctl"], has_password=True) == []
+    wrong = {"host": "localhost", "port": 70000, "ca_file": str(text)}
+    found = external_database_problems(wrong, ["ctl", "login"], has_password=False)
+    assert [(each["key"], each["hosts"]) for each in found] == [
+        ("slurm_database_external.host", ["ctl", "login"]),
+        ("slurm_database_external.port", []),
+        ("slurm_database_external.ca_file", []),
+        ("slurm_database_password", []),
+    ]
+    for file in ("ca.pem", str(tmp_path / "missing.pem"), str(tmp_path)):
+        (one,) = external_database_problems(good | {"ca_file": file}, ["ctl"], has_password=True)
+        assert f"{file} is not a file with a certificate" in one["problem"]
+    (none,) = external_database_problems(good, [], has_password=True)
+    assert "slurm_database" in none["remedy"]

@@ -58,7 +58,7 @@ from ..module_utils.common.apt_components import (
     component_sources,
     parse_targets,
 )
-from ..module_utils.common.host_record import note_files
+from ..module_utils.common.baseline import before_write
 from ..module_utils.common.package_commands import run_manager
 
 OPTIONS: dict[str, Any] = {
@@ -116,7 +116,7 @@ def main() -> None:
     if after != before and not module.check_mode:
         if after:
             fetch_index(module, after)
-        note_files(module, {str(path): after or None})
+        before_write(module, {str(path): after or None})
         if after:
             module.atomic_move(write_temporary(module, after), str(path))
         else:

@@ -53,7 +53,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.host_record import note_directories
+from ..module_utils.common.baseline import before_making
 
 ON, OFF = 0o755, 0o644
 EXECUTABLE = 0o111
@@ -83,7 +83,7 @@ class Hooks:
             return
         self.changed[name] = True
         if not self.check:
-            note_directories(self.module, [path])
+            before_making(self.module, "link", path)
             path.unlink(missing_ok=True)
             path.symlink_to(target)
 

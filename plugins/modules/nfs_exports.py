@@ -65,7 +65,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.host_record import note_directories, note_files
+from ..module_utils.common.baseline import before_write, take_baseline
 from ..module_utils.storage.nfs_exports import exports_file, missing_exports
 
 STATE = "/var/lib/nfs"
@@ -111,7 +111,7 @@ def describe(exports: list[tuple[str, str]]) -> str:
 
 def write(module: AnsibleModule, path: Path, content: str | None) -> None:
     """Replace the file whole; no content removes it."""
-    note_files(module, {str(path): content or None})
+    before_write(module, {str(path): content or None})
     if not content:
         path.unlink(missing_ok=True)
         return
@@ -143,7 +143,7 @@ def keep(module: AnsibleModule, path: Path, content: str) -> tuple[bool, str | N
         return differs, before, ""
     if differs:
         if not module.check_mode:
-            note_directories(module, [path])
+            take_baseline(module)
             path.parent.mkdir(mode=0o755, exist_ok=True)
         tried = already_there(content) if module.check_mode else content
         error = trial_error(module, path, tried) if tried and path.parent.is_dir() else ""

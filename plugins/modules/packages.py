@@ -135,6 +135,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.baseline import take_baseline
 from ..module_utils.common.host_packages import host_packages
 from ..module_utils.common.package_changes import Present, after_changes, difference
 from ..module_utils.common.package_commands import POLICY, clear_policy
@@ -176,6 +177,7 @@ def held_names(present: dict[str, Present]) -> set[str]:
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
+    take_baseline(module)
     left_over = not module.check_mode and clear_policy()
     packages = host_packages(module)
     before, changes = packages.present, packages.changes()

@@ -73,7 +73,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.login_user import groups_of, login_user
 from ..module_utils.access.pam_sshd import pam_others_text, pam_sshd_text
-from ..module_utils.common.host_record import note_files
+from ..module_utils.common.baseline import before_write
 
 # What starts programs of users besides sshd, by the names of all distributions.
 OTHERS = ("cron", "crond", "atd")
@@ -125,7 +125,7 @@ def main() -> None:
         after[path] = pam_sshd_text(before[path], users, groups, sessions, enabled=enabled)
         differing = [file for file in before if before[file] != after[file]]
         if differing and not module.check_mode:
-            note_files(module, {str(file): after[file] for file in differing})
+            before_write(module, {str(file): after[file] for file in differing})
             if not note.exists():
                 note_former(note, {str(file): before[file] for file in differing})
             for file in differing:

@@ -93,7 +93,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.host_record import note_files
+from ..module_utils.common.baseline import before_write
 from ..module_utils.common.package_commands import APT, ENVIRONMENT, error_text, lists_are_fresh, run_manager
 from ..module_utils.common.package_upgrades import parse_apt
 from ..module_utils.slurm.releases import parse_candidates, release_text
@@ -179,7 +179,7 @@ def as_if_written(files: dict[str, str]) -> Iterator[list[str]]:
 
 def write(module: AnsibleModule, files: dict[str, str]) -> None:
     """Put the files in place, and take away those that are not to be there."""
-    note_files(module, {path: text or None for path, text in files.items() if text or Path(path).exists()})
+    before_write(module, {path: text or None for path, text in files.items() if text or Path(path).exists()})
     for path, text in files.items():
         if text:
             fresh = Path(f"{path}.new")

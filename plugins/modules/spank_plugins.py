@@ -78,7 +78,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.host_record import note_files
+from ..module_utils.common.baseline import before_write
 from ..module_utils.slurm import spank_proof
 from ..module_utils.slurm.shared_object import slurm_of_plugin
 from ..module_utils.slurm.spank_store import release_of
@@ -144,7 +144,7 @@ class Host:
 
     def write(self, path: Path, data: bytes) -> None:
         """Replace a file whole, mode 0644."""
-        note_files(self.module, {str(path): data})
+        before_write(self.module, {str(path): data})
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".busbar-", dir=path.parent)
         with os.fdopen(descriptor, "wb") as stream:
@@ -158,7 +158,7 @@ class Host:
             path = self.line_file(name)
             self.note(path, path.read_text() if path.exists() else "", "")
             if not self.module.check_mode:
-                note_files(self.module, {str(path): None})
+                before_write(self.module, {str(path): None})
                 path.unlink(missing_ok=True)
         for name in names:
             item = self.installed.pop(name)

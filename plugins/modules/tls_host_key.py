@@ -52,8 +52,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.baseline import before_write, take_baseline
 from ..module_utils.common.host_files import make_directory
-from ..module_utils.common.host_record import note_accounts, note_files
 
 KEY_MODE = "0640"
 
@@ -72,7 +72,7 @@ def keep_group(module: AnsibleModule) -> bool:
         grp.getgrnam(module.params["group"])
     except KeyError:
         if not module.check_mode:
-            note_accounts(module, [], [module.params["group"]])
+            take_baseline(module)
             run(module, ["groupadd", "--system", module.params["group"]])
         return True
     return False
@@ -93,7 +93,7 @@ def make_key(module: AnsibleModule, path: Path) -> None:
         fresh = Path(place) / path.name
         run(module, ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(fresh)])
         set_access(module, fresh)
-        note_files(module, {str(path): fresh.read_bytes()})
+        before_write(module, {str(path): fresh.read_bytes()})
         fresh.rename(path)
 
 

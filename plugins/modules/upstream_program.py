@@ -53,7 +53,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import fetch_url
 
-from ..module_utils.common.host_record import note_tree
+from ..module_utils.common.baseline import before_making
 
 
 def unpack(archive: Path, folder: Path) -> Path:
@@ -93,7 +93,7 @@ def install(module: AnsibleModule, url: str, sha256: str, dest: Path) -> None:
         place.mkdir()
         found = unpack(archive, place)
         found.chmod(0o755)
-        note_tree(module, found, dest)
+        before_making(module, "tree", dest)
         shutil.move(str(found), str(dest))
 
 

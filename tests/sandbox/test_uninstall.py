@@ -116,14 +116,14 @@ def test_what_is_refused(sandbox: Cluster, nodes: str, options: tuple[str, ...],
 
 def test_a_machine_of_an_older_busbar_is_refused(sandbox: Cluster, joined: tuple[str, dict[str, Any]]) -> None:
     node, _before = joined
-    sandbox.exec(node, "mv /var/lib/busbar/record /root/record")
+    sandbox.exec(node, "mv /var/lib/busbar/baseline /root/baseline")
     try:
         done = uninstall(sandbox, node)
         assert done.returncode not in {0, 4}, done.stdout
-        assert "before it kept a record of that" in " ".join(done.stdout.split())
+        assert "before it took a baseline" in " ".join(done.stdout.split())
         assert sandbox.exec(node, "dpkg-query -W -f '${db:Status-Status}' slurmd").stdout == "installed"
     finally:
-        sandbox.exec(node, "mv /root/record /var/lib/busbar/record")
+        sandbox.exec(node, "mv /root/baseline /var/lib/busbar/baseline")
     assert sandbox.node_states()[node] == "idle"
 
 
@@ -193,13 +193,13 @@ def test_a_killed_run_is_finished_by_the_next(sandbox: Cluster, joined: tuple[st
     )
     said, _ = run.communicate(timeout=300)
     assert run.returncode != 0, said
-    assert sandbox.exec(node, "ls /var/lib/busbar/record/baseline.json").stdout
+    assert sandbox.exec(node, "ls /var/lib/busbar/baseline/host.json").stdout
 
     done = uninstall(sandbox, node)
     assert done.returncode == 0, done.stdout + done.stderr
     assert unexplained(before, snapshot(sandbox, node)) == []
     assert sandbox.exec(node, f"cat {KEPT}/etc/chrony/mine /etc/motd.d/mine").stdout == "mine\nmine\n"
-    assert "/var/lib/busbar/record" not in sandbox.exec(node, "ls -d /var/lib/busbar/*").stdout
+    assert "/var/lib/busbar/baseline" not in sandbox.exec(node, "ls -d /var/lib/busbar/*").stdout
 
 
 def unexplained(before: dict[str, Any], after: dict[str, Any], explained: Iterable[str] = ADMIN) -> list[str]:

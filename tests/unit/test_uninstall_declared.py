@@ -1,8 +1,9 @@
-"""What builtin modules change on hosts keeps no record, so the uninstallation must know it by name."""
+"""The vars of uninstall.yml name all paths, units and accounts that builtin modules make on hosts."""
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ BELOW = (
 # Names that differ from turn to turn of a loop, or that the host chooses.
 BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
-    ("hosts", "processes.yml"): "a recorded group, with which the membership of polkitd goes",
+    ("hosts", "processes.yml"): "the group busbar-proc, with which the membership of polkitd goes",
     ("jupyterhub", "hub.yml"): "units that the role writes",
     ("node_pull", "main.yml"): "units that the role writes, files below /var/lib/busbar",
     ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",
@@ -43,10 +44,10 @@ BY_LOOP = {
     ("rdma", "opensm.yml"): "opensm, opensmd",
     ("slurm", "install.yml"): "of a package's directory, with which it goes",
     ("slurm_metrics", "collect.yml"): "links in __uninstall_made, units that the role writes, the user busbar-metrics",
-    ("users", "accounts.yml"): "recorded by busbar.cluster.host_record",
+    ("users", "accounts.yml"): "in users_accounts and users_groups",
     ("validation", "run.yml"): "in __uninstall_made, and below /var/lib/busbar",
-    ("validation", "user.yml"): "a group of the system, of a user that is recorded",
-    ("validation", "user_create.yml"): "recorded by busbar.cluster.host_record",
+    ("validation", "user.yml"): "a group of the system, of validation_user",
+    ("validation", "user_create.yml"): "validation_user",
 }
 
 
@@ -98,13 +99,15 @@ def test_all_that_builtin_modules_make_is_known() -> None:
         item["path"].replace(" | default(__uninstall_textfiles)", "")
         for item in (*DECLARED["__uninstall_blocks"], *DECLARED["__uninstall_made"])
     }
-    known = paths | {*DECLARED["__uninstall_replaced"], *DECLARED["__uninstall_users"]}
+    known = paths | {*DECLARED["__uninstall_services"]}
     units = {name.rpartition(".")[0] for name in DECLARED["__uninstall_units"]}
     unknown = [
         (role, file, module, name)
         for role, file, module, name in written()
         if (role, file) not in BY_LOOP
-        and name.replace("slurm_account_groups_textfile_dir", "__uninstall_textfiles") not in known
+        and not any(
+            fnmatch(name.replace("slurm_account_groups_textfile_dir", "__uninstall_textfiles"), path) for path in known
+        )
         and not name.startswith(BELOW)
         and not (module.endswith("systemd_service") and (name.split(".")[0] in units or name.startswith("busbar-")))
         and not (module.endswith("systemd_service") and name in DECLARED["__uninstall_units"])

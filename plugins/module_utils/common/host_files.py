@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .host_record import note_directories, note_files
+from .baseline import before_making, before_write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ def keep_files(
     }
     texts = {item["path"]: None if item["state"] == "absent" else item["content"] for item, _, _ in steps}
     if recorded:
-        note_files(module, {path: texts[path] for path in changes})
+        before_write(module, {path: texts[path] for path in changes})
     note_pending(module, pending, changes | left)
     for item, before, temporary in steps:
         if keep(module, item, before, temporary, unsafe_writes=unsafe_writes) or item["path"] in left:
@@ -184,7 +184,9 @@ def keep_files(
 
 def make_directory(module: AnsibleModule, path: Path) -> None:
     """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
-    note_directories(module, [path])
-    for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
+    missing_ones = [each for each in (path, *path.parents) if not each.exists()]
+    if missing_ones:
+        before_making(module, "directory", *missing_ones)
+    for missing in reversed(missing_ones):
         missing.mkdir()
         missing.chmod(0o755)

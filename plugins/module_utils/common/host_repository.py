@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.urls import open_url
 
-from .host_record import note_files
+from .baseline import before_write
 from .openpgp_key import extract_key, fingerprints, normal_fingerprint
 from .package_commands import run_manager
 from .package_sources import (
@@ -216,7 +216,7 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
 def put(module: AnsibleModule, path: str, text: str) -> None:
     """Write a file whole, or remove it when there is no text."""
     place = ROOT / path.lstrip("/")
-    note_files(module, {str(place): text or None})
+    before_write(module, {str(place): text or None})
     if not text:
         place.unlink()
         return

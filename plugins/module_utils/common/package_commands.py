@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from .host_record import packages_noted
+from .baseline import before_packages
 from .package_lock import LOCK_PATIENCE_S, first_holder, is_lock_failure, lock_holder, wait_for_lock
 
 if TYPE_CHECKING:
@@ -83,12 +83,13 @@ def run_manager(
         module: the module that runs.
         command: the words of the command.
         environment: of the command, if it is another one than usual.
-        recorded: whether an uninstallation takes the change back.
+        recorded: whether `uninstall` undoes the change.
     """
     wait_for_lock(module, lock_holder())
     words = ["dnf", "--setopt=exit_on_lock=True", *command[1:]] if command[0] == "dnf" else list(command)
-    with packages_noted(module, words) if recorded else contextlib.nullcontext():
-        status, out, err = module.run_command(words, environ_update=environment or ENVIRONMENT)
+    if recorded:
+        words = before_packages(module, words)
+    status, out, err = module.run_command(words, environ_update=environment or ENVIRONMENT)
     said = f"{out}\n{err}"
     if is_lock_failure(command, status, said):
         wait_for_lock(module, first_holder() or {"lock": command[0], "pid": 0, "process": "", "command": ""})

@@ -1,1 +1,1 @@
-"""Mounts, NFS, /etc/hosts, and local scratch disks."""
+"""Brings a host back to its state before busbar."""

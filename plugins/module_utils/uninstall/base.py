@@ -1,56 +1,82 @@
-"""What the parts of an uninstallation share: the host, its record, and what was done."""
+"""The host that is brought back: its baseline, its present state, and the results so far."""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..common.host_baseline import installed_packages
-from ..common.host_record import ACCOUNTS, Record
+from ..common.baseline import ACCOUNTS, BASELINE, read_written
 from ..common.package_commands import ENVIRONMENT
-from .accounts import HOME, UID, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from ansible.module_utils.basic import AnsibleModule
 
-__all__ = ["BUSBAR", "FIRST_PERSON", "KEPT", "UNITS", "HostBase", "RefusedError"]
+__all__ = ["BUSBAR", "KEPT", "UNITS", "HostBase", "RefusedError", "copy_of", "digest", "is_below", "read_rows"]
 
 BUSBAR = Path("/var/lib/busbar")
 KEPT = BUSBAR / "kept"
 UNITS = Path("/etc/systemd/system")
-# Of the numbers of users, the first that is not of the system.
-FIRST_PERSON = 1000
+# The first UID of a person.
+_FIRST_PERSON = 1000
+_UID, _HOME = 2, 5
 
 
 class RefusedError(Exception):
     """Why nothing is changed."""
 
 
-class HostBase:
-    """One host: what its record says, what is there, and what was done about it."""
+def digest(data: bytes) -> str:
+    """Return the SHA-256 of a content."""
+    return hashlib.sha256(data).hexdigest()
 
-    def __init__(self, module: AnsibleModule, record: Record) -> None:
-        """Look at everything; change nothing."""
-        self.module, self.record = module, record
-        self.given = module.params
-        self.baseline: dict[str, Any] = record.baseline or {}
-        self.before = set(self.baseline["paths"])
+
+def copy_of(name: str) -> Path:
+    """Return where the former file is saved."""
+    return BASELINE / "files" / name.lstrip("/")
+
+
+def read_rows(kind: str) -> dict[str, list[str]]:
+    """Return the rows of /etc/passwd (`users`) or /etc/group (`groups`) by name."""
+    text = ACCOUNTS[kind].read_text(encoding="utf-8", errors="replace")
+    rows = (line.split(":") for line in text.splitlines())
+    return {row[0]: row for row in rows if len(row) > _UID and row[_UID].isdigit()}
+
+
+def is_below(path: str, tops: Iterable[str]) -> str:
+    """Return the directory in which a path lies, or which it is; '' if it lies in none of them."""
+    return next((top for top in tops if path == top or path.startswith(f"{top.rstrip('/')}/")), "")
+
+
+class HostBase:
+    """One host."""
+
+    def __init__(self, module: AnsibleModule, baseline: dict[str, Any]) -> None:
+        """Read the state of the host; change nothing."""
+        self.module, self.given, self.baseline = module, module.params, baseline
+        self.before = set(baseline["paths"])
         self.removed: list[str] = []
         self.restored: list[str] = []
         self.kept: list[str] = []
         self.problems: list[str] = []
         self.diff: list[dict[str, str]] = []
-        self.installed = installed_packages(module)
         self.going: list[str] = []
         self.back: list[str] = []
-        self.users = read_rows(ACCOUNTS["users"])
+        # Users and groups of packages that go.
+        self.names: set[str] = set()
+        # By path what busbar wrote there: hashes, kinds, or 'any'.
+        self.entries = read_written()
+        for item in self.given["made"]:
+            found = map(str, Path("/").glob(item["path"].lstrip("/")))
+            for path in list(found) or [item["path"]]:
+                kind = digest(item["content"].encode()) if item["content"] else "any"
+                self.entries.setdefault(path, []).append(kind)
         self.data = [path for path in self.given["data"] if os.path.lexists(path)]
-        self.homes = [row[HOME] for row in self.users.values() if int(row[UID]) >= FIRST_PERSON]
+        self.homes = [row[_HOME] for row in read_rows("users").values() if int(row[_UID]) >= _FIRST_PERSON]
 
     def output(self, *words: str) -> str:
         """Return what a program prints, or fail the module."""
@@ -59,42 +85,24 @@ class HostBase:
             shown = " ".join(words)[:200]
             self.module.fail_json(
                 msg=f"{self.given['host']}: `{shown}` ends with {status}: {' '.join(f'{err} {out}'.split())}\n"
-                "    remedy: put that right and run this again; it goes on where it ended"
+                "    remedy: fix this error and run again; a repeated run resumes"
             )
         return str(out)
 
+    def was_there(self, path: Path) -> bool:
+        """Return whether a path is in the baseline."""
+        return str(path) in self.before or os.path.lexists(copy_of(str(path)))
+
     def on_debian(self) -> bool:
-        """Return whether dpkg rules here."""
+        """Return whether dpkg manages the packages."""
         return self.module.get_bin_path("dpkg-query") is not None
 
-    def show(self, name: str, now: Mapping[str, Any] | None, after: str) -> None:
-        """Add a file to the diff; secrets are not shown."""
-        before = ""
-        if now and now["kind"] == "file":
-            hidden = not now["mode"] & 0o004
-            before = "(not shown)\n" if hidden else Path(name).read_text(encoding="utf-8", errors="replace")
-            after = "(not shown)\n" if hidden and after else after
-        elif now and now["kind"] == "link":
-            before = f"-> {now['target']}\n"
-        self.diff.append({"before": before, "after": after, "before_header": name, "after_header": name})
-
-    def keep_aside(self, source: Path, name: str, why: str, *, copy: bool = False) -> None:
-        """Keep what somebody else wrote."""
+    def keep_aside(self, source: Path, name: str, why: str) -> None:
+        """Copy a file that someone else wrote or changed to the kept files."""
         place = KEPT / name.lstrip("/")
         self.kept.append(f"{name}: {why}; kept as {place}")
         if self.module.check_mode:
             return
         KEPT.mkdir(mode=0o700, exist_ok=True)
         place.parent.mkdir(parents=True, exist_ok=True)
-        if copy:
-            shutil.copy2(source, place)
-        else:
-            shutil.move(str(source), str(place))
-
-    def remove_directory(self, path: Path) -> None:
-        """Remove a directory that is empty; in check mode others may still be in it."""
-        if self.module.check_mode:
-            return
-        with contextlib.suppress(OSError):
-            path.rmdir()
-            self.removed.append(str(path))
+        shutil.copy2(source, place, follow_symlinks=False)

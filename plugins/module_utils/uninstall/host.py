@@ -1,4 +1,4 @@
-"""Brings a host back to what it was before busbar: what goes, what comes back, what stays and why."""
+"""Brings a host back to its state before busbar: what goes, what is restored, what stays and why."""
 
 from __future__ import annotations
 
@@ -7,77 +7,73 @@ import os
 import shutil
 from pathlib import Path
 
-from ..common.host_baseline import DEPTHS, paths_below, units
-from .base import BUSBAR, KEPT, RefusedError
-from .host_packages import AWAY, PackagesOfHost
-from .host_paths import PathsOfHost
-from .host_services import ServicesOfHost
-from .paths import is_below, top_paths
+from ..common.baseline import BASELINE, listed_paths, units
+from .base import BUSBAR, KEPT, RefusedError, is_below
+from .host_packages import AWAY
+from .paths import top_paths
+from .services import ServicesOfHost
 
 __all__ = ["Host", "RefusedError"]
 
 # Package files that were fetched for an installation.
 CACHE = Path("/var/cache/busbar")
-# What package managers and the system write for themselves.
+# Written by package managers and the system.
 _OF_THE_SYSTEM = (
-    *("/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt", "/var/cache/debconf", "/var/cache/ldconfig", "/var/log/apt"),
-    *("/var/lib/rpm", "/var/lib/dnf", "/var/cache/dnf", "/var/lib/systemd", "/var/log/journal", "/var/log/dpkg.log"),
-    *("/var/lib/pam", "/var/lib/ucf", "/etc/ld.so.cache", "/root/.ansible", "/root/.cache"),
+    *("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log/apt", "/var/log/journal", "/var/log/dpkg.log"),
+    *("/var/lib/rpm", "/var/lib/dnf", "/var/lib/systemd", "/var/lib/pam", "/var/lib/ucf"),
+    *("/etc/ld.so.cache", "/root/.ansible", "/root/.cache"),
 )
 
 
-class Host(PackagesOfHost, PathsOfHost, ServicesOfHost):
-    """One host that is brought back, in the order in which that is safe."""
+class Host(ServicesOfHost):
+    """One host that is brought back, in a safe order."""
 
     def run(self) -> None:
-        """Bring the host back, or in check mode tell what that means.
+        """Bring the host back, or in check mode list the changes.
 
         Raises:
             RefusedError: that cannot be done as a whole; nothing was changed.
         """
-        if not self.module.check_mode:
+        dry = self.module.check_mode
+        if not dry:
             self.release_guarded()
             for path in self.given["data"]:
                 self.bring_back(path)
         self.data = [path for path in self.given["data"] if os.path.lexists(path)]
         self.plan_packages()
         former = units(self.module)
-        if not self.module.check_mode:
-            self.note_owners()
-            self.record.save()
         self.unmount()
-        # What lay on a file server, such as the homes, is there no more.
+        # Data on a file server, such as homes, is out of sight now.
         self.data = [path for path in self.data if os.path.lexists(path)]
-        self.stop_units()
-        steps = {name: self.step(name, entry) for name, entry in self.record.changes["paths"].items()}
+        if not dry:
+            self.stop_units()
+            self.stop_packaged()
         self.removed += [f"package {name}" for name in self.going]
         self.restored += [f"package {name}" for name in self.back]
-        self.keep_changed(steps)
         held = self.holds()
+        self.files()
         self.change_packages()
-        if held:
-            self.restored += [f"package {name}: no longer held" for name in held]
-            if not self.module.check_mode:
-                self.output("apt-mark", "unhold", *held)
-        self.files(steps)
-        self.bring_units_back(former)
+        self.restored += [f"package {name}: no longer held" for name in held]
+        if held and not dry:
+            self.output("apt-mark", "unhold", *held)
+        if not dry:
+            self.empty_directories()
+            self.bring_units_back(former)
         self.reload()
         self.accounts()
-        self.kept += [f"data {path}: never removed" for path in self.data if os.path.lexists(path)]
-        self.finish()
+        self.kept += [f"data {path}: never removed" for path in self.data]
+        if not dry:
+            self.finish()
 
     def finish(self) -> None:
-        """Tell what nobody accounts for, and let the record go when all is done."""
-        now = [path for top, depth in DEPTHS.items() for path in paths_below(top, depth)]
+        """List the paths that are not accounted for; remove the baseline when all is done."""
         known = (*_OF_THE_SYSTEM, *self.data, *self.homes, str(BUSBAR))
-        unknown = [path for path in now if path not in self.before and not is_below(path, known)]
-        if self.module.check_mode:
-            return
+        unknown = [path for path in listed_paths(self.module) if path not in self.before and not is_below(path, known)]
         self.kept += [f"{path}: made since by programs or people" for path in top_paths(unknown)]
         if self.problems:
             return
         for each in sorted(BUSBAR.iterdir()):
-            if each in {KEPT, self.record.folder, *map(Path, self.data)} or (
+            if each in {KEPT, BASELINE, *map(Path, self.data)} or (
                 each == AWAY and any(not path.is_dir() for path in each.rglob("*"))
             ):
                 continue
@@ -89,6 +85,7 @@ class Host(PackagesOfHost, PathsOfHost, ServicesOfHost):
             else:
                 each.unlink(missing_ok=True)
         shutil.rmtree(CACHE, ignore_errors=True)
-        shutil.rmtree(self.record.folder)
+        # Renamed first, so that a half removed baseline is never taken for one.
+        shutil.rmtree(BASELINE.rename(BASELINE.with_name("baseline.new")))
         with contextlib.suppress(OSError):
             BUSBAR.rmdir()

@@ -1,90 +1,164 @@
-"""The packages of a host that is brought back, and its data while they go."""
+"""The packages of a host that is brought back, and its data while they are removed."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import json
 import os
+import re
 import shutil
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..common.host_baseline import DEPTHS, paths_below
-from ..common.package_commands import APT, ENVIRONMENT, INTERRUPTED, error_text, run_manager
-from .base import BUSBAR, HostBase, RefusedError
-from .packages import (
-    STATUS_FORMAT,
-    choose_packages,
-    parse_conffiles,
-    parse_left_over,
-    parse_simulation,
-    parse_status,
+from ..common.baseline import (
+    ACCOUNTS,
+    BASELINE,
+    HISTORY,
+    dnf_transactions,
+    installed_packages,
+    names_in,
 )
-from .paths import is_below
+from ..common.package_commands import APT, ENVIRONMENT, INTERRUPTED, error_text, run_manager
+from .base import BUSBAR, RefusedError, is_below
+from .packages import AUTOMATIC, parse_history, parse_simulation, parse_transactions
+from .paths import PathsOfHost
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = ["AWAY", "UNIT_KINDS", "PackagesOfHost"]
 
-# Data waits here while packages go whose scripts might take it along, or what it lies in.
+# Data waits here while packages go whose scripts would remove it.
 AWAY = BUSBAR / "data"
-# Copies of files of others, as long as packages go.
+# Copies of files of others while packages go.
 GUARD = BUSBAR / "guard"
+GOING = BASELINE / "going"
+SCRIPTS = Path("/var/lib/dpkg/info")
 PACKAGED = "/var/lib"
 UNIT_KINDS = (".service", ".timer", ".socket", ".path", ".mount", ".target")
+# Without the patterns of packages that apt never removes by itself, such as kernels and their headers.
+APT_SETTINGS = """\
+Dir::Etc::parts "/dev/null";
+Dir::State::extended_states "{marks}";
+APT::AutoRemove::RecommendsImportant "false";
+APT::AutoRemove::SuggestsImportant "false";
+APT::Ignore-Hold "true";
+"""
+_NAME = re.compile(r"[a-z_][a-z0-9_-]*")
 
 
-class PackagesOfHost(HostBase):
-    """Takes packages away, and leaves data and what others wrote."""
+class PackagesOfHost(PathsOfHost):
+    """Removes packages, and leaves data and what others wrote."""
 
     def plan_packages(self) -> None:
-        """Find out which packages go, and ask the package manager whether it would take others along.
+        """Choose the packages that go and come back, and ask the package manager whether it agrees.
 
         Raises:
-            RefusedError: it would.
+            RefusedError: it would change other packages as well.
         """
-        automatic = [name for name, (_version, marked) in self.installed.items() if marked]
-        brought, before = self.record.changes["packages"], self.baseline["packages"]
-        if not self.module.get_bin_path("dpkg-query"):
-            self.plan_rpm(set(brought) & self.installed.keys() - before.keys())
-            return
-        listed = self.output("dpkg-query", "-W", "-f", STATUS_FORMAT)
-        between, given_up = parse_left_over(listed)
-        # apt forgets at once, for all that it is about to remove, that nobody asked for them by name.
-        automatic += [*given_up, *self.record.changes["going"]]
-        self.going, stays = choose_packages(brought, before, parse_status(listed), automatic)
-        self.going += sorted(set(brought).intersection(between) - before.keys())
-        self.kept += [f"package {name}: {why}" for name, why in stays.items()]
-        self.back = sorted(name for name in self.record.changes["removed"] if name not in self.installed)
-        if self.going or self.back:
+        installed = installed_packages(self.module)
+        brought, taken = self.history()
+        self.back = sorted(name for name in taken & self.baseline["packages"].keys() if name not in installed)
+        left = json.loads(GOING.read_text(encoding="utf-8")) if GOING.exists() else {"packages": [], "names": []}
+        fresh = brought.keys() - self.baseline["packages"].keys()
+        here = fresh & installed.keys()
+        if not self.on_debian():
+            self.plan_rpm(here)
+        else:
+            # apt forgets at once for all packages that it is about to remove that they were dependencies.
+            dependencies = {name for name in here - set(left["packages"]) if brought[name] == AUTOMATIC}
+            named = {name for name in dependencies if not installed[name][1]}
+            self.kept += [f"package {name}: installed by name since" for name in sorted(named)]
+            half = self.half_gone(fresh)
+            going = half | self.unneeded(half | here - named, left["packages"])
+            # autoremove keeps all providers of a virtual package that is needed; one that stays is enough.
+            for name in sorted(here - named - going):
+                command = ["apt-get", "--simulate", "purge", *sorted(going), name]
+                status, said, _err = self.module.run_command(command, environ_update=ENVIRONMENT)
+                gone, come = parse_simulation(said)
+                if status == 0 and not gone - going - {name} and not come:
+                    going.add(name)
+                else:
+                    needing = ", ".join(sorted(gone - going - {name})) or "the system"
+                    self.kept.append(f"package {name}: needed by {needing}")
+            self.going = sorted(going)
+        self.names = {*left["names"], *self.new_names()}
+        if self.on_debian() and (self.going or self.back):
             command = [*self.package_command(), "--simulate"]
-            out = self.output(*command)
-            gone, come = parse_simulation(out)
+            gone, come = parse_simulation(self.output(*command))
             if strange := sorted(gone - set(self.going)) + sorted(come - set(self.back)):
-                message = f"apt would also touch {', '.join(strange)}; see `{' '.join(command)}`"
+                message = f"apt would also change {', '.join(strange)}; see `{' '.join(command)}`"
                 raise RefusedError(message)
 
+    def unneeded(self, names: set[str], left: list[str]) -> set[str]:
+        """Return the packages that apt would remove if only these were dependencies: no other one needs them.
+
+        Args:
+            names: packages.
+            left: the choice of a run that was killed, if apt cannot choose in the state that this run left.
+        """
+        kind = self.output("dpkg", "--print-architecture").strip()
+        with tempfile.TemporaryDirectory(prefix="busbar-") as folder:
+            marks, settings = Path(folder, "marks"), Path(folder, "settings")
+            rows = (f"Package: {name}\nArchitecture: {kind}\nAuto-Installed: 1\n" for name in sorted(names))
+            marks.write_text("\n".join(rows), encoding="utf-8")
+            settings.write_text(APT_SETTINGS.format(marks=marks), encoding="utf-8")
+            environment = {**ENVIRONMENT, "APT_CONFIG": str(settings)}
+            command = ["apt-get", "--simulate", "autoremove"]
+            status, out, err = self.module.run_command(command, environ_update=environment)
+        if status != 0 and not left:
+            message = f"apt cannot tell which packages are needed: {' '.join(err.split())}"
+            raise RefusedError(message)
+        return names & (set(left) if status != 0 else parse_simulation(out)[0])
+
+    def half_gone(self, names: Collection[str]) -> set[str]:
+        """Return packages between installed and gone, such as those whose settings are left."""
+        rows = self.output("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n").splitlines()
+        states = [row.split() for row in rows]
+        return {name for name, state in states if name in names and state not in {"installed", "not-installed"}}
+
+    def history(self) -> tuple[dict[str, str], set[str]]:
+        """Return which packages busbar's transactions installed, and which they removed."""
+        if self.on_debian():
+            data = HISTORY.read_bytes() if HISTORY.exists() else b""
+            return parse_history(data[self.baseline["history"] :].decode(errors="replace"))
+        fresh = [each for each in dnf_transactions(self.module) if each not in self.baseline["transactions"]]
+        return parse_transactions(self.output("dnf", "history", "info", *fresh) if fresh else "")
+
+    def new_names(self) -> set[str]:
+        """Return the users and groups that the scripts of packages that go name, and that were not there before."""
+        if not self.on_debian():
+            text = self.output("rpm", "-q", "--scripts", "--provides", *self.going) if self.going else ""
+        else:
+            kinds = [f"{name}{end}inst" for name in self.going for end in (".pre", ".post", ":*.pre", ":*.post")]
+            scripts = [path for kind in kinds for path in SCRIPTS.glob(kind)]
+            text = "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in scripts)
+        fresh = {name for kind, path in ACCOUNTS.items() for name in names_in(path).keys() - set(self.baseline[kind])}
+        return fresh & set(_NAME.findall(text))
+
     def plan_rpm(self, candidates: set[str]) -> None:
-        """Ask rpm which packages nothing else needs, until it takes all that are left."""
-        self.back = sorted(name for name in self.record.changes["removed"] if name not in self.installed)
+        """Ask rpm which packages no other one needs, until it agrees to remove the rest."""
         going = sorted(candidates)
         while going:
             status, out, err = self.module.run_command(["rpm", "-e", "--test", *going], environ_update=ENVIRONMENT)
             if status == 0:
                 break
-            # "libfoo is needed by (installed) bar-1.0-1.el9.x86_64": what it needs is asked for by name.
+            # It prints: libfoo is needed by (installed) bar-1.0-1.el9.x86_64
             needing = {line.rsplit(" ", 1)[-1] for line in f"{out}\n{err}".splitlines() if "is needed by" in line}
             needed = set(self.output("rpm", "-q", "--requires", *sorted(needing)).split("\n")) if needing else set()
             words = sorted({line.split()[0] for line in needed if line})
-            provided = ["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", *words]
-            owners = self.module.run_command(provided)[1]
+            owners = self.module.run_command(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", *words])[1]
             stays = set(owners.split()) & set(going)
             if not stays:
-                message = f"rpm would not let go of them: {' '.join(err.split())}"
+                message = f"rpm refuses to remove them: {' '.join(err.split())}"
                 raise RefusedError(message)
             self.kept += [f"package {name}: needed by another one" for name in sorted(stays)]
             going = [name for name in going if name not in stays]
         self.going = going
 
     def package_command(self) -> list[str]:
-        """Return how the packages go, and those come back that busbar's had replaced."""
+        """Return the command that removes packages, and with apt installs those that they had replaced."""
         if self.module.get_bin_path("apt-get"):
             verb = "remove" if self.immovable() else "purge"
             words = [*APT, "--allow-change-held-packages", "--no-install-recommends", verb]
@@ -92,15 +166,13 @@ class PackagesOfHost(HostBase):
         return ["dnf", "-y", "--setopt=clean_requirements_on_remove=False", "remove", *self.going]
 
     def change_packages(self) -> None:
-        """Take packages away; data stays where it is, and files that others wrote are kept."""
-        if not self.going and not self.back:
-            return
-        if self.module.check_mode:
+        """Remove packages; data stays in its place, and files that others wrote are kept."""
+        if self.module.check_mode or not (self.going or self.back):
             return
         for path in self.immovable():
-            self.kept.append(f"settings of the packages: to purge them could remove {path}, which cannot be moved away")
+            self.kept.append(f"settings of the packages: a purge could remove {path}, which cannot be moved away")
+        GOING.write_text(json.dumps({"packages": self.going, "names": sorted(self.names)}), encoding="utf-8")
         self.guard()
-        self.stop_packaged()
         for path in self.data:
             self.put_away(path)
         try:
@@ -114,34 +186,27 @@ class PackagesOfHost(HostBase):
         if status != 0:
             self.module.fail_json(
                 msg=f"{self.given['host']}: the packages cannot be removed: {error_text(said)}\n"
-                "    remedy: put right what it names and run this again; it goes on where it ended",
+                "    remedy: fix the reported errors and run again; a repeated run resumes",
                 output=said,
             )
-        automatic = [name for name in self.back if self.record.changes["removed"][name] == "automatic"]
+        automatic = [name for name in self.back if self.baseline["packages"][name][1]]
         if automatic and self.module.get_bin_path("apt-mark"):
             self.output("apt-mark", "auto", *automatic)
 
     def take_away(self) -> tuple[int, str]:
-        """Have the package manager take the packages away; its exit status and what it said."""
-        self.record.changes["going"] = self.going
-        self.record.save()
+        """Have the package manager remove the packages; return its exit status and output."""
         status, said = run_manager(self.module, self.package_command(), recorded=False)
         if status != 0 and INTERRUPTED in said:
             self.output("dpkg", "--configure", "-a", "--force-confold")
             status, said = run_manager(self.module, self.package_command(), recorded=False)
-        if status == 0 and (rest := self.only_removed()):
+        # apt does not purge what a killed run left between there and gone.
+        purged = status == 0 and self.on_debian() and not self.immovable()
+        if rest := sorted(self.half_gone(self.going)) if purged else []:
             status, said = run_manager(self.module, [*APT, "purge", *rest], recorded=False)
         return status, said
 
-    def only_removed(self) -> list[str]:
-        """Return packages whose settings apt left: of one that a killed run left half there, it purges nothing."""
-        if not self.on_debian() or self.immovable():
-            return []
-        between, _given_up = parse_left_over(self.output("dpkg-query", "-W", "-f", STATUS_FORMAT))
-        return sorted(set(self.going).intersection(between))
-
     def stop_packaged(self) -> None:
-        """Stop what packages that go have started: data is given another name meanwhile."""
+        """Stop the services of packages that go: their files and data are moved."""
         lister = ["dpkg-query", "-L"] if self.on_debian() else ["rpm", "-q", "-l"]
         listed = self.output(*lister, *self.going).splitlines() if self.going else []
         found = {Path(line).name for line in listed if "/systemd/system/" in line and line.endswith(UNIT_KINDS)}
@@ -150,45 +215,37 @@ class PackagesOfHost(HostBase):
             self.output("systemctl", "stop", *stopped)
 
     def holds(self) -> list[str]:
-        """Return the packages that busbar held and that stay."""
+        """Return the packages that busbar holds and that stay."""
         if not self.module.get_bin_path("apt-mark"):
             return []
         held = set(self.output("apt-mark", "showhold").split()) - set(self.baseline["held"]) - set(self.going)
-        return sorted(held & set(self.record.changes["held"]))
+        return sorted(name for name in held if "hold" in self.entries.get(name, []))
 
     def release_guarded(self) -> None:
-        """Keep the copies of files that went with a package; of a run that was killed, too."""
+        """Keep the copies of files that went with a package, in a killed run as well."""
         for copy in sorted(path for path in GUARD.rglob("*") if path.is_file()):
             name = f"/{copy.relative_to(GUARD)}"
             if not os.path.lexists(name):
-                self.keep_aside(copy, name, "gone with a package, and not busbar's")
+                self.keep_aside(copy, name, "removed with a package, and not busbar's")
         shutil.rmtree(GUARD, ignore_errors=True)
 
     def guard(self) -> None:
-        """Copy files of /etc that neither busbar nor a package wrote so: scripts of packages remove what they find."""
-        came = parse_conffiles(self.output("dpkg-query", "-W", "-f", "${Conffiles}\\n")) if self.on_debian() else {}
-        listed = (
-            set(self.output("dpkg-query", "-L", *sorted(self.installed)).splitlines()) if self.on_debian() else set()
-        )
-        GUARD.mkdir(mode=0o700, exist_ok=True)
-        for name in paths_below("/etc", DEPTHS["/etc"]):
-            path = Path(name)
-            if name in self.before or path.is_symlink() or not path.is_file():
-                continue
-            entry = self.record.changes["paths"].get(name)
-            data = path.read_bytes()
-            ours = entry is not None and hashlib.sha256(data).hexdigest() in entry["texts"]
-            as_it_came = came.get(name) == hashlib.md5(data, usedforsecurity=False).hexdigest()
-            if data and not ours and not as_it_came and (name in came or name not in listed):
-                copy = GUARD / name.lstrip("/")
-                copy.parent.mkdir(parents=True, exist_ok=True)
+        """Copy files of /etc that others wrote: scripts of packages remove whole directories. busbar's are gone."""
+        of_packages: set[str] = set()
+        if self.on_debian() and self.going:
+            of_packages = set(self.output("dpkg-query", "-L", *self.going).splitlines())
+            # It marks a configuration file that was changed: ??5?????? c /etc/default/munge
+            checked = self.module.run_command(["dpkg", "--verify", *self.going])[1].splitlines()
+            of_packages -= {line.partition(" c ")[2] for line in checked if "5" in line.partition(" c ")[0]}
+        for path in Path("/etc").rglob("*"):
+            fresh = str(path) not in of_packages and not self.was_there(path)
+            if fresh and path.is_file() and not path.is_symlink() and path.stat().st_size:
+                copy = GUARD / str(path).lstrip("/")
+                copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 shutil.copy2(path, copy)
 
     def put_away(self, path: str) -> None:
-        """Move a directory of data to where no script of a package finds it.
-
-        Only where packages have theirs: elsewhere, and on file systems that are shared, others work with it meanwhile.
-        """
+        """Move data out of the reach of scripts of packages, only below /var/lib: elsewhere others work with it."""
         place, away = Path(path), AWAY / path.lstrip("/")
         if not is_below(path, [PACKAGED]) or path in self.immovable() or not place.is_dir():
             return
@@ -197,13 +254,13 @@ class PackagesOfHost(HostBase):
         place.rename(away)
 
     def immovable(self) -> list[str]:
-        """Return data that scripts of packages may find and that cannot be moved away: on a file system of its own."""
+        """Return data that scripts of packages may remove and that cannot be moved: on a file system of its own."""
         device = Path(PACKAGED).stat().st_dev
         found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]
 
     def bring_back(self, path: str) -> None:
-        """Move data back; what a killed run has left, too."""
+        """Move data back, in the run after a killed one as well."""
         away, place = AWAY / path.lstrip("/"), Path(path)
         if not away.exists():
             return
@@ -212,6 +269,6 @@ class PackagesOfHost(HostBase):
             with contextlib.suppress(OSError):
                 place.rmdir()
         if place.exists():
-            self.kept.append(f"data {away}: {place} has been made anew meanwhile")
+            self.kept.append(f"data {away}: {place} was made anew meanwhile")
         else:
             away.rename(place)

@@ -1,111 +1,14 @@
-"""Which packages an uninstallation takes away: those that busbar brought, as far as nothing else needs them."""
+"""Which packages busbar's transactions changed, from the history of the package manager."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypedDict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+__all__ = ["AUTOMATIC", "parse_history", "parse_simulation", "parse_transactions"]
 
-__all__ = [
-    "STATUS_FORMAT",
-    "Package",
-    "choose_packages",
-    "parse_conffiles",
-    "parse_left_over",
-    "parse_simulation",
-    "parse_status",
-]
-
-STATUS_FORMAT = (
-    "${Package}\\t${db:Status-Status}\\t${db:Status-Want}\\t${Pre-Depends}, ${Depends}\\t${Provides}\\t${Essential}\\n"
-)
-_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
-_CONFFILE = re.compile(r"^ (/.+) ([0-9a-f]{32})$")
-
-
-class Package(TypedDict):
-    """An installed package: what it needs, each as a list of names of which one will do, and what else it is."""
-
-    needs: list[list[str]]
-    provides: list[str]
-    essential: bool
-
-
-def _names(text: str) -> list[str]:
-    """Return the names in a field, without versions and architectures."""
-    found = (_NAME.match(word.strip()) for word in text.split(","))
-    return [match[0] for match in found if match]
-
-
-def parse_status(text: str) -> dict[str, Package]:
-    """Return the installed packages that `dpkg-query -W` listed in STATUS_FORMAT.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    found: dict[str, Package] = {}
-    for row in text.splitlines():
-        name, status, _want, needs, provides, essential = row.split("\t")
-        if status == "installed":
-            choices = [[name for word in choice.split("|") for name in _names(word)] for choice in needs.split(",")]
-            found[name] = {
-                "needs": [choice for choice in choices if choice],
-                "provides": _names(provides),
-                "essential": essential == "yes",
-            }
-    return found
-
-
-def parse_left_over(text: str) -> tuple[list[str], list[str]]:
-    """Return what a removal that was killed has left, in the same listing.
-
-    These are packages between there and gone, and those that are still there and were to go: apt has forgotten by then
-    that nobody asked for them by name.
-    """
-    rows = [line.split("\t")[:3] for line in text.splitlines()]
-    between = [name for name, status, _want in rows if status not in {"installed", "not-installed"}]
-    given_up = [name for name, status, want in rows if status == "installed" and want in {"purge", "deinstall"}]
-    return between, given_up
-
-
-def choose_packages(
-    brought: Mapping[str, str], before: Iterable[str], installed: Mapping[str, Package], automatic: Iterable[str]
-) -> tuple[list[str], dict[str, str]]:
-    """Return the packages that go, and those that stay although busbar brought them, with the reason.
-
-    Args:
-        brought: packages that busbar's transactions installed, and whether as a dependency ('automatic').
-        before: packages that were there before.
-        installed: all packages of the host.
-        automatic: those that are there only as dependencies.
-    """
-    marks, old = set(automatic), set(before)
-    candidates = {name for name in brought if name in installed and name not in old}
-    kept = {
-        name: "installed by name since"
-        for name in sorted(candidates)
-        if brought[name] == "automatic" and name not in marks
-    }
-    kept |= {name: "essential" for name in sorted(candidates) if installed[name]["essential"]}
-    provided: dict[str, set[str]] = {}
-    for name, package in installed.items():
-        for each in (name, *package["provides"]):
-            provided.setdefault(each, set()).add(name)
-    going = candidates - kept.keys()
-    left = [name for name in sorted(installed) if name not in going]
-    while left:
-        needing = left.pop()
-        for choice in installed[needing]["needs"]:
-            givers = {giver for name in choice for giver in provided.get(name, ())}
-            # As long as one that stays will do, nobody needs the others.
-            if givers and givers <= going:
-                for giver in sorted(givers):
-                    kept[giver] = f"needed by {needing}"
-                    going.discard(giver)
-                    left.append(giver)
-    return sorted(going), kept
+# Installed as a dependency.
+AUTOMATIC = "automatic"
+_IN_HISTORY = re.compile(r"([a-z0-9][a-z0-9+.-]+):\S+ \(([^)]*)\)")
 
 
 def parse_simulation(text: str) -> tuple[set[str], set[str]]:
@@ -118,7 +21,36 @@ def parse_simulation(text: str) -> tuple[set[str], set[str]]:
     )
 
 
-def parse_conffiles(text: str) -> dict[str, str]:
-    """Return the configuration files that dpkg lists (`${Conffiles}`), with the MD5 that each came with."""
-    found = (_CONFFILE.match(line) for line in text.splitlines())
-    return {match[1]: match[2] for match in found if match}
+def parse_history(text: str) -> tuple[dict[str, str], set[str]]:
+    """Return from apt's history which packages it installed ('manual' or 'automatic'), and which others it removed.
+
+    A transaction that was killed has its lines as well: apt writes them before it starts dpkg.
+    """
+    brought: dict[str, str] = {}
+    taken: set[str] = set()
+    for line in text.splitlines():
+        key, _, rest = line.partition(": ")
+        names = {match[1]: match[2] for match in _IN_HISTORY.finditer(rest)}
+        if key == "Install":
+            brought |= {
+                name: AUTOMATIC if said.endswith(f", {AUTOMATIC}") else "manual" for name, said in names.items()
+            }
+        elif key in {"Remove", "Purge"}:
+            taken |= {name for name in names if brought.pop(name, None) is None}
+    return brought, taken
+
+
+def parse_transactions(text: str) -> tuple[dict[str, str], set[str]]:
+    """Return the same from `dnf history info`, for the transactions with busbar's comment."""
+    brought: dict[str, str] = {}
+    taken: set[str] = set()
+    for block in text.split("Transaction ID")[1:]:
+        if "--comment=busbar" not in block:
+            continue
+        for words in (line.split() for line in block.partition("Packages Altered:")[2].splitlines()):
+            # The name has two more parts: munge-0.5.13-13.el9.x86_64
+            if len(words) > 1 and words[0] in {"Install", "Dep-Install"}:
+                brought[words[1].rsplit("-", 2)[0]] = "manual"
+            elif len(words) > 1 and words[0] in {"Removed", "Erase", "Obsoleted"}:
+                taken.add(words[1].rsplit("-", 2)[0])
+    return brought, taken - brought.keys()

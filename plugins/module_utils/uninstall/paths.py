@@ -1,73 +1,44 @@
-"""What an uninstallation does with each path of the record: restore, remove, keep aside or leave."""
+"""Files, links and directories of a host that is brought back."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
+
+from ..common.baseline import BASELINE, SHARED, TOPS
+from .base import HostBase, copy_of, digest, is_below
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Sequence
 
-__all__ = ["Step", "is_below", "merged", "path_step", "without_block"]
+__all__ = ["PathsOfHost", "merged", "top_paths", "without_block"]
 
-
-class Step(NamedTuple):
-    """What is done with a path, and why.
-
-    `action` is one of '' (nothing), 'remove', 'restore', 'merge', 'rmdir' and 'leave'; `aside` says whether what lies
-    there now is kept before.
-    """
-
-    action: str
-    aside: bool = False
-    why: str = ""
+BY_HAND = "changed by hand since busbar wrote it"
 
 
-def is_below(path: str, tops: Iterable[str]) -> str:
-    """Return the one of some directories in which a path lies, or which it is; '' for none."""
-    return next((top for top in tops if path == top or path.startswith(f"{top.rstrip('/')}/")), "")
+def kind_of(path: Path) -> str:
+    """Return 'link', 'directory', 'file', or '' if the path does not exist."""
+    if path.is_symlink():
+        return "link"
+    return "directory" if path.is_dir() else "file" if path.exists() else ""
 
 
-def path_step(entry: Mapping[str, Any], now: Mapping[str, Any] | None, text: str, original: str) -> Step:
-    """Return what is done with a path.
-
-    Args:
-        entry: of the record: `was` what was there, and `texts`, the SHA-256 of what busbar wrote there last.
-        now: what is there.
-        text: SHA-256 of what is there, '' when it is no file.
-        original: SHA-256 of the file that was there, '' when there was none.
-    """
-    was, kind = entry["was"], (now or {}).get("kind", "")
-    if kind == "directory":
-        return Step("rmdir") if was is None else Step("")
-    if now is None:
-        return Step("restore") if was and was["kind"] in {"file", "link"} and entry["texts"] else Step("")
-    if kind == "link":
-        same = was is not None and was["kind"] == "link" and was["target"] == now["target"]
-        changed = Step("") if same else Step("leave", why="a link now, and a file before")
-        return Step("remove") if was is None else changed
-    if not entry["texts"] or kind != "file":
-        return Step("leave", why="not as busbar made it") if was is None else Step("")
-    return _file_step(entry, now, text, original)
+def same_access(one: Path, other: Path) -> bool:
+    """Return whether mode and owner are equal."""
+    first, second = one.lstat(), other.lstat()
+    return (first.st_mode, first.st_uid, first.st_gid) == (second.st_mode, second.st_uid, second.st_gid)
 
 
-def _file_step(entry: Mapping[str, Any], now: Mapping[str, Any], text: str, original: str) -> Step:
-    """Return what is done with a file that busbar wrote, or was about to write."""
-    was = entry["was"]
-    if was is not None and text == original:
-        same = all(now[key] == was[key] for key in ("mode", "uid", "gid"))
-        return Step("") if same else Step("restore")
-    ours = text in entry["texts"]
-    why = "" if ours else "changed by hand since busbar wrote it"
-    if was is None:
-        return Step("remove", aside=not ours, why=why)
-    if "last" in entry and not ours:
-        return Step("merge")
-    return Step("restore", aside=not ours, why=why)
+def content_of(path: Path) -> bytes:
+    """Return the content of a file or the target of a link."""
+    return os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
 
 
 def merged(original: str, last: str, now: str) -> str:
-    """Return the text of before with the lines that others have added to busbar's, and without those they took out."""
+    """Return the former text with the lines that others added to busbar's, and without those that they removed."""
     written, there = last.splitlines(), now.splitlines()
     gone = [line for line in written if line not in there]
     added = [line for line in there if line not in written]
@@ -76,7 +47,7 @@ def merged(original: str, last: str, now: str) -> str:
 
 
 def without_block(text: str, begin: str, end: str) -> str:
-    """Return a text without a block that Ansible has set, with its two marks."""
+    """Return a text without a block of Ansible's blockinfile; a block without its end stays."""
     lines, inside = [], False
     for line in text.splitlines(keepends=True):
         if line.strip() == begin:
@@ -85,14 +56,119 @@ def without_block(text: str, begin: str, end: str) -> str:
             lines.append(line)
         if line.strip() == end:
             inside = False
-    # A block without its end is nobody's to cut off.
     return text if inside else "".join(lines)
 
 
-def top_paths(paths: Iterable[str]) -> list[str]:
+def top_paths(paths: Sequence[str]) -> list[str]:
     """Return paths without those that lie below another one."""
     found: list[str] = []
     for path in sorted(paths, key=lambda each: Path(each).parts):
         if not found or not is_below(path, [found[-1]]):
             found.append(path)
     return found
+
+
+class PathsOfHost(HostBase):
+    """Restores what busbar replaced, and removes what it made."""
+
+    def files(self) -> None:
+        """Restore and remove all files; directories go last, when the packages are gone."""
+        for name, kinds in self.entries.items():
+            if name.startswith("/"):
+                self.put_right(name, kinds)
+        for item in self.given["blocks"]:
+            path = Path(item["path"])
+            if path.is_file() and not path.is_symlink():
+                text = path.read_text(encoding="utf-8", errors="replace")
+                marks = [f"# {word} {item['name']} (Ansible managed)" for word in ("BEGIN", "END")]
+                after = without_block(text, *marks)
+                if after != text:
+                    self.restored.append(str(path))
+                    self.write(path, after.encode(), path)
+                    if not after.strip() and not copy_of(str(path)).exists() and not self.module.check_mode:
+                        path.unlink()
+
+    def put_right(self, name: str, kinds: Sequence[str]) -> None:
+        """Bring one path to its former state."""
+        path, copy = Path(name), copy_of(name)
+        now, was = kind_of(path), kind_of(copy)
+        if is_below(name, self.given["data"]) or (was == "" and (now == "" or name in self.before)):
+            return
+        if home := is_below(name, self.homes):
+            self.kept.append(f"{name}: in {home}")
+            return
+        if now == "directory":
+            if "tree" in kinds:
+                self.removed.append(name)
+                if not self.module.check_mode:
+                    shutil.rmtree(path)
+            return
+        same = now == was and content_of(path) == content_of(copy)
+        if same and (now == "link" or same_access(path, copy)):
+            return
+        ours = not now or same or "any" in kinds
+        ours = ours or ("link" in kinds if now == "link" else digest(content_of(path)) in kinds)
+        shared = name in SHARED and now == was == "file" and (BASELINE / "last" / path.name).exists()
+        if not ours and not shared:
+            self.keep_aside(path, name, BY_HAND)
+        if was:
+            self.restored.append(name)
+            self.restore(path, copy, merge=shared and not ours)
+            return
+        self.removed.append(name)
+        self.show(path, b"")
+        if not self.module.check_mode:
+            path.unlink()
+
+    def restore(self, path: Path, copy: Path, *, merge: bool) -> None:
+        """Restore a file or link from its copy."""
+        data = content_of(copy)
+        if merge:
+            files = (copy, BASELINE / "last" / path.name, path)
+            texts = (each.read_text(encoding="utf-8", errors="replace") for each in files)
+            data = merged(*texts).encode()
+        if not copy.is_symlink():
+            self.write(path, data, copy)
+            if str(path) == "/etc/hostname" and not self.module.check_mode:
+                self.output("hostname", "-F", str(path))
+            return
+        self.show(path, data)
+        if not self.module.check_mode:
+            path.unlink(missing_ok=True)
+            shutil.copy2(copy, path, follow_symlinks=False)
+
+    def write(self, path: Path, data: bytes, like: Path) -> None:
+        """Write a file with the mode and owner of another one; in place if it is a mount point, as in a container."""
+        self.show(path, data)
+        if self.module.check_mode:
+            return
+        wanted = like.stat()
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fresh = BASELINE / "fresh"
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
+            stream.write(data)
+        if path.is_symlink():
+            path.unlink()
+        self.module.atomic_move(str(fresh), str(path), unsafe_writes=True)
+        os.chown(path, wanted.st_uid, wanted.st_gid)
+        path.chmod(wanted.st_mode & 0o7777)
+
+    def show(self, path: Path, after: bytes) -> None:
+        """Add a file to the diff; a file that not all users can read is hidden."""
+        before = content_of(path) if kind_of(path) in {"file", "link"} else b""
+        hidden = bool(before) and not path.lstat().st_mode & 0o004
+        texts = ("(not shown)\n" if hidden and text else text.decode(errors="replace") for text in (before, after))
+        headers = {"before_header": str(path), "after_header": str(path)}
+        self.diff.append({**dict(zip(("before", "after"), texts, strict=True)), **headers})
+
+    def empty_directories(self) -> None:
+        """Remove directories that busbar or its packages made and that are empty now."""
+        written = [Path(name) for name in self.entries if is_below(name, TOPS)]
+        found = {each for path in written for each in (path, *path.parents) if not self.was_there(each)}
+        others = [*self.given["data"], *self.homes]
+        tops = {parent for top in TOPS for parent in (Path(top), *Path(top).parents)}
+        for path in sorted((each for each in found - tops if kind_of(each) == "directory"), reverse=True):
+            if not is_below(str(path), others):
+                with contextlib.suppress(OSError):
+                    path.rmdir()
+                    self.removed.append(str(path))

@@ -34,7 +34,7 @@ LATER = ["munge.service", "slurmd.service", "prometheus-node-exporter.service"]
 IDENTITY = (
     *("etc/hostname", "etc/ssh/ssh_host_*", "etc/munge/munge.key", "etc/ssl/private/*", "etc/resolv.conf"),
     *("var/lib/dbus/machine-id", "var/lib/systemd/random-seed", "var/lib/systemd/credential.secret"),
-    *("var/lib/busbar/record", "var/lib/busbar/state", "var/lib/chrony/*", "var/lib/dhcp/*"),
+    *("var/lib/busbar/baseline", "var/lib/busbar/state", "var/lib/chrony/*", "var/lib/dhcp/*"),
     *("root/.ssh/id_*", "root/.ssh/known_hosts", "root/.bash_history", "root/.ansible"),
     *("var/cache/apt/*", "var/lib/apt/lists/*", "tmp/*", "var/tmp/*", "usr/sbin/policy-rc.d"),
 )

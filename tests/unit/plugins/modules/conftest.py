@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common import host_record, package_commands
+from ansible_collections.busbar.cluster.plugins.module_utils.common import baseline, package_commands
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +20,10 @@ def _free_package_manager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def record_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Keep the record of changes beside the test, begun already, and ask no package manager of this machine."""
-    folder = tmp_path_factory.mktemp("record")
-    (folder / "baseline.json").write_text(json.dumps({"older": [], "packages": {}, "paths": []}))
-    monkeypatch.setattr(host_record, "RECORD", folder)
-    monkeypatch.setattr(host_record, "installed_packages", lambda _module: {})
+def baseline_folder(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Save the former state beside the test, with a baseline that exists already."""
+    folder = tmp_path_factory.mktemp("busbar") / "baseline"
+    (folder / "files").mkdir(parents=True)
+    (folder / "host.json").write_text(json.dumps({"older": [], "packages": {}, "paths": []}))
+    monkeypatch.setattr(baseline, "BASELINE", folder)
     return folder

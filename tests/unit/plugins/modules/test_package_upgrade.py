@@ -26,7 +26,7 @@ class Host:
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
         """Do what a command says."""
-        words = [word for word in command[1:] if word != "--setopt=exit_on_lock=True"]
+        words = [word for word in command[1:] if word not in {"--setopt=exit_on_lock=True", "--comment=busbar"}]
         self.commands.append(words)
         assert {"check-update", "upgrade"} & {*words}, words
         if "check-update" in words:

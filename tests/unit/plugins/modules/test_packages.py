@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.common import host_packages
+from ansible_collections.busbar.cluster.plugins.module_utils.common.baseline import COMMENT
 from ansible_collections.busbar.cluster.plugins.module_utils.common.package_commands import lists_are_fresh
 from ansible_collections.busbar.cluster.plugins.modules import packages
 
@@ -69,7 +70,7 @@ class Debian(Host):
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
         """Do what the command says."""
-        self.commands.append(" ".join(command))
+        self.commands.append(" ".join(word for word in command if word != COMMENT))
         program, rest = command[0], command[1:]
         if program == "dpkg-query":
             shown = [name for name in self.installed if any(fnmatchcase(name, each) for each in rest[3:])]

@@ -117,7 +117,7 @@ def test_what_is_written_is_noted_first_for_whoever_brings_the_host_back(
         assert not source.exists()
         noted.append(files)
 
-    monkeypatch.setattr(slurm_release, "note_files", note)
+    monkeypatch.setattr(slurm_release, "before_write", note)
     module = PlayedModule(Host(), {}, check_mode=False)
     slurm_release.write(module, {str(source): "Types: deb\n", str(preferences): ""})
     assert noted == [{str(source): "Types: deb\n"}]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], record_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
-    monkeypatch.setattr(uninstall, "RECORD", record_folder)
+def run(capsys: pytest.CaptureFixture[str], baseline_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:  # noqa: ANN401 - a function
+    monkeypatch.setattr(uninstall, "BASELINE", baseline_folder)
 
     def start(*, check: bool = False) -> dict[str, Any]:
         with patch_module_args({"host": "gpu1", "_ansible_check_mode": check}), pytest.raises(SystemExit):
@@ -26,35 +26,43 @@ def run(capsys: pytest.CaptureFixture[str], record_folder: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_a_host_that_busbar_changed_before_its_record_is_refused(run: Any, record_folder: Path, *, check: bool) -> None:  # noqa: ANN401
-    (record_folder / "baseline.json").write_text(json.dumps({"older": ["/etc/sudoers.d/busbar"], "paths": []}))
+def test_a_host_that_busbar_changed_before_its_baseline_is_refused(
+    run: Any,  # noqa: ANN401
+    baseline_folder: Path,
+    *,
+    check: bool,
+) -> None:
+    (baseline_folder / "host.json").write_text(json.dumps({"older": ["/etc/sudoers.d/busbar"], "paths": []}))
     told = run(check=check)
     assert told["failed"]
-    assert told["msg"].startswith("gpu1: busbar has changed this host before it kept a record of that (/etc/sudoers.d/")
+    assert told["msg"].startswith("gpu1: busbar changed this host before it took a baseline (/etc/sudoers.d/busbar)")
     assert "remedy: reinstall the machine" in told["msg"]
 
 
-def test_without_a_record_the_signs_of_busbar_are_refused(
+def test_without_a_baseline_the_signs_of_busbar_are_refused(
     run: Any,  # noqa: ANN401
-    record_folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    baseline_folder: Path,
 ) -> None:
-    (record_folder / "baseline.json").unlink()
-    monkeypatch.setattr(uninstall, "signs_of_busbar", lambda _record: ["/usr/local/lib/busbar"])
-    assert "/usr/local/lib/busbar" in run()["msg"]
+    """The record of an older busbar is such a sign: only that busbar can read it."""
+    (baseline_folder / "host.json").unlink()
+    (baseline_folder.parent / "record").mkdir()
+    msg = run()["msg"]
+    assert str(baseline_folder.parent / "record") in msg
+    assert "the busbar that wrote it can uninstall the host" in msg
 
 
 def test_a_host_without_a_sign_of_busbar_is_left_alone(
     run: Any,  # noqa: ANN401
-    record_folder: Path,
+    baseline_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (record_folder / "baseline.json").unlink()
-    monkeypatch.setattr(uninstall, "signs_of_busbar", lambda _record: [])
+    (baseline_folder / "host.json").unlink()
+    monkeypatch.setattr(uninstall, "signs_of_busbar", list)
     told = run()
     assert (told["changed"], told["removed"], told["kept"]) == (False, [], [])
 
 
-def test_a_damaged_record_is_told(run: Any, record_folder: Path) -> None:  # noqa: ANN401
-    (record_folder / "changes.json").write_text("{")
-    assert "changes.json is damaged" in run()["msg"]
+@pytest.mark.parametrize("text", ["{", "{}"])
+def test_a_damaged_baseline_is_reported(run: Any, baseline_folder: Path, text: str) -> None:  # noqa: ANN401
+    (baseline_folder / "host.json").write_text(text)
+    assert "host.json is damaged" in run()["msg"]

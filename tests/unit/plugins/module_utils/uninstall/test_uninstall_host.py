@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common import host_record
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import base, host, host_packages, host_paths
+from ansible_collections.busbar.cluster.plugins.module_utils.common import baseline
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import base, host, host_packages, paths, services
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host import Host
+
+BY_HAND = "changed by hand since busbar wrote it"
 
 
 class Module(SimpleNamespace):
-    """A module on a host whose programs say nothing."""
+    """A module on a host whose programs print nothing."""
 
     check_mode = False
 
     def get_bin_path(self, _name: str) -> None:
-        """Know no program."""
+        """Find no program."""
 
     def run_command(self, *_words: object, **_: object) -> tuple[int, str, str]:
         """Succeed."""
@@ -36,89 +39,176 @@ class Module(SimpleNamespace):
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(host_record, "EDITED", ())
+    saved = tmp_path / "busbar/baseline"
+    saved.mkdir(parents=True)
+    for module in (baseline, base, host, host_packages, paths):
+        monkeypatch.setattr(module, "BASELINE", saved)
+    monkeypatch.setattr(paths, "TOPS", (str(tmp_path),))
+    monkeypatch.setattr(paths, "SHARED", (str(tmp_path / "hosts"),))
     monkeypatch.setattr(base, "KEPT", tmp_path / "busbar/kept")
     monkeypatch.setattr(host_packages, "AWAY", tmp_path / "busbar/data")
     monkeypatch.setattr(host_packages, "GUARD", tmp_path / "busbar/guard")
+    monkeypatch.setattr(host_packages, "GOING", saved / "going")
     monkeypatch.setattr(host_packages, "PACKAGED", str(tmp_path / "lib"))
-    monkeypatch.setattr(base, "installed_packages", lambda _module: {})
-    monkeypatch.setattr(host_paths, "deeper", lambda _path: False)
-    (tmp_path / "busbar/record").mkdir(parents=True)
     return tmp_path
 
 
-def look(place: Path, *, before: list[str], data: list[str] | None = None, check: bool = False) -> Host:
+def look(place: Path, *, before: tuple[str, ...] = (), check: bool = False, **given: object) -> Host:
     """Return the host as it is now."""
-    record = host_record.Record(place / "busbar/record")
-    record.baseline = {"paths": before}
-    given: dict[str, Any] = {"host": "gpu1", "data": data or [], "users": [], "units": [], "blocks": [], "made": []}
-    return host.Host(Module(params={**given, "replaced": []}, check_mode=check), record)
+    options: dict[str, Any] = {"host": "gpu1", "data": [], "accounts": [], "units": [], "blocks": [], "made": []}
+    module: Any = Module(params={**options, **given}, check_mode=check)
+    found = {"paths": [*before, str(place / "busbar")], "packages": {}, "history": 0, "users": {}, "groups": {}}
+    return host.Host(module, found)
 
 
-def write(place: Path, name: str, text: str) -> str:
-    """Have busbar write a file, with its record; returns the path."""
-    path = place / name
-    record = host_record.Record(place / "busbar/record")
-    record.note(path, hashlib.sha256(text.encode()).hexdigest())
-    record.save()
-    path.write_text(text)
+def save(place: Path, path: Path) -> str:
+    """Save the former state of a path."""
+    copy = place / "busbar/baseline/files" / str(path).lstrip("/")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, copy, follow_symlinks=False)
     return str(path)
 
 
-def undo(host: Host) -> None:
-    """Put all files right."""
-    entries = host.record.changes["paths"]
-    steps = {name: host.step(name, entry) for name, entry in entries.items()}
-    host.keep_changed(steps)
-    host.files(steps)
+def written(place: Path, name: str, text: str, kind: str = "") -> str:
+    """Have busbar write a file; return the path."""
+    path = place / name
+    with (place / "busbar/baseline/written").open("a") as stream:
+        stream.write(f"{kind or hashlib.sha256(text.encode()).hexdigest()} {path}\n")
+    if not kind:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(path)
+
+
+def undo(found: Host) -> None:
+    found.files()
+    if not found.module.check_mode:
+        found.empty_directories()
 
 
 def test_files_go_come_back_and_are_kept(place: Path) -> None:
-    (place / "replaced").write_text("theirs")
-    (place / "replaced").chmod(0o640)
-    made, replaced, changed = (write(place, name, "ours") for name in ("made", "replaced", "changed"))
+    for name in ("replaced", "same", "mode", "removed"):
+        (place / name).write_text("theirs")
+        (place / name).chmod(0o640)
+        save(place, place / name)
+    made, replaced, changed, older = (written(place, name, "ours") for name in ("made", "replaced", "changed", "older"))
+    written(place, "older", "newer")
+    (place / "older").write_text("ours")
     (place / "changed").write_text("by hand")
-    seen = look(place, before=[replaced], check=True)
+    mode, removed = written(place, "mode", "theirs"), written(place, "removed", "", "absent")
+    (place / "mode").chmod(0o600)
+    (place / "removed").unlink()
+    written(place, "same", "theirs")
+    seen = look(place, check=True)
     undo(seen)
     assert (place / "made").read_text() == "ours"
-    found = look(place, before=[replaced])
+    found = look(place)
     undo(found)
-    assert seen.removed == found.removed == [made, changed]
-    assert seen.restored == found.restored == [replaced]
-    assert (place / "replaced").read_text() == "theirs"
-    assert (place / "replaced").stat().st_mode & 0o777 == 0o640
+    assert set(seen.removed) == set(found.removed) == {made, changed, older}
+    assert set(seen.restored) == set(found.restored) == {replaced, mode, removed}
+    for name in ("replaced", "mode", "removed"):
+        assert (place / name).read_text() == "theirs"
+        assert (place / name).stat().st_mode & 0o777 == 0o640
     assert (place / f"busbar/kept{changed}").read_text() == "by hand"
-    again = look(place, before=[replaced])
+    assert found.kept == [f"{changed}: {BY_HAND}; kept as {place}/busbar/kept{changed}"]
+    again = look(place)
     undo(again)
     assert (again.removed, again.restored, again.kept) == ([], [], [])
 
 
-def test_a_file_that_came_with_a_package_does_not_come_back(place: Path) -> None:
-    (place / "conf").write_text("the package's")
-    name = write(place, "conf", "ours")
-    found = look(place, before=[])
+def test_a_former_file_that_was_changed_by_hand_is_kept_and_restored(place: Path) -> None:
+    (place / "conf").write_text("theirs")
+    save(place, place / "conf")
+    name = written(place, "conf", "ours")
+    (place / "conf").write_text("by hand")
+    found = look(place)
     undo(found)
-    assert found.removed == [name]
-    assert not (place / "conf").exists()
+    assert (place / "conf").read_text() == "theirs"
+    assert (place / f"busbar/kept{name}").read_text() == "by hand"
+
+
+def test_links_go_and_come_back(place: Path) -> None:
+    (place / "zone").symlink_to("/former")
+    zone = save(place, place / "zone")
+    (place / "zone").unlink()
+    (place / "zone").symlink_to("/ours")
+    (place / "hook").symlink_to("/ours")
+    hook = written(place, "hook", "", "link")
+    found = look(place, made=[{"path": zone, "content": ""}])
+    undo(found)
+    assert (place / "zone").readlink() == Path("/former")
+    assert (found.removed, found.restored, found.kept) == ([hook], [zone], [])
+
+
+def test_lines_of_others_stay_in_a_shared_file(place: Path) -> None:
+    (place / "hosts").write_text("localhost\n")
+    save(place, place / "hosts")
+    written(place, "hosts", "localhost\ngpu1\n")
+    (place / "busbar/baseline/last").mkdir()
+    (place / "busbar/baseline/last/hosts").write_text("localhost\ngpu1\n")
+    (place / "hosts").write_text("localhost\ngpu1\nprinter\n")
+    found = look(place)
+    undo(found)
+    assert (place / "hosts").read_text() == "localhost\nprinter\n"
+    assert found.kept == []
+
+
+def test_files_of_builtin_modules_are_found_by_pattern_and_content(place: Path) -> None:
+    for name, text in (("busbar_a.prom", "1"), ("other.prom", "1"), ("plug", "include\n"), ("mine", "include\nmore\n")):
+        (place / name).write_text(text)
+    patterns = (("busbar_*.prom", ""), ("plug", "include\n"), ("mine", "include\n"), ("absent*", ""))
+    found = look(place, made=[{"path": str(place / path), "content": content} for path, content in patterns])
+    undo(found)
+    assert [Path(path).name for path in found.removed] == ["busbar_a.prom", "plug", "mine"]
+    assert (place / "other.prom").exists()
+    assert (place / f"busbar/kept{place}/mine").read_text() == "include\nmore\n"
+
+
+def test_what_was_there_and_has_no_copy_stays(place: Path) -> None:
+    (place / "here").write_text("theirs")
+    found = look(place, before=(str(place / "here"),), made=[{"path": str(place / "here"), "content": ""}])
+    undo(found)
+    assert (place / "here").read_text() == "theirs"
+    assert (found.removed, found.restored) == ([], [])
+
+
+def test_blocks_are_taken_out_of_files(place: Path) -> None:
+    block = "# BEGIN modules (Ansible managed)\nours\n# END modules (Ansible managed)\n"
+    (place / "bashrc").write_text(f"first\n{block}last\n")
+    (place / "fresh").write_text(block)
+    found = look(place, blocks=[{"path": str(place / name), "name": "modules"} for name in ("bashrc", "fresh")])
+    undo(found)
+    assert (place / "bashrc").read_text() == "first\nlast\n"
+    assert not (place / "fresh").exists()
+
+
+def test_a_tree_of_busbar_goes_as_a_whole(place: Path) -> None:
+    tree = Path(written(place, "opt/program", "", "tree"))
+    (tree / "bin").mkdir(parents=True)
+    (tree / "bin/run").touch()
+    found = look(place)
+    undo(found)
+    assert not (place / "opt").exists()
+    assert found.removed == [str(tree), str(place / "opt")]
 
 
 def test_data_is_out_of_the_way_while_packages_go(place: Path) -> None:
     data = place / "lib/db/files"
     data.mkdir(parents=True)
     (data / "table").write_text("rows")
-    found = look(place, before=[], data=[str(data)])
+    found = look(place, data=[str(data)])
     found.put_away(str(data))
     assert not data.exists()
     (place / "lib/db").rmdir()  # as a script of a package does
     # A run that was killed here: the next one begins with this.
-    look(place, before=[], data=[str(data)]).bring_back(str(data))
+    look(place, data=[str(data)]).bring_back(str(data))
     assert (data / "table").read_text() == "rows"
 
 
 def test_data_elsewhere_stays_where_others_use_it(place: Path) -> None:
     shared = place / "shared"
     shared.mkdir()
-    look(place, before=[], data=[str(shared)]).put_away(str(shared))
+    look(place, data=[str(shared)]).put_away(str(shared))
     assert shared.is_dir()
 
 
@@ -126,7 +216,7 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
     data = place / "lib/db"
     data.mkdir(parents=True)
     (data / "table").write_text("old")
-    found = look(place, before=[], data=[str(data)])
+    found = look(place, data=[str(data)])
     found.put_away(str(data))
     data.mkdir()
     (data / "table").write_text("new")
@@ -138,9 +228,8 @@ def test_data_never_replaces_what_was_made_meanwhile(place: Path) -> None:
 
 def test_nothing_in_data_is_touched(place: Path) -> None:
     data = place / "shared"
-    data.mkdir()
-    write(place, "shared/example", "ours")
-    found = look(place, before=[], data=[str(data)])
+    written(place, "shared/example", "ours")
+    found = look(place, data=[str(data)])
     undo(found)
     assert (data / "example").read_text() == "ours"
     assert (found.removed, found.kept) == ([], [])
@@ -153,10 +242,10 @@ def test_files_of_others_that_a_killed_run_has_taken_along_are_kept(place: Path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text("theirs")
     here.write_text("theirs")
-    found = look(place, before=[])
+    found = look(place)
     found.release_guarded()
     assert (place / f"busbar/kept{gone}").read_text() == "theirs"
-    assert found.kept == [f"{gone}: gone with a package, and not busbar's; kept as {place}/busbar/kept{gone}"]
+    assert [line.partition(":")[0] for line in found.kept] == [str(gone)]
     assert not (place / "busbar/guard").exists()
 
 
@@ -166,45 +255,57 @@ def test_packages_are_not_purged_while_data_cannot_be_moved_away(place: Path) ->
     (place / "disk").mkdir()
     data = place / "lib/state"
     data.symlink_to(place / "disk")
-    found = look(place, before=[], data=[str(data)])
+    found = look(place, data=[str(data)])
     found.module.get_bin_path = lambda name: name
     assert found.package_command()[-1] == "remove"
     found.put_away(str(data))
     assert data.is_symlink()
-    assert look(place, before=[], data=[]).immovable() == []
+    assert look(place).immovable() == []
 
 
 def test_what_a_killed_run_left_half_there_is_purged_as_well(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Apt only removes it: what is left of chrony names a group that goes, and dpkg then refuses each package."""
     (place / "lib").mkdir()
-    found = look(place, before=[])
-    found.going = ["chrony", "munge"]
+    found = look(place)
+    found.going, found.names = ["chrony", "munge"], {"_chrony"}
     found.module.get_bin_path = lambda name: name
     ran: list[list[str]] = []
 
     def run(_module: object, command: list[str], **_: object) -> tuple[int, str]:
+        # For the next run, if this one is killed: apt forgets marks, and scripts of packages go.
+        assert json.loads((place / "busbar/baseline/going").read_text()) == {
+            "packages": ["chrony", "munge"],
+            "names": ["_chrony"],
+        }
         ran.append(command)
         return 0, ""
 
-    listed = "chrony\tconfig-files\tdeinstall\t, \t\tno\nother\tconfig-files\tdeinstall\t, \t\tno\n"
+    listed = "chrony config-files\nother config-files\nmunge not-installed\n"
     monkeypatch.setattr(host_packages, "run_manager", run)
+    monkeypatch.setattr(found, "guard", lambda: None)
     monkeypatch.setattr(found, "output", lambda *_words: listed)
-    assert found.take_away() == (0, "")
+    found.change_packages()
     assert [command[-2:] for command in ran] == [["chrony", "munge"], ["purge", "chrony"]]
-    # For the next run, if this one is killed: by then apt takes them for packages that somebody asked for.
-    assert host_record.Record(place / "busbar/record").changes["going"] == ["chrony", "munge"]
-    monkeypatch.setattr(found, "output", lambda *_words: "munge\tnot-installed\tpurge\t, \t\tno\n")
-    assert found.only_removed() == []
+
+
+def test_names_of_accounts_are_found_in_the_scripts_of_packages(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in (("chrony.postinst", "adduser --system _chrony"), ("libx:amd64.preinst", "polkitd.conf other")):
+        (place / name).write_text(text)
+    monkeypatch.setattr(host_packages, "SCRIPTS", place)
+    (place / "passwd").write_text("".join(f"{name}:x:1:1:::\n" for name in ("_chrony", "polkitd", "root", "mine")))
+    monkeypatch.setattr(host_packages, "ACCOUNTS", {"users": place / "passwd"})
+    found = look(place)
+    found.going = ["chrony", "libx"]
+    found.module.get_bin_path = lambda name: name
+    assert found.new_names() == {"_chrony", "polkitd"}
 
 
 def test_a_directory_of_a_package_goes_when_busbar_s_file_was_the_last_in_it(place: Path) -> None:
-    """Such a directory outlives its package, which finds it full, and is in no record, since the package made it."""
-    for folder in ("etc/db/conf.d", "etc/own"):
-        (place / folder).mkdir(parents=True)
-    write(place, "etc/db/conf.d/ours", "ours")
-    write(place, "etc/own/ours", "ours")
+    """Such a directory outlives its package, which finds it full; its package made it."""
+    written(place, "etc/db/conf.d/ours", "ours")
+    written(place, "etc/own/ours", "ours")
     (place / "etc/own/theirs").write_text("theirs")
-    found = look(place, before=[str(path) for path in (place, *place.parents, place / "etc")])
+    found = look(place, before=(str(place / "etc"),))
     undo(found)
     assert not (place / "etc/db").exists()
     assert [path.name for path in (place / "etc/own").iterdir()] == ["theirs"]
@@ -215,11 +316,10 @@ def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch:
     monkeypatch.setattr(host, "BUSBAR", place / "busbar")
     monkeypatch.setattr(host, "KEPT", place / "busbar/kept")
     monkeypatch.setattr(host, "CACHE", place / "cache")
-    monkeypatch.setattr(host, "DEPTHS", {})
     for name in ("upgrade_slurm/accounting.sql", "spank/store"):
         (place / "busbar" / name).parent.mkdir()
         (place / "busbar" / name).write_text("rows")
-    found = look(place, before=[], data=[str(place / "busbar/upgrade_slurm")])
+    found = look(place, data=[str(place / "busbar/upgrade_slurm")])
     found.data = found.given["data"]
     found.finish()
     assert [path.name for path in (place / "busbar").iterdir()] == ["upgrade_slurm"]
@@ -229,11 +329,11 @@ def test_data_among_what_busbar_keeps_for_itself_stays(place: Path, monkeypatch:
 def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = place / "shared/home"
     homes.mkdir(parents=True)
-    found = look(place, before=[], data=[str(homes)])
+    found = look(place, data=[str(homes)])
     reached: list[str] = []
-    monkeypatch.setattr(found, "release_guarded", lambda: None)
-    for name in ("plan_packages", "note_owners", "stop_units", "change_packages", "reload", "finish"):
+    for name in ("release_guarded", "plan_packages", "stop_units", "stop_packaged", "change_packages", "reload"):
         monkeypatch.setattr(found, name, lambda: None)
+    monkeypatch.setattr(found, "finish", lambda: None)
     monkeypatch.setattr(host, "units", lambda _module: {})
     monkeypatch.setattr(found, "bring_units_back", lambda _former: None)
     monkeypatch.setattr(found, "holds", list)
@@ -241,3 +341,120 @@ def test_homes_on_a_file_server_are_gone_with_its_mount(place: Path, monkeypatch
     monkeypatch.setattr(found, "accounts", lambda: reached.extend(found.data))
     found.run()
     assert (reached, found.kept) == ([], [])
+
+
+USERS = """\
+alice:x:2001:2000::{place}/home:/bin/sh
+mysql:x:101:101::/:/bin/false
+bob:x:2003:2000::/:/bin/sh
+mine:x:999:2000::/:/bin/sh
+busy:x:102:102::/:/bin/false
+"""
+GROUPS = "research:x:2000:\nrdma:x:7:bob,gone\nfree:x:9:gone\nroot:x:0:\n"
+
+
+def test_accounts_stay_while_they_run_programs_own_data_or_were_there(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "passwd").write_text(USERS.format(place=place))
+    (place / "group").write_text(GROUPS)
+    (place / "home").mkdir()
+    (place / "data").mkdir()
+    monkeypatch.setattr(base, "ACCOUNTS", {"users": place / "passwd", "groups": place / "group"})
+    mysql = SimpleNamespace(st_uid=101)
+    monkeypatch.setattr(services, "Path", lambda path: SimpleNamespace(stat=lambda: mysql, is_dir=Path(path).is_dir))
+    found = look(
+        place, data=[str(place / "data")], accounts=["alice", "mysql", "mine", "busy", "research", "rdma", "free"]
+    )
+    found.baseline["users"], found.baseline["groups"] = {"mine": 999}, {"root": 0}
+    refused = {"busy": "userdel: user busy is currently used by process 7", "research": "groupdel: cannot remove"}
+    found.module.run_command = lambda words, **_: (8 * (words[1] in refused), "", refused.get(words[1], ""))
+    found.accounts()
+    assert found.removed == ["user alice", "group free"]
+    assert [line.partition(":")[0] for line in found.kept] == [
+        "user bob",
+        f"home {place}/home",
+        "user busy",
+        "user mysql",
+        "group rdma",
+        "group research",
+    ]
+    assert found.problems == [f"user busy stays: {refused['busy']}; end its programs and run again"]
+
+
+BROUGHT = {
+    "gawk": "automatic",
+    "slurmd": "manual",
+    "munge": "automatic",
+    "libmunge2": "automatic",
+    "kept": "automatic",
+    "old": "automatic",
+}
+
+
+def apt(unneeded: list[str], status: int = 0) -> Any:  # noqa: ANN401 - a function
+    """Play apt: `autoremove` removes these; removing libmunge2 takes libmunge-dev along."""
+
+    def run(words: list[str], environ_update: dict[str, str] | None = None, **_: object) -> tuple[int, str, str]:
+        if words[-1] == "autoremove":
+            settings = Path((environ_update or {})["APT_CONFIG"]).read_text()
+            marks = Path(settings.partition('extended_states "')[2].partition('"')[0]).read_text()
+            marked = {line.split()[1] for line in marks.splitlines() if line.startswith("Package: ")}
+            # A package that a killed run left half there counts as one that needs others.
+            assert "old" in marked
+            return status, "".join(f"Remv {name} [1]\n" for name in unneeded if name in marked), "unmet dependencies"
+        if words[-1] == "libmunge2":
+            return 0, "Purg libmunge-dev [1]\nPurg slurmd [1]\nPurg libmunge2 [1]\n", ""
+        if "--simulate" in words:
+            names = [word for word in words[words.index("purge") + 1 :] if word != "--simulate"]
+            return 0, "".join(f"Purg {name} [1]\n" for name in names), ""
+        return 0, "chrony config-files\nold config-files\n" if words[0] == "dpkg-query" else "", ""
+
+    return run
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_packages_go_unless_others_need_them_or_they_were_asked_for(
+    place: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+) -> None:
+    (place / "lib").mkdir()
+    marks = {"gawk": True, "slurmd": False, "munge": not killed, "libmunge2": True, "kept": False, "before": True}
+    monkeypatch.setattr(
+        host_packages, "installed_packages", lambda _module: {name: ("1", marks[name]) for name in marks}
+    )
+    found = look(place)
+    found.baseline["packages"] = {"before": ("1", True), "timesyncd": ("1", False)}
+    found.module.get_bin_path = lambda name: name
+    found.module.run_command = apt(["slurmd", "munge"], status=100 if killed else 0)
+    monkeypatch.setattr(found, "history", lambda: ({**BROUGHT, "before": "manual"}, {"timesyncd", "other"}))
+    monkeypatch.setattr(found, "new_names", set)
+    command = [*found.package_command()]
+    monkeypatch.setattr(found, "package_command", lambda: [*command, *found.going])
+    if killed:
+        # apt takes what it was about to remove for packages that were asked for.
+        (place / "busbar/baseline/going").write_text('{"packages": ["slurmd", "munge", "old"], "names": ["munge"]}')
+    found.plan_packages()
+    # mawk, which stays, provides awk as well.
+    assert found.going == ["gawk", "munge", "old", "slurmd"]
+    assert found.back == ["timesyncd"]
+    assert found.names == ({"munge"} if killed else set())
+    assert found.kept == [
+        "package kept: installed by name since",
+        "package libmunge2: needed by libmunge-dev",
+    ]
+
+
+def test_a_run_that_would_change_other_packages_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "lib").mkdir()
+    monkeypatch.setattr(host_packages, "installed_packages", lambda _module: {"slurmd": ("1", False)})
+    found = look(place)
+    found.module.get_bin_path = lambda name: name
+    found.module.run_command = apt(["slurmd"])
+    monkeypatch.setattr(found, "history", lambda: ({"slurmd": "manual", "old": "manual"}, set()))
+    monkeypatch.setattr(found, "new_names", set)
+    monkeypatch.setattr(found, "package_command", lambda: ["apt-get", "purge", "slurmd", "theirs"])
+    with pytest.raises(base.RefusedError, match="apt would also change theirs"):
+        found.plan_packages()
+    found.module.run_command = apt([], status=100)
+    with pytest.raises(base.RefusedError, match="unmet dependencies"):
+        found.plan_packages()

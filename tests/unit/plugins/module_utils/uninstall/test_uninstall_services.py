@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import host_services
-from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.host_services import ServicesOfHost
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall import services
+from ansible_collections.busbar.cluster.plugins.module_utils.uninstall.services import ServicesOfHost
 
 SERVICE = "nfs-server.service"
 EXPORTS, SETTINGS = "/etc/exports.d/busbar.exports", "/etc/nfs.conf.d/busbar.conf"
@@ -22,8 +22,7 @@ class Server(ServicesOfHost):
         """Take the files that busbar had written, and which units ran before."""
         self.told: list[object] = []
         module: Any = SimpleNamespace(check_mode=False, get_bin_path=lambda name: f"/sbin/{name}" if stays else None)
-        record: Any = SimpleNamespace(changes={"paths": dict.fromkeys(paths)})
-        self.module, self.record = module, record
+        self.module, self.entries = module, {path: ["any"] for path in paths}
         self.baseline = {"units": {}, "active": active}
 
     def output(self, *words: str) -> str:
@@ -53,7 +52,7 @@ def test_an_nfs_server_of_before_exports_what_it_did_then(
     paths: list[str], active: list[str], told: list[object], monkeypatch: pytest.MonkeyPatch, *, stays: bool
 ) -> None:
     host = Server(paths, active=active, stays=stays)
-    monkeypatch.setattr(host_services, "allow_nfs_versions", lambda: host.told.append("versions"))
+    monkeypatch.setattr(services, "allow_nfs_versions", lambda: host.told.append("versions"))
     host.reload()
     assert host.told == told
 
@@ -67,5 +66,5 @@ def test_versions_are_given_to_the_kernel_as_lines_and_one_that_it_lacks_is_left
             raise OSError(errno.EINVAL, encoding)
 
     control: Any = SimpleNamespace(write_text=write_text)
-    host_services.allow_nfs_versions(control)
+    services.allow_nfs_versions(control)
     assert given == ["+3\n", "+4.0\n", "+4.1\n", "+4.2\n"]

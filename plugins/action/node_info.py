@@ -8,7 +8,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.common.node_answer import clock_offset, failure_kind, short_message
+from ..plugin_utils.common.node_answer import clock_offset, failure_kind, short_message
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types

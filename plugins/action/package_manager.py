@@ -9,7 +9,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ..module_utils.common.package_lock import LIMIT_S, Holder, holder_text, over_limit_text
-from ..module_utils.common.printable import printable
+from ..plugin_utils.engine.common.printable import printable
 
 # How often the screen hears of a wait that goes on.
 AGAIN_S = 60

@@ -6,9 +6,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.common.problem_report import problem_report
 from ..module_utils.common.problems import is_advice
 from ..module_utils.common.refusal import REFUSED
+from ..plugin_utils.common.problem_report import problem_report
 
 SPEC: dict[str, dict[str, Any]] = {
     "problems": {"type": "list", "elements": "dict", "default": []},

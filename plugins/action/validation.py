@@ -17,29 +17,29 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..module_utils.common.printable import printable
 from ..module_utils.common.refusal import REFUSED
-from ..module_utils.report.standing import standing
-from ..module_utils.slurm.launch_log import launch_error, launch_log_script
-from ..module_utils.validation.hands import TOO_LONG, Asked, Interrupted, Output
-from ..module_utils.validation.inputs import all_problems, typed
-from ..module_utils.validation.judge import INCONCLUSIVE, PASS
-from ..module_utils.validation.loop import Loop
-from ..module_utils.validation.options import bytes_of
-from ..module_utils.validation.release import not_admitted, passed_nodes, released_nodes
-from ..module_utils.validation.saved_output import saved_text
-from ..module_utils.validation.tests import unknown_floors
-from ..module_utils.validation.verdicts import broken_report, report, summary_lines
+from ..plugin_utils.engine.common.printable import printable
+from ..plugin_utils.engine.report.standing import standing
+from ..plugin_utils.engine.validation.hands import TOO_LONG, Asked, Interrupted, Output
+from ..plugin_utils.engine.validation.inputs import all_problems, typed
+from ..plugin_utils.engine.validation.judge import INCONCLUSIVE, PASS
+from ..plugin_utils.engine.validation.loop import Loop
+from ..plugin_utils.engine.validation.options import bytes_of
+from ..plugin_utils.engine.validation.release import not_admitted, passed_nodes, released_nodes
+from ..plugin_utils.engine.validation.saved_output import saved_text
+from ..plugin_utils.engine.validation.tests import unknown_floors
+from ..plugin_utils.engine.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
 from ..plugin_utils.report_folder import point_to, save_report, unwritable
+from ..plugin_utils.slurm.launch_log import launch_error, launch_log_script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from ..module_utils.validation.model import Blamed, Report
+    from ..plugin_utils.engine.validation.model import Blamed, Report
 
 SPEC = {
     "options": {"type": "dict", "required": True},
@@ -252,8 +252,8 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
     if how == "ignore":
         return data
     try:
-        from ..module_utils.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
-        from ..module_utils.report.data import normalised  # noqa: PLC0415
+        from ..plugin_utils.engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from ..plugin_utils.engine.report.data import normalised  # noqa: PLC0415
         from ..plugin_utils.report_files import history  # noqa: PLC0415
 
         read = normalised(json.loads(json.dumps(data)))

@@ -42,9 +42,9 @@ from ansible import constants
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, filter_loader, lookup_loader
 
-from ..module_utils.catalogue import check  # noqa: F401 - for those who are forked
-from ..module_utils.catalogue.profiles import site_catalogue
-from ..module_utils.catalogue.schema import validator
+from ..plugin_utils.engine.catalogue import check  # noqa: F401 - for those who are forked
+from ..plugin_utils.engine.catalogue.profiles import site_catalogue
+from ..plugin_utils.engine.catalogue.schema import validator
 
 # Whichever is asked for, Ansible loads them all.
 FILTER = "busbar.cluster.fold_hosts"

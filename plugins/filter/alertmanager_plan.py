@@ -35,10 +35,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..module_utils.common.program_source import start_command
 from ..module_utils.common.socket_address import socket_address
-from ..module_utils.monitoring.alert_config import alertmanager_config
-from ..module_utils.monitoring.alert_routes import routing_problems, unheard_severities
-from ..module_utils.monitoring.alert_service import alertmanager_arguments, service_problems
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.monitoring.alert_config import alertmanager_config
+from ..plugin_utils.monitoring.alert_routes import routing_problems, unheard_severities
+from ..plugin_utils.monitoring.alert_service import alertmanager_arguments, service_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

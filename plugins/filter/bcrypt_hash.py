@@ -33,7 +33,7 @@ _value:
   type: str
 """
 
-from ..module_utils.access.password_hash import bcrypt_hash
+from ..plugin_utils.access.password_hash import bcrypt_hash
 from ..plugin_utils.border import Filters, border
 
 

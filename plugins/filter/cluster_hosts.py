@@ -29,8 +29,8 @@ _value:
   elements: str
 """
 
-from ..module_utils.common.hostlist import cluster_hosts
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.common.hostlist import cluster_hosts
 
 
 class FilterModule:

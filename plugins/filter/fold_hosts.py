@@ -25,8 +25,8 @@ _value:
   type: str
 """
 
-from ..module_utils.common.hostlist import fold_hosts
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.common.hostlist import fold_hosts
 
 
 class FilterModule:

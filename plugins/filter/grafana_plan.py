@@ -29,8 +29,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.monitoring.grafana_plan import grafana_plan
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.monitoring.grafana_plan import grafana_plan
 
 
 class FilterModule:

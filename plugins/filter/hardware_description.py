@@ -43,8 +43,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.catalogue.describe import describe_machine, description_text, machine_notes
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.catalogue.describe import describe_machine, description_text, machine_notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

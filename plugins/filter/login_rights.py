@@ -30,7 +30,7 @@ _value:
   type: dict
 """
 
-from ..module_utils.access.login_rights import login_rights
+from ..plugin_utils.access.login_rights import login_rights
 from ..plugin_utils.border import Filters, border
 
 

@@ -35,8 +35,8 @@ _value:
   elements: dict
 """
 
-from ..module_utils.containers.module_files import module_files
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.containers.module_files import module_files
 
 
 class FilterModule:

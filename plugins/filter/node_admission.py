@@ -42,8 +42,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.slurm.new_nodes import node_admission
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.new_nodes import node_admission
 
 
 class FilterModule:

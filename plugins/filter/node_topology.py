@@ -52,10 +52,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from ..module_utils.common.hostlist import fold_hosts
-from ..module_utils.slurm.lldp_topology import lldp_topology
-from ..module_utils.slurm.nvlink_topology import nvlink_topology
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.common.hostlist import fold_hosts
+from ..plugin_utils.slurm.lldp_topology import lldp_topology
+from ..plugin_utils.slurm.nvlink_topology import nvlink_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

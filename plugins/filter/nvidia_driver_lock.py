@@ -57,8 +57,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.nvidia.driver_lock import DriverLock, choose_lock, parse_lock
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.nvidia.driver_lock import DriverLock, choose_lock, parse_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

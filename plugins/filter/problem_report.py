@@ -27,8 +27,8 @@ _value:
   type: str
 """
 
-from ..module_utils.common.problem_report import problem_report
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.common.problem_report import problem_report
 
 
 class FilterModule:

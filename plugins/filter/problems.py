@@ -184,30 +184,30 @@ _value:
 from typing import TYPE_CHECKING, Any
 
 from ..module_utils.access.account_problems import account_problems
-from ..module_utils.access.fail2ban_problems import fail2ban_problems
-from ..module_utils.access.firewall_problems import firewall_problems
-from ..module_utils.access.held_secrets import held_secret_problems
 from ..module_utils.access.identity import identity_problems
 from ..module_utils.access.ldap_tree import ldap_server_problems
-from ..module_utils.access.pxe_problems import pxe_server_problems
-from ..module_utils.backup.problems import backup_problems
-from ..module_utils.catalogue.check import floor_advice
-from ..module_utils.containers.module_files import module_file_problems
-from ..module_utils.containers.pyxis import pyxis_problems
-from ..module_utils.monitoring.journal_remote import journal_remote_problems
-from ..module_utils.nvidia.driver_problems import driver_problems
 from ..module_utils.nvidia.rdma_problems import shared_address_problems
-from ..module_utils.portal.options import portal_problems
-from ..module_utils.preflight.answers import answer_advice, answer_problems
-from ..module_utils.preflight.storage import storage_problems
-from ..module_utils.preflight.values import option_faults
-from ..module_utils.slurm.new_nodes import new_node_problems
-from ..module_utils.slurm.replacement import replacement_problems
-from ..module_utils.slurm.scripts import script_problems
-from ..module_utils.slurm.spank_plan import declaration_problems
 from ..module_utils.storage.home_quota import home_quota_problems
-from ..module_utils.uninstall.choice import uninstall_problems
+from ..plugin_utils.access.fail2ban_problems import fail2ban_problems
+from ..plugin_utils.access.firewall_problems import firewall_problems
+from ..plugin_utils.access.held_secrets import held_secret_problems
+from ..plugin_utils.access.pxe_problems import pxe_server_problems
+from ..plugin_utils.backup.problems import backup_problems
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.containers.module_files import module_file_problems
+from ..plugin_utils.containers.pyxis import pyxis_problems
+from ..plugin_utils.engine.catalogue.check import floor_advice
+from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
+from ..plugin_utils.nvidia.driver_problems import driver_problems
+from ..plugin_utils.portal.options import portal_problems
+from ..plugin_utils.preflight.answers import answer_advice, answer_problems
+from ..plugin_utils.preflight.storage import storage_problems
+from ..plugin_utils.preflight.values import option_faults
+from ..plugin_utils.slurm.new_nodes import new_node_problems
+from ..plugin_utils.slurm.replacement import replacement_problems
+from ..plugin_utils.slurm.scripts import script_problems
+from ..plugin_utils.slurm.spank_plan import declaration_problems
+from ..plugin_utils.uninstall.choice import uninstall_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable

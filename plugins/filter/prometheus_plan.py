@@ -35,10 +35,10 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.common.untagged import untagged
-from ..module_utils.monitoring.prometheus_plan import prometheus_plan
-from ..module_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.common.untagged import untagged
+from ..plugin_utils.monitoring.prometheus_plan import prometheus_plan
+from ..plugin_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -42,9 +42,9 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.common.hostlist import unfold_hosts
 from ..module_utils.health.repairs import repair_plan
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.common.hostlist import unfold_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

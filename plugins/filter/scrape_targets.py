@@ -38,8 +38,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.monitoring.scrape_targets import scrape_targets, targets_text
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.monitoring.scrape_targets import scrape_targets, targets_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

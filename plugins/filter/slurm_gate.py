@@ -32,8 +32,8 @@ _value:
   elements: str
 """
 
-from ..module_utils.slurm.gate import gate_lines
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.gate import gate_lines
 
 
 class FilterModule:

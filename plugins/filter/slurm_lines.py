@@ -31,8 +31,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.slurm.conf import config_lines, merge_config
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.conf import config_lines, merge_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

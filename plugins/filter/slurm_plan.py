@@ -43,8 +43,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.slurm.plan import slurm_plan
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.plan import slurm_plan
 
 
 class FilterModule:

@@ -29,8 +29,8 @@ _value:
   elements: int
 """
 
-from ..module_utils.slurm.gres import smi_places
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.catalogue.gres import smi_places
 
 
 class FilterModule:

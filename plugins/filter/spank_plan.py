@@ -40,8 +40,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.slurm.spank_plan import spank_plan
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.spank_plan import spank_plan
 
 
 class FilterModule:

@@ -29,8 +29,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.uninstall.choice import uninstall_choice
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.uninstall.choice import uninstall_choice
 
 
 class FilterModule:

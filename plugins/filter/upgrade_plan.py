@@ -36,8 +36,8 @@ _value:
   type: dict
 """
 
-from ..module_utils.slurm.upgrade import upgrade_plan
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.slurm.upgrade import upgrade_plan
 
 
 class FilterModule:

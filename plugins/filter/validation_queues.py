@@ -29,9 +29,9 @@ _value:
   elements: dict
 """
 
-from ..module_utils.validation.inputs import typed
-from ..module_utils.validation.queues import queues
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.engine.validation.inputs import typed
+from ..plugin_utils.engine.validation.queues import queues
 
 
 def _queues(options: dict[str, object]) -> list[dict[str, str]]:

@@ -24,7 +24,7 @@ options:
     description: Profiles by name to look in, instead of those of collection and site.
     type: dict
 notes:
-  - C(plugins/module_utils/catalogue/profile.schema.json) describes the keys of a profile.
+  - C(plugins/plugin_utils/engine/catalogue/profile.schema.json) describes the keys of a profile.
 seealso:
   - plugin: busbar.cluster.hardware_catalogue
     plugin_type: lookup
@@ -47,8 +47,8 @@ from typing import Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.catalogue.profiles import host_profile
 from ..plugin_utils.border import lookup_border
+from ..plugin_utils.engine.catalogue.profiles import host_profile
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

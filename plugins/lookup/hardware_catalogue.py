@@ -45,8 +45,8 @@ from typing import Any
 from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.catalogue.profiles import known_profiles
 from ..plugin_utils.border import lookup_border
+from ..plugin_utils.engine.catalogue.profiles import known_profiles
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types

@@ -104,13 +104,15 @@ from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
 from ..module_utils.access.account_problems import account_problems, undeclared_users
-from ..module_utils.access.held_secrets import rotation_problems
 from ..module_utils.common.problems import Problem, make_problem
-from ..module_utils.monitoring.alert_routes import site_routing_problems
-from ..module_utils.nvidia.driver_problems import site_driver_problems
 from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
-from ..module_utils.preflight.groups import group_problems, limit_problems
-from ..module_utils.preflight.inventory import (
+from ..plugin_utils.access.held_secrets import rotation_problems
+from ..plugin_utils.border import BAD_INPUT, reason
+from ..plugin_utils.declared_values import DeclaredValues
+from ..plugin_utils.monitoring.alert_routes import site_routing_problems
+from ..plugin_utils.nvidia.driver_problems import site_driver_problems
+from ..plugin_utils.preflight.groups import group_problems, limit_problems
+from ..plugin_utils.preflight.inventory import (
     GroupValue,
     HostEntry,
     catalogue_problems,
@@ -118,8 +120,8 @@ from ..module_utils.preflight.inventory import (
     hardware_choice_problems,
     host_problems,
 )
-from ..module_utils.preflight.monitoring import site_monitoring_problems
-from ..module_utils.preflight.options import (
+from ..plugin_utils.preflight.monitoring import site_monitoring_problems
+from ..plugin_utils.preflight.options import (
     Option,
     Setting,
     former_problems,
@@ -127,15 +129,10 @@ from ..module_utils.preflight.options import (
     type_problems,
     unknown_problems,
 )
-from ..module_utils.preflight.software import site_software_problems
-from ..module_utils.preflight.storage import home_problems, site_storage_problems
-from ..module_utils.preflight.unused import unused_options
-from ..module_utils.preflight.values import value_problems
-from ..module_utils.slurm.conf import inventory_node
-from ..module_utils.slurm.partitions import role_problems
-from ..module_utils.slurm.problems import external_database_problems, gpu_problems, slurm_problems
-from ..plugin_utils.border import BAD_INPUT, reason
-from ..plugin_utils.declared_values import DeclaredValues
+from ..plugin_utils.preflight.software import site_software_problems
+from ..plugin_utils.preflight.storage import home_problems, site_storage_problems
+from ..plugin_utils.preflight.unused import unused_options
+from ..plugin_utils.preflight.values import value_problems
 from ..plugin_utils.secret_files import secret_problems
 from ..plugin_utils.site_variables import (
     SITE_VARIABLES,
@@ -144,6 +141,9 @@ from ..plugin_utils.site_variables import (
     site_settings,
     stray_files,
 )
+from ..plugin_utils.slurm.conf import inventory_node
+from ..plugin_utils.slurm.partitions import role_problems
+from ..plugin_utils.slurm.problems import external_database_problems, gpu_problems, slurm_problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -43,7 +43,7 @@ _raw:
 
 from typing import Any
 
-from ..module_utils.access.rotation import rotation_plan
+from ..plugin_utils.access.rotation import rotation_plan
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup, is_taken
 

@@ -49,11 +49,7 @@ _raw:
 import time
 from typing import Any
 
-from ..module_utils.access.ssh_key_ledger import (
-    current_keys,
-    former_keys,
-    updated_ledger,
-)
+from ..plugin_utils.access.ssh_key_ledger import current_keys, former_keys, updated_ledger
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.ssh_authority import trusted_lines

@@ -38,7 +38,7 @@ _raw:
 import time
 from typing import Any
 
-from ..module_utils.access.tls_certificate import authority_certificate
+from ..plugin_utils.access.tls_certificate import authority_certificate
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import NEXT, signing_authority

@@ -60,13 +60,7 @@ _raw:
 import time
 from typing import Any
 
-from ..module_utils.access.tls_certificate import (
-    end_of,
-    first_end,
-    made_up_key,
-    renewal_reason,
-    sign_host,
-)
+from ..plugin_utils.access.tls_certificate import end_of, first_end, made_up_key, renewal_reason, sign_host
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.secrets_lookup import SecretsLookup
 from ..plugin_utils.tls_authority import (

@@ -45,13 +45,9 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.access.tls_certificate import end_of, first_end
-from ..module_utils.access.tls_custom_certificate import (
-    KINDS,
-    content_problems,
-    declaration_problems,
-)
 from ..module_utils.common.problems import Problem, make_problem
+from ..plugin_utils.access.tls_certificate import end_of, first_end
+from ..plugin_utils.access.tls_custom_certificate import KINDS, content_problems, declaration_problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -61,9 +61,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.common.node_info import parse_os_release
 from ..module_utils.common.software_versions import versions
 from ..module_utils.hardware.gpu_reading import find_smi, listed, pci_devices, read, read_gpus
+from ..module_utils.hardware.machine_parts import known_number
 from ..module_utils.hardware.network import rdma_ports
 from ..module_utils.health.history import last_entries
-from ..module_utils.validation.parts import known_number
 
 ROOT = Path("/")
 _BOOTED = re.compile(r"^btime (\d+)$", re.MULTILINE)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ansible.template import Templar
 
     from ..module_utils.common.problems import Problem
-    from ..module_utils.preflight.options import Setting
+    from .preflight.options import Setting
 
 __all__ = ["DeclaredValues"]
 

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Self
 
-from ..module_utils.validation.hands import Interrupted
+from .engine.validation.hands import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from plotly.offline import get_plotlyjs
 
-from ..module_utils.report.data import normalised
-from ..module_utils.report.junit import junit
-from ..module_utils.report.metrics import metrics
-from ..module_utils.report.page import Parts, page
+from .engine.report.data import normalised
+from .engine.report.junit import junit
+from .engine.report.metrics import metrics
+from .engine.report.page import Parts, page
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ..module_utils.report.model import ReadReport
+    from .engine.report.model import ReadReport
 
 __all__ = ["FILES", "METRICS", "folders", "history", "raw_report", "read_report", "write_pages"]
 

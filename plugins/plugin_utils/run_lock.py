@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..module_utils.common.printable import printable_lines
+from .engine.common.printable import printable_lines
 from .site_folder import inventory_folder, site_folder
 
 if TYPE_CHECKING:

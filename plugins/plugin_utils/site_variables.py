@@ -12,9 +12,9 @@ from ansible.vars.plugins import get_vars_from_inventory_sources
 
 from ..module_utils.common.near_names import near_name
 from ..module_utils.common.problems import advice, make_problem
-from ..module_utils.preflight.groups import KNOWN_GROUPS
-from ..module_utils.preflight.options import Option, Setting
 from .inventory_yaml import variable_places
+from .preflight.groups import KNOWN_GROUPS
+from .preflight.options import Option, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

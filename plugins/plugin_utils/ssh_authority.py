@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..module_utils.access.ssh_certificate import (
-    make_authority,
-    public_line,
-)
+from .access.ssh_certificate import make_authority, public_line
 from .secret_store import SecretError, read_secret, store_secret
 
 if TYPE_CHECKING:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from ..module_utils.access.tls_certificate import (
-    authority_certificate,
-    make_authority,
-)
+from .access.tls_certificate import authority_certificate, make_authority
 from .secret_store import SecretError, read_secret, store_secret
 
 if TYPE_CHECKING:

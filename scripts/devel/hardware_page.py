@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import shipped_profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ HEAD = """\
 # Hardware profiles
 
 What `hardware: NAME` may name; generated from the files of
-[catalogue/hardware](../plugins/module_utils/catalogue/hardware). How to describe another machine is in
+[catalogue/hardware](../plugins/plugin_utils/engine/catalogue/hardware). How to describe another machine is in
 [inventory and profiles](inventory.md#another-machine).
 
 All figures are GB/s of bus bandwidth (10^9 bytes per second), out-of-place, at the largest message. The *limit* is what

@@ -46,7 +46,7 @@ MENU = {
     "What is proven": ["docs/support.md", "docs/faults.md", "tests/sandbox/clustermax.md", "CHANGELOG.md"],
     "Reference": [
         "roles",
-        "plugins/module_utils/catalogue/hardware",
+        "plugins/plugin_utils/engine/catalogue/hardware",
         "plugins",
     ],
     "Develop": ["CONTRIBUTING.md", "docs/testing.md", "docs/decisions.md"],
@@ -57,7 +57,7 @@ NAMES = {
     "CHANGELOG.md": "changelog",
     "tests/sandbox/clustermax.md": "clustermax",
     "roles/prometheus/files/rules": "alerts",
-    "plugins/module_utils/catalogue/hardware": "hardware",
+    "plugins/plugin_utils/engine/catalogue/hardware": "hardware",
     "roles": "roles/index",
     "plugins": "plugins/index",
 }
@@ -117,7 +117,7 @@ def generated(origin: str, top: Path) -> str:
         return roles_page(top)
     if origin == "roles/prometheus/files/rules":
         return alert_page(top / origin)
-    if origin == "plugins/module_utils/catalogue/hardware":
+    if origin == "plugins/plugin_utils/engine/catalogue/hardware":
         return hardware_page(top / origin)
     return PLUGINS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["PLAY", "PROFILE", "ROLE", "STAGE"]
 
 PROFILE = {
-    "plugins/module_utils/catalogue/hardware/NAME.yml": """\
+    "plugins/plugin_utils/engine/catalogue/hardware/NAME.yml": """\
 ---
 # yaml-language-server: $schema=../profile.schema.json
 description: NAME
@@ -139,8 +139,8 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 }
 
 STAGE = {
-    "plugins/module_utils/validation/NAME/__init__.py": '"""The stage NAME."""\n',
-    "plugins/module_utils/validation/NAME/stage.py": '''\
+    "plugins/plugin_utils/engine/validation/NAME/__init__.py": '"""The stage NAME."""\n',
+    "plugins/plugin_utils/engine/validation/NAME/stage.py": '''\
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
 """The stage NAME: one job of all nodes, in which each says that it is there."""
@@ -190,7 +190,7 @@ class Name(OneJob[NameOptions]):
 
 srun --quiet --kill-on-bad-exit=0 --ntasks-per-node=1 bash -c 'echo "NAME $SLURMD_NODENAME"'
 """,
-    "tests/unit/plugins/module_utils/validation/test_NAME_stage.py": '''\
+    "tests/unit/plugins/plugin_utils/engine/validation/test_NAME_stage.py": '''\
 """The stage NAME: what the output of its job means."""
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.NAME.stage import Name
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.NAME.stage import Name
 
 NODES = ["gpu1", "gpu2"]
 

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access import tls_certificate as tls
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
 from conftest import recap
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec

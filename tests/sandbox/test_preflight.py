@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pexpect
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from conftest import TOP, plain_environment, recap
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.ssh_certificate import sign_host_key
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import sign_host_key
 from conftest import TOP, plain_environment, recap
 from test_slurm_jobs import job_state, submit
 

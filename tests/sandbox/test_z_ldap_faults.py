@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import sign_host
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import sign_host
 from ldap_directory import PASSWORDS, ROOT, by_key, by_password, given, provisioned
 
 if TYPE_CHECKING:

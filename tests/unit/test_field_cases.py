@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe import (
-    describe_machine,
-    description_text,
-    machine_notes,
-)
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
 from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import drain_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.health.kernel_log import kernel_events
 from ansible_collections.busbar.cluster.plugins.module_utils.health.system import service_answer
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_text_nodes
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import (
+    describe_machine,
+    description_text,
+    machine_notes,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -95,7 +95,7 @@ def test_what_a_recipe_makes_is_green_at_once(kind: str, copy: Path) -> None:
     [
         ("profile Tiny-Box", "'Tiny-Box' is not a valid name: small letters, digits and '_'"),
         ("profile ../../x", "is not a valid name"),
-        ("profile dgx_h100", "plugins/module_utils/catalogue/hardware/dgx_h100.yml is there already"),
+        ("profile dgx_h100", "plugins/plugin_utils/engine/catalogue/hardware/dgx_h100.yml is there already"),
         ("role slurm", "options begin with slurm_ already"),
         ("role monitoring", "options begin with monitoring_ already"),
         ("role import", "'import' is not a valid name"),

@@ -6,7 +6,7 @@ import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simulation import (
     Fabric,
     Faults,
     node_names,

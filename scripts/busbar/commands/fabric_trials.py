@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.search.trials import Cell, Trials, table
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.trials import Cell, Trials, table
 
 from busbar.errors import UsageError
 from busbar.option_values import percent, whole

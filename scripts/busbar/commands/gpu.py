@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_ailments, gpu_label
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.errors import UsageError
 

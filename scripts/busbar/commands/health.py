@@ -6,8 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import MONITOR
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.commands.inventory import INTERRUPTED, ask_hosts
 from busbar.commands.provision import add_run_options

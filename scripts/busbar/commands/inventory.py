@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import unfold_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.fabric_topology import fabric_topology
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import unfold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.fabric_topology import fabric_topology
 
 from busbar.commands.provision import (
     add_run_options,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.nvbandwidth import PROGRAM, read_nvbandwidth
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.p2p_matrix import judge_matrices
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.p2p_text import read_p2p
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
+    PROGRAM,
+    read_nvbandwidth,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_matrix import judge_matrices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
 
 from busbar.errors import UsageError
 

@@ -9,13 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
-from ansible_collections.busbar.cluster.plugins.module_utils.common.unknown_hardware import unknown_hardware
-from ansible_collections.busbar.cluster.plugins.module_utils.nccl.output import parse_json_text, parse_stream
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.judge import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.unknown_hardware import (
+    unknown_hardware,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
+    parse_json_text,
+    parse_stream,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.judge import (
     FAIL,
     INCONCLUSIVE,
     PASS,

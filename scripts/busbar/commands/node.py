@@ -9,9 +9,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.report.dossier import dossier, node_lines, read_records
-from ansible_collections.busbar.cluster.plugins.module_utils.report.lemon import LIMIT, WINDOW_DAYS
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.dossier import (
+    dossier,
+    node_lines,
+    read_records,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.lemon import LIMIT, WINDOW_DAYS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.node_records import NAME, read_node_records
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
 
@@ -28,7 +32,7 @@ from busbar.run.playbook import Playbook, hosts_counter, inventory_hosts, open_l
 if TYPE_CHECKING:
     import argparse
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
 
 __all__ = ["register"]
 

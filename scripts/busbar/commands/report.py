@@ -6,11 +6,16 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.common.sizes import human_size
-from ansible_collections.busbar.cluster.plugins.module_utils.report.data import VERDICTS, counts, culprits, everyone
-from ansible_collections.busbar.cluster.plugins.module_utils.report.history import compare, drift
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.sizes import human_size
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import (
+    VERDICTS,
+    counts,
+    culprits,
+    everyone,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import compare, drift
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import (
     history,
     raw_report,

@@ -16,7 +16,7 @@ from busbar.sandbox.state import inventory_of
 if TYPE_CHECKING:
     import argparse
 
-    from ansible_collections.busbar.cluster.plugins.module_utils.report.model import ReadReport
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
 
 __all__ = ["LATEST", "add_place", "all_reports", "find_report", "place_of", "readable_report", "site_of"]
 

@@ -16,10 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.report.parts import counted_parts
-from ansible_collections.busbar.cluster.plugins.module_utils.report.statement import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.parts import counted_parts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.statement import (
     read_statement,
     statement,
     statement_text,
@@ -175,7 +175,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     Raises:
         UsageError: there is none, or it cannot be used.
     """
-    from ansible_collections.busbar.cluster.plugins.module_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
         make_authority,
         public_line,
     )

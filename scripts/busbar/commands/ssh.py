@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.errors import UsageError
 from busbar.paths import collection
@@ -121,7 +121,7 @@ def run_bootstrap(args: argparse.Namespace) -> int:
     public = public_key_file(args.key)
     private = public.with_suffix("")
     known = args.known_hosts or Path.home() / ".ssh" / "known_hosts"
-    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - takes a while
         fold_hosts,
     )
 
@@ -317,7 +317,7 @@ def password(args: argparse.Namespace) -> str:
 
 def show(outcomes: list[Outcome]) -> None:
     """Print one line per group of hosts with the same outcome."""
-    from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import (  # noqa: PLC0415 - takes a while
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import (  # noqa: PLC0415 - takes a while
         fold_hosts,
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import group_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import group_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

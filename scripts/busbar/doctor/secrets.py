@@ -9,9 +9,9 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.access.rotation import NEXT, PREVIOUS
-from ansible_collections.busbar.cluster.plugins.module_utils.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.rotation import NEXT, PREVIOUS
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.doctor.finding import ERROR, HERE, Finding
 from busbar.doctor.host import secret_findings

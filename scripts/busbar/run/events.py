@@ -6,7 +6,10 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.printable import printable, printable_lines
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import (
+    printable,
+    printable_lines,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.refused import is_refused
 
 if TYPE_CHECKING:

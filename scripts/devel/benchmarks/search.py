@@ -11,7 +11,7 @@ from random import Random
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ansible_collections.busbar.cluster.plugins.module_utils.search.simulation import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simulation import (
     Fabric,
     node_names,
     random_faults,

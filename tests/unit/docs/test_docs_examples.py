@@ -15,10 +15,10 @@ from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.busbar.cluster.plugins.lookup.inventory_problems import unknown_option_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.check import profile_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_profile
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.registry import choices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.registry import choices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import type_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,

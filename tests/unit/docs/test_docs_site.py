@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+    profile_names,
+    shipped_profile,
+)
 from devel.alert_page import shown
 from devel.markdown import Link, relinked
 from devel.pages import MENU, Page, on_site, site_pages
@@ -96,7 +99,7 @@ def floors_of(said: Any) -> list[float]:  # noqa: ANN401 - YAML is what it is
 
 
 def test_every_profile_is_there(pages: dict[str, Page]) -> None:
-    text = pages["plugins/module_utils/catalogue/hardware"].text
+    text = pages["plugins/plugin_utils/engine/catalogue/hardware"].text
     for name in profile_names():
         assert f"\n## {name}\n" in text
         said = shipped_profile(name)["busbw"]

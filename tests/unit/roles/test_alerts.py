@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.alert_rules import SEVERITIES, at_threshold
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.alert_rules import (
+    SEVERITIES,
+    at_threshold,
+)
 from known_metrics import known_metrics, names_in
 from promtool import promtool
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.grafana_plan import DATASOURCE_UID
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.grafana_plan import DATASOURCE_UID
 from dashboard_files import FOLDER, asked, dashboards, panels, substituted, variables
 from known_metrics import known_metrics, names_in
 from promtool import promtool

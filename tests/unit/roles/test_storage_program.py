@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.check import judge_storage
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.found import Limits
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.storage.output import read_storage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.check import judge_storage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.found import Limits
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.output import read_storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.counters import port_findings
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.environment import environment_of
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.machine_parts import parts_of
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.counters import port_findings
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.environment import environment_of
 from validation_job import IMAGE, JOBS, OPTIONS, Job
 
 

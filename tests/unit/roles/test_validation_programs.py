@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.collectives import COLLECTIVES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.collectives import COLLECTIVES
 
 ROLE = Path(__file__).resolve().parents[3] / "roles/validation"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.validation import model
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.registry import STAGES, choices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import model
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.registry import STAGES, choices
 
 ROLE = Path(__file__).parents[3] / "roles/validation"
 SPECS: dict[str, Any] = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"][

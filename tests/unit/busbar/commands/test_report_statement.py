@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.validation.parts import parts_of
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.machine_parts import parts_of
 from busbar.cli import main
 from report_samples import small
 

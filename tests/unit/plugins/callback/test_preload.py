@@ -20,7 +20,7 @@ from ansible.plugins.lookup import LookupBase
 class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         prefix = "ansible_collections.busbar.cluster.plugins.filter."
-        profiles = sys.modules.get("ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles")
+        profiles = sys.modules.get("ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles")
         read = profiles.shipped_profile.cache_info().currsize if profiles else 0
         filters = sum(name.startswith(prefix) for name in sys.modules)
         return [gc.isenabled(), filters, read, "jsonschema" in sys.modules]
@@ -55,7 +55,7 @@ def test_a_task_finds_filters_and_profiles_and_no_garbage_collector(tmp_path: Pa
     )
     assert done.returncode == 2, done.stdout + done.stderr
     filters = [path for path in (TOP / "plugins/filter").glob("*.py") if path.name != "__init__.py"]
-    profiles = list((TOP / "plugins/module_utils/catalogue/hardware").glob("*.yml"))
+    profiles = list((TOP / "plugins/plugin_utils/engine/catalogue/hardware").glob("*.yml"))
     expected = f"found [False, {len(filters)}, {len(profiles)}, True]" if enabled else "found [True, 0, 0, False]"
     assert expected in done.stdout, done.stdout
     assert "WARNING" not in done.stderr, done.stderr

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import profile_names, shipped_profile
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+    profile_names,
+    shipped_profile,
+)
 from templates import settings, worked_out
 
 TOP = Path(__file__).resolve().parents[4]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import (
+from ansible_collections.busbar.cluster.plugins.modules import held_secrets
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
 )
-from ansible_collections.busbar.cluster.plugins.modules import held_secrets
 
 TOP = Path(__file__).resolve().parents[4]
 KNOWN = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]

@@ -11,7 +11,10 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import init_plugin_loader
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.options import type_problems, unknown_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import (
+    type_problems,
+    unknown_problems,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import (
     SITE_VARIABLES,
     declared_options,

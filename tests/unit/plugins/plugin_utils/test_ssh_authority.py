@@ -7,7 +7,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.ssh_certificate import make_authority, public_line
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (
+    make_authority,
+    public_line,
+)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.secret_store import SecretError
 from ansible_collections.busbar.cluster.plugins.plugin_utils.ssh_authority import (
     CURRENT,

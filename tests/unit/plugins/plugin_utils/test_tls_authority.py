@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.tls_certificate import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.tls_certificate import (
     authority_certificate,
     make_authority,
 )

@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access import tls_certificate as tls
 from ansible_collections.busbar.cluster.plugins.module_utils.common.daemon_probe import Access, fetch
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

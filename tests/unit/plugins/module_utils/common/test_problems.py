@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import (
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import (
     group_problems,
     problem_report,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import make_problem
 
 
 def test_equal_problems_become_one() -> None:

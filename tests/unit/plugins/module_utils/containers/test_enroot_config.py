@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import problem_report
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_config import (
     enroot_plan,
     package_files,
@@ -13,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_c
     sysctl_text,
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.containers.enroot_credentials import credential_files
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import problem_report
 
 SECRET = "s3cret-of-alice"  # noqa: S105 - a made-up one
 FILES = ["enroot_4.0.1-1_amd64.deb", "enroot+caps_4.0.1-1_amd64.deb"]

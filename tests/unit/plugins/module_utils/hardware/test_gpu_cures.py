@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_claims import claim_problems
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_cures import (
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
+from ansible_collections.busbar.cluster.plugins.plugin_utils.hardware.gpu_cures import (
     DRIVER,
     SUBNET_MANAGER,
     cures_of_run,
     manages_subnet,
     without_cured,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_sources import join_sources
 from gpu_samples import gpu_xml, log_xml
 
 CLAIM = {"model": "NVIDIA H100 80GB HBM3", "count": 2, "memory_mb": 81559, "nvlink_gbs": 0}

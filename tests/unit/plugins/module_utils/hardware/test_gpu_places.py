@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.describe import describe_machine
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_places import gpu_places, place_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.describe import describe_machine
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
 from ansible_collections.busbar.cluster.plugins.module_utils.health.run import alone
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.values import CHECK_NAMES
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.values import CHECK_NAMES
 from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from gpu_samples import gpu_xml, log_xml
 

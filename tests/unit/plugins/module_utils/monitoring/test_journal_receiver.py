@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access import tls_certificate as tls
 from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.journal_receiver import Budget
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import (
     DEFAULT_BRANCH,
     GENERATIONS,
     generation_of_model,
     kernel_modules,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
 
 CATALOGUE = site_catalogue({})
 

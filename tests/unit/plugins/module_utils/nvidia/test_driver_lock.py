@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_lock import (
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import PackageSet
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, lock_key, make_offer
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.driver_lock import (
     choose_lock,
     lock_text,
     parse_lock,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_packages import PackageSet
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import driver_plan, lock_key, make_offer
 
 if TYPE_CHECKING:
     from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_plan import Offer

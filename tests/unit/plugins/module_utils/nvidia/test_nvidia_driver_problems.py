@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.catalogue.profiles import site_catalogue
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import driver_branch
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_problems import (
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.imex import nvlink_racks
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.driver_problems import (
     driver_problems,
     site_driver_problems,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.imex import nvlink_racks
 
 CATALOGUE = site_catalogue({})
 TRAYS = [f"10.0.0.{number}" for number in range(1, 19)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import problem_report
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.rdma_plan import nic_problems, rdma_plan
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.rdma_problems import address_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import problem_report
 
 DECLARED = {
     "source": "distribution",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.problem_report import problem_report
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.spank_plan import (
-    declaration_problems,
-    plugin_line,
-    spank_plan,
-)
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.spank_store import (
     recipe_mark,
     release_of,
     slurm_version,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import problem_report
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.spank_plan import (
+    declaration_problems,
+    plugin_line,
+    spank_plan,
 )
 
 SUM = "a" * 64

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.repository im
     repository_problems,
     source_text,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.upgrade import upgrade_plan
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.upgrade import upgrade_plan
 
 OLD, NEW = "24.11.5-4+deb13u1", "26.05.5-1"
 CLUSTER = {

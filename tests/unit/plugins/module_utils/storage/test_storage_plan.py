@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.preflight.storage import (
-    home_problems,
-    site_storage_problems,
-)
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import (
     cluster_addresses,
     mount_plan,
     nfs_entries,
     nfs_mounts_from_exports,
     users_create_home_default,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.storage import (
+    home_problems,
+    site_storage_problems,
 )
 
 OPTIONS = {"version": "4.2", "hard": True, "nconnect": 4, "rsize": 1048576, "wsize": 1048576, "automount": False}

@@ -1,0 +1,1 @@
+"""Accounts, logins, SSH and TLS certificates."""

@@ -1,0 +1,104 @@
+"""Secrets that hosts hold and the provisioning host lacks: it may not make others in their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ...module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Site", "held_problems", "held_secret_problems", "rotation_problems"]
+
+_OPTION = "preflight_rotate_secrets"
+
+
+class Site(TypedDict):
+    """What is known where the run starts.
+
+    Attributes:
+        directory: where the provisioning host keeps secrets.
+        absent: names of the secrets that it lacks.
+        known: what is known of each secret; `meaning` says in words what it is.
+        rotated: names of the secrets that shall be made anew.
+        others: hosts that the run leaves out.
+    """
+
+    directory: str
+    absent: list[str]
+    known: Mapping[str, Mapping[str, Any]]
+    rotated: list[str]
+    others: list[str]
+
+
+def held_secret_problems(
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    answer: str,
+    controller: Mapping[str, Any],
+    site: Site,
+) -> list[Problem]:
+    """Return what `held_problems` finds in the answers that the variable `answer` of each host holds."""
+    answers = {host: hostvars[host].get(answer) or {} for host in hosts}
+    return held_problems(answers, (controller["name"], controller["answer"]), site)
+
+
+def held_problems(
+    answers: Mapping[str, Mapping[str, Any]], controller: tuple[str, Mapping[str, Any]], site: Site
+) -> list[Problem]:
+    """Return the secrets that would be lost, and the hosts that would be left behind with an old one.
+
+    Args:
+        answers: for each host of the run its answer of the module `held_secrets`; without `held` it gave none.
+        controller: name and answer of a controller that is not in the run; an empty answer when it was not asked.
+        site: what is known where the run starts.
+    """
+    name, answer = controller
+    was_asked = bool(answer) and not answer.get("skipped")
+    asked = {**answers, name: answer} if was_asked else answers
+    directory, absent, rotated = site["directory"], site["absent"], set(site["rotated"])
+    holders = {each: [host for host, found in asked.items() if each in found.get("held", [])] for each in absent}
+    lost = [each for each in absent if holders[each] and each not in rotated]
+    problems = [
+        make_problem(
+            holders[each],
+            each,
+            f"the cluster has {site['known'][each]['meaning']} that {directory} lacks",
+            f"restore {directory}/{each} from a backup or from the host that provisioned the cluster, "
+            f"or replace it on all hosts on purpose: -e {_OPTION}={','.join(lost)}",
+        )
+        for each in lost
+    ]
+    renewed = [each for each in absent if holders[each] and each in rotated]
+    if renewed and site["others"]:
+        problem = f"would keep the old {', '.join(renewed)}, for the run leaves them out"
+        problems.append(make_problem(site["others"], _OPTION, problem, "run it on all hosts, without --limit"))
+    if was_asked and "held" not in answer:
+        reason = str(answer.get("msg") or "it does not answer")
+        problem = f"cannot be asked whether the cluster has {', '.join(absent)}, which {directory} lacks: {reason}"
+        remedy = f"restore the files into {directory}, or run this again when {name} answers"
+        problems.append(make_problem([name], "secrets", problem, remedy))
+    return problems
+
+
+def rotation_problems(
+    rotated: Sequence[str], present: Sequence[str], known: Sequence[str], directory: str
+) -> list[Problem]:
+    """Return what is wrong with a wish for new secrets.
+
+    Args:
+        rotated: names that the user gave.
+        present: names of the secrets that the provisioning host has.
+        known: names of all secrets.
+        directory: where the provisioning host keeps secrets.
+    """
+    problems = []
+    for name in rotated:
+        if name not in known:
+            remedy = f"use some of: {', '.join(known)}"
+            problems.append(make_problem([], _OPTION, f"{name!r} is no secret of the cluster", remedy))
+        elif name in present:
+            remedy = f"move {directory}/{name} away to have another one made, or leave out {_OPTION}"
+            problems.append(make_problem([], _OPTION, f"{directory}/{name} is there, so it would be kept", remedy))
+    return problems

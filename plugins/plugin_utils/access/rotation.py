@@ -1,0 +1,99 @@
+"""Which secrets of a cluster are replaced, on which hosts, and what speaks against it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ..engine.common.hostlist import fold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+__all__ = ["KEY", "NEXT", "PREVIOUS", "rotation_plan"]
+
+KEY = "rotate_secrets"
+# What is added to the name of a secret's file for as long as it is being replaced.
+NEXT, PREVIOUS = "_next", "_previous"
+
+
+def rotation_plan(
+    chosen: object,
+    known: Mapping[str, Mapping[str, Any]],
+    reached: Collection[str],
+    files: Collection[str],
+    given: Collection[str] = (),
+) -> dict[str, Any]:
+    """Return the plan of a rotation.
+
+    Args:
+        chosen: names of `known`, as a list or as words with commas.
+        known: for each name `secret`, the name of its file; `option`, the variable that takes it, if there is one;
+            `used`, whether the site has it, and `unused`, what is said if not; `hosts`, who has it or something made
+            from it; `pause`, what stands still.
+        reached: hosts that are in this run and answer.
+        files: names of the files of secrets that are there.
+        given: options that the site sets to something else than the secret's file.
+
+    Returns:
+        `problems`; `hosts`, by name of what is replaced, in the order of `known`; `lines`, the plan for people.
+    """
+    names = _names(chosen)
+    problems = _choice_problems(names, known)
+    for name in [name for name in known if name in names]:
+        problems += _problems(name, known[name], reached, files, given)
+    wanted = {} if problems else {name: list(each["hosts"]) for name, each in known.items() if name in names}
+    lines = [_line(name, known[name], files) for name in wanted]
+    lines += [
+        f"{name} was begun and is not finished: run this with {name} as well"
+        for name, each in known.items()
+        if name not in names and _begun(str(each["secret"]), files)
+    ]
+    return {"problems": problems, "hosts": wanted, "lines": [] if problems else lines}
+
+
+def _names(chosen: object) -> list[str]:
+    """The names that were chosen, each once."""
+    words = chosen.split(",") if isinstance(chosen, str) else chosen if isinstance(chosen, (list, tuple)) else [chosen]
+    return list(dict.fromkeys(filter(None, (str(word).strip() for word in words))))
+
+
+def _choice_problems(names: Sequence[str], known: Collection[str]) -> list[Problem]:
+    listed = ", ".join(known)
+    if not names:
+        return [make_problem([], KEY, "no secret is chosen", f"name those to replace, -e {KEY}=NAME,…: {listed}")]
+    return [
+        make_problem([], KEY, f"{name!r} is no secret that can be replaced", f"choose among {listed}")
+        for name in names
+        if name not in known
+    ]
+
+
+def _problems(
+    name: str, each: Mapping[str, Any], reached: Collection[str], files: Collection[str], given: Collection[str]
+) -> list[Problem]:
+    """What speaks against replacing one secret."""
+    if not each["used"]:
+        return [make_problem([], KEY, f"{name}: {each['unused']}", f"leave {name} out")]
+    option, secret = each.get("option"), str(each["secret"])
+    if option and option in given:
+        remedy = "put another value where it comes from, then: busbar provision"
+        return [make_problem([], str(option), f"the site sets it, so it is not for busbar to replace {name}", remedy)]
+    if not _begun(secret, files) and secret not in files:
+        remedy = "bring the cluster up first: busbar provision"
+        return [make_problem([], KEY, f"{name}: {secret} was never made", remedy)]
+    away = [host for host in each["hosts"] if host not in reached]
+    if not away:
+        return []
+    problem = f"{name}: not in this run (--limit), or they do not answer, and would be left with the old one"
+    remedy = "run it for all hosts when they answer, or take them out of the inventory"
+    return [make_problem(away, KEY, problem, remedy)]
+
+
+def _begun(secret: str, files: Collection[str]) -> bool:
+    return secret + NEXT in files or secret + PREVIOUS in files
+
+
+def _line(name: str, each: Mapping[str, Any], files: Collection[str]) -> str:
+    what = "goes on where it stopped" if _begun(str(each["secret"]), files) else f"a new {each['secret']}"
+    return f"{name}: {what}, on {fold_hosts(each['hosts'])}; pause: {each['pause']}"

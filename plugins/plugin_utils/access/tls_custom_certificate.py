@@ -1,0 +1,114 @@
+"""Certificates that a site brings itself: are they fit for a host?
+
+For the provisioning host only: what is imported here is not on every node.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from ...module_utils.common.problems import Problem, make_problem
+from .tls_certificate import read_certificates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["KINDS", "content_problems", "declaration_problems"]
+
+KINDS = {"certificate": "the host's certificate", "key": "its private key", "ca": "the authority's certificate"}
+_PUBLIC = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def declaration_problems(host: str, files: Mapping[str, object]) -> list[Problem]:
+    """Return what is wrong with the names of the files: all three have to be given, and nothing else."""
+    problems = []
+    for kind, meaning in KINDS.items():
+        if not files.get(kind):
+            remedy = f"name the file on the provisioning host that holds {meaning}, or empty tls_custom_certificate"
+            problems.append(make_problem([host], f"tls_custom_certificate.{kind}", "is not given", remedy))
+    known = f"use {', '.join(KINDS)}"
+    unknown = sorted(set(files) - set(KINDS))
+    return problems + [make_problem([host], f"tls_custom_certificate.{kind}", "is unknown", known) for kind in unknown]
+
+
+def content_problems(host: str, texts: Mapping[str, str], *, reached_by: Sequence[str], now: int) -> list[Problem]:
+    """Return what is wrong with the files' contents.
+
+    Args:
+        host: whose files they are.
+        texts: contents of the files by KINDS.
+        reached_by: names or addresses by which others reach the host; the certificate has to carry them.
+        now: seconds since 1970.
+    """
+
+    def problem(kind: str, what: str, remedy: str) -> Problem:
+        return make_problem([host], f"tls_custom_certificate.{kind}", what, remedy)
+
+    problems, found = [], {}
+    for kind in ("certificate", "ca"):
+        try:
+            found[kind] = read_certificates(texts[kind])
+        except ValueError:
+            problems.append(problem(kind, "holds no certificate", "write it as PEM (-----BEGIN CERTIFICATE-----)"))
+    try:
+        key = serialization.load_pem_private_key(texts["key"].encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        problems.append(problem("key", "holds no private key without a passphrase", "write it as PEM, unencrypted"))
+        return problems
+    if problems:
+        return problems
+    leaf = found["certificate"][0]
+    if leaf.public_key().public_bytes(*_PUBLIC) != key.public_key().public_bytes(*_PUBLIC):
+        problems.append(problem("key", "does not belong to the certificate", "bring the key that it was made for"))
+    if not leaf.not_valid_before_utc.timestamp() <= now < leaf.not_valid_after_utc.timestamp():
+        what = f"is valid from {leaf.not_valid_before_utc:%Y-%m-%d} to {leaf.not_valid_after_utc:%Y-%m-%d} only"
+        problems.append(problem("certificate", what, "renew it, or correct the clock of the provisioning host"))
+    if not _is_issued(found["certificate"], found["ca"]):
+        remedy = (
+            "bring the authority that signed the certificate, and put authorities in between behind the certificate"
+        )
+        problems.append(problem("ca", "did not sign the certificate", remedy))
+    missing = [name for name in reached_by if not _carries(leaf, name)]
+    if missing:
+        remedy = "have it made with these as alternative names (subjectAltName)"
+        problems.append(problem("certificate", f"is not for {', '.join(missing)}", remedy))
+    return problems
+
+
+def _is_issued(chain: Sequence[x509.Certificate], trusted: Sequence[x509.Certificate]) -> bool:
+    """Return whether a way leads from the first of the chain over its others to one that is trusted."""
+    current, between = chain[0], list(chain[1:])
+    while True:
+        if any(_signed(current, authority) for authority in trusted):
+            return True
+        following = next((each for each in between if _signed(current, each)), None)
+        if following is None:
+            return False
+        between.remove(following)
+        current = following
+
+
+def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
+
+
+def _carries(certificate: x509.Certificate, name: str) -> bool:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return False
+    try:
+        return ipaddress.ip_address(name) in names.get_values_for_type(x509.IPAddress)
+    except ValueError:
+        pass
+    carried = [each.lower() for each in names.get_values_for_type(x509.DNSName)]
+    return name.lower() in carried or f"*.{name.lower().partition('.')[2]}" in carried

@@ -1,0 +1,1 @@
+"""What every subject uses: problems, packages, units of systemd, keys, processes."""

@@ -1,0 +1,1 @@
+"""Enroot, registries, user namespaces, and environment modules."""

@@ -1,0 +1,159 @@
+"""Module files of Lmod, written from data."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["module_file", "module_file_problems", "module_files"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
+_VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PATH_KEYS = ("prepend_path", "append_path")
+
+
+def module_file_problems(modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules") -> list[Problem]:
+    """Return what is wrong with the declared modules, as items of a problem report.
+
+    Args:
+        modules: items of `lmod_modules`.
+        host: name of the host that they are declared for.
+        key: name of the variable that declares them.
+    """
+    problems = []
+    for index, module in enumerate(modules):
+        name, version = str(module.get("name", "")), str(module.get("version", ""))
+        place = f"{key}[{index}]"
+        if not _NAME.fullmatch(name):
+            remedy = "name it such as cuda or mpi/openmpi"
+            problems.append(make_problem([host], place, f"name {name!r} is no name of a module", remedy))
+        if not _VERSION.fullmatch(version):
+            remedy = "give one such as '12.4', in quotes"
+            problems.append(make_problem([host], place, f"version {version!r} is not a valid version", remedy))
+        for option in (*_PATH_KEYS, "setenv"):
+            problems += [
+                make_problem(
+                    [host], f"{place}.{option}", f"{variable!r} is no name of a variable", "use letters, digits and _"
+                )
+                for variable in module.get(option) or {}
+                if not _VARIABLE.fullmatch(str(variable))
+            ]
+    return problems + _repeated(modules, host, key)
+
+
+def _repeated(modules: Sequence[Mapping[str, Any]], host: str, key: str) -> list[Problem]:
+    """Return the modules that are declared twice, and the names with two default versions."""
+    named = [f"{module.get('name')}/{module.get('version')}" for module in modules]
+    defaults = [str(module.get("name")) for module in modules if module.get("default")]
+    return [
+        make_problem([host], key, f"{each} is declared {named.count(each)} times", "declare it once")
+        for each in dict.fromkeys(named)
+        if named.count(each) > 1
+    ] + [
+        make_problem(
+            [host], key, f"{each} has {defaults.count(each)} default versions", "keep default: true on one of them"
+        )
+        for each in dict.fromkeys(defaults)
+        if defaults.count(each) > 1
+    ]
+
+
+def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:
+    """Return the files of a modules tree: `path`, `content` and `state` (present or absent) of each.
+
+    A name with a default version has a file `.version` that says so; without one Lmod takes the highest. A name of
+    which no version is default loses that file.
+
+    Args:
+        modules: items of `lmod_modules`.
+        path: the tree.
+        header: first line of each file, without a comment sign.
+    """
+    files = []
+    defaults: dict[str, str | None] = {}
+    for module in modules:
+        name, version = str(module["name"]), str(module["version"])
+        absent = module.get("state", "present") == "absent"
+        content = "" if absent else module_file(module, header)
+        state = "absent" if absent else "present"
+        files.append({"path": f"{path}/{name}/{version}.lua", "content": content, "state": state})
+        defaults.setdefault(name, None)
+        if module.get("default") and not absent:
+            defaults[name] = version
+    for name, default in defaults.items():
+        lines = ["#%Module1.0", *([f"# {header}"] if header else []), f'set ModulesVersion "{default}"', ""]
+        marker = f"{path}/{name}/.version"
+        files.append({"path": marker, "content": "\n".join(lines), "state": "present" if default else "absent"})
+    return files
+
+
+def module_file(module: Mapping[str, Any], header: str = "") -> str:
+    """Return the text of one module file, in Lua that every Lmod since version 6 understands."""
+    title = module.get("description") or f"{module['name']} {module['version']}"
+    lines = [f"-- {header}"] if header else []
+    lines += [f"help({_long(str(module.get('help') or title))})"]
+    lines += [f"whatis({_text(text)})" for text in _about(module, str(title))]
+    lines += [_required(str(path), module) for path in module.get("requires_path") or []]
+    lines += [f"family({_text(module['family'])})"] if module.get("family") else []
+    lines += [f"conflict({_text(other)})" for other in module.get("conflict") or []]
+    lines += [_dependency(str(other)) for other in module.get("depends_on") or []]
+    lines += [f"setenv({_text(name)}, {_text(value)})" for name, value in (module.get("setenv") or {}).items()]
+    lines += [
+        f"{option}({_text(variable)}, {_text(place)})"
+        for option in _PATH_KEYS
+        for variable, places in (module.get(option) or {}).items()
+        for place in _ordered(option, places)
+    ]
+    lines += [str(module["lua"]).rstrip()] if module.get("lua") else []
+    return "\n".join([*lines, ""])
+
+
+def _about(module: Mapping[str, Any], title: str) -> list[str]:
+    """Return the lines of `module whatis`, by which `module keyword` and `module spider` find it."""
+    name = str(module["name"]).rpartition("/")[2]
+    return [f"Name: {name}", f"Version: {module['version']}", f"Description: {title}"]
+
+
+def _ordered(option: str, places: str | Sequence[str]) -> list[str]:
+    """Return the directories in the order in which their lines give the declared order in the variable."""
+    found = [places] if isinstance(places, str) else list(places)
+    return found[::-1] if option == "prepend_path" else found
+
+
+def _dependency(other: str) -> str:
+    """Return the line that loads another module first; Lmod before 7.6 has no depends_on."""
+    quoted = _text(other)
+    return f"if depends_on then depends_on({quoted}) elseif not isloaded({quoted}) then load({quoted}) end"
+
+
+def _required(path: str, module: Mapping[str, Any]) -> str:
+    """Return the lines that refuse to load on a host where the software is not."""
+    words = f"{module['name']}/{module['version']}: {path} is not on "
+    return "\n".join(
+        [
+            f'if mode() == "load" and not (isFile({_text(path)}) or isDir({_text(path)})) then',
+            '   local host = (subprocess or capture)("hostname"):gsub("%s", "")',
+            f'   LmodError({_text(words)} .. host .. ": ask for a node that has it, or tell the administrator")',
+            "end",
+        ]
+    )
+
+
+def _text(value: object) -> str:
+    """Return a value as a string of Lua."""
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def _long(text: str) -> str:
+    """Return a text of several lines as a string of Lua, whatever brackets are in it."""
+    level = "="
+    while f"]{level}]" in text:
+        level += "="
+    return f"[{level}[\n{text.rstrip()}\n]{level}]"

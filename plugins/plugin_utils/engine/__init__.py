@@ -1,0 +1,1 @@
+"""The validation without Ansible: parser, search, judge, stages, report and hardware catalogue."""

@@ -1,0 +1,249 @@
+"""Turns what a machine is into a hardware profile, and finds the known profile that fits it best."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ....module_utils.hardware.gpu_claims import model_name
+from ....module_utils.hardware.gpu_places import found_sockets
+from ....module_utils.hardware.nvidia_smi_links import nominal_link_gbs
+from ....module_utils.nvidia.driver_choice import GENERATIONS, generation_of_architecture, generation_of_model
+from ..common.hostlist import fold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "best_profile",
+    "describe_machine",
+    "description_text",
+    "machine_notes",
+    "profile_differences",
+    "slurm_type",
+]
+
+# How much a difference counts when the nearest profile is sought.
+_WEIGHTS = {"gpu.model": 100, "gpu.count": 50, "gpu.nvlink_gbs": 20, "nics": 10}
+_MEMORY_SHARE = 0.05
+_UNKNOWN_GBPS = 1
+_FILL_IN = f"generation:  # fill in: {', '.join(GENERATIONS)}"
+_CPU = ("sockets", "cores_per_socket", "threads_per_core")
+
+
+def slurm_type(model: str) -> str:
+    """Return a short name of a model for Slurm: 'NVIDIA H100 80GB HBM3' gives 'h100', 'GeForce RTX 3060' 'rtx3060'.
+
+    It begins with a letter: Slurm takes the 6000 of --gpus=6000 for a count.
+    """
+    plain = re.sub(r"\b\d+gb\b", " ", model_name(model))
+    match = re.search(r"\b([rg]tx)?( pro)?\s*\b([a-z]{0,2}\d{2,4}[a-z]{0,2})\b", plain)
+    if match is None:
+        return re.sub(r"[^a-z0-9]+", "_", plain).strip("_") or "gpu"
+    short = "".join(part.strip() for part in match.groups() if part)
+    return short if short[0].isalpha() else f"{re.sub(r'[^a-z]', '', plain[: match.start()]) or 'gpu'}{short}"
+
+
+def describe_machine(node: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the profile of a machine, in the form of the catalogue's entries; floors are left to a measurement.
+
+    Args:
+        node: what `node_info` found.
+        facts: what `nvidia_gpu_info` returned.
+    """
+    # Slurm drains a node with less memory than declared, and a kernel update may take some: three digits are enough.
+    return {
+        "description": _title(node, facts),
+        **{key: int(node[key]) for key in _CPU},
+        "memory_mb": _round_down(int(node["memory_mb"])),
+        **(
+            {"gpu": _gpu(facts["gpus"], int(node["memory_mb"])) | _near(facts, int(node["sockets"]))}
+            if facts["gpus"]
+            else {}
+        ),
+        "nics": _nics(facts),
+        "busbw": {},
+    }
+
+
+def _round_down(value: int) -> int:
+    digits = max(0, len(str(value)) - 3)
+    return int(value // 10**digits * 10**digits)
+
+
+def _title(node: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    processors = f"{node['sockets']} x {node['cores_per_socket']} cores"
+    gpus = facts["gpus"]
+    return f"{len(gpus)} x {gpus[0]['product_name'] or 'unknown GPU'}, {processors}" if gpus else processors
+
+
+def _gpu(gpus: Sequence[Mapping[str, Any]], memory_mb: int) -> dict[str, Any]:
+    """Return the GPU part; of several models the first one speaks, so that preflight names the others.
+
+    A GPU whose memory is not known shares that of the host, as a GB10 does; machine_notes() says so.
+    """
+    first = gpus[0]
+    model = str(first["product_name"] or "unknown GPU")
+    links = first.get("nvlink") or {}
+    rates = [nominal_link_gbs(rate) for rate in links.get("speeds_gb_s") or []]
+    last = len(gpus) - 1
+    known = generation_of_model(model)
+    return {
+        "model": model,
+        # The driver depends on it, and preflight refuses a model of which it is not known.
+        **({} if known else {"generation": generation_of_architecture(str(first["architecture"] or ""))}),
+        "count": len(gpus),
+        "slurm_type": slurm_type(model),
+        "device_files": f"/dev/nvidia[0-{last}]" if last else "/dev/nvidia0",
+        "memory_mb": int(first["memory_total_mib"] or _round_down(memory_mb)),
+        "nvlink_gbs": int(links["links_active"] * max(rates)) if rates else 0,
+    }
+
+
+def _near(facts: Mapping[str, Any], sockets: int) -> dict[str, Any]:
+    """Return the CPU sockets of the GPUs, where there are several."""
+    found = found_sockets(facts, sockets) if sockets > 1 else []
+    return {"cpu_sockets": found} if len(found) == len(facts["gpus"]) else {}
+
+
+def _nics(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the fastest kind of NIC that is up: the RDMA ports, else one Ethernet interface."""
+    rates = [port["rate_gbps"] for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
+    if rates:
+        return [{"count": rates.count(max(rates)), "gbps": _plain(max(rates)), "rdma": True}]
+    speeds = [each["rate_gbps"] for each in facts["network_interfaces"] if each["up"] and each["rate_gbps"]]
+    return [{"count": 1, "gbps": _plain(max(speeds, default=_UNKNOWN_GBPS)), "rdma": False}]
+
+
+def _plain(number: float) -> float:
+    return int(number) if number == int(number) else number
+
+
+def profile_differences(known: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return key, declared and found value of each difference between a known profile and a machine's."""
+    result = [(key, known.get(key), found[key]) for key in _CPU if known.get(key) != found[key]]
+    declared = int(known.get("memory_mb") or 0)
+    if declared > found["memory_mb"] or declared < (1 - 10 * _MEMORY_SHARE) * found["memory_mb"]:
+        result.append(("memory_mb", declared, found["memory_mb"]))
+    ours, theirs = found.get("gpu") or {}, known.get("gpu") or {}
+    result += [
+        (f"gpu.{key}", theirs.get(key), ours.get(key))
+        for key in ("model", "count", "memory_mb", "nvlink_gbs")
+        if not _same(key, theirs.get(key), ours.get(key))
+    ]
+    if _speed(known.get("nics")) != _speed(found["nics"]):
+        result.append(("nics", _speed_text(known.get("nics")), _speed_text(found["nics"])))
+    return result
+
+
+def _same(key: str, declared: Any, found: Any) -> bool:  # noqa: ANN401 - values of a profile
+    if declared is None or found is None:
+        return declared is found
+    if key == "model":
+        return model_name(str(declared)) == model_name(str(found))
+    if key == "memory_mb":
+        return bool(abs(float(declared) - found) <= _MEMORY_SHARE * float(declared))
+    return bool(declared == found)
+
+
+def _speed(nics: Any) -> list[tuple[float, int, bool]]:  # noqa: ANN401 - as an admin wrote it
+    return sorted((float(nic["gbps"]), int(nic["count"]), bool(nic["rdma"])) for nic in nics or [])
+
+
+def _speed_text(nics: Any) -> str:  # noqa: ANN401 - as an admin wrote it
+    parts = (f"{count} x {rate:g} Gb/s{' RDMA' if rdma else ''}" for rate, count, rdma in _speed(nics))
+    return " + ".join(parts) or "none"
+
+
+def best_profile(
+    catalogue: Mapping[str, Mapping[str, Any]], found: Mapping[str, Any]
+) -> tuple[str | None, list[tuple[str, Any, Any]]]:
+    """Return the name of the known profile that fits best, and how it differs; None when no profile has those GPUs."""
+    choices = []
+    for name, known in catalogue.items():
+        differences = profile_differences(known, found)
+        keys = {key for key, _, _ in differences}
+        if "gpu.model" not in keys:
+            choices.append((sum(_WEIGHTS.get(key, 1) for key in keys), name, differences))
+    if not choices:
+        return None, []
+    _, name, differences = min(choices)
+    return name, differences
+
+
+def machine_notes(facts: Mapping[str, Any], slurmd: str) -> list[str]:
+    """Return what an admin must know of a profile of describe_machine().
+
+    Args:
+        facts: what `nvidia_gpu_info` returned.
+        slurmd: what `slurmd -C` printed, empty where there is no Slurm yet.
+    """
+    line = next((line.strip() for line in slurmd.splitlines() if line.startswith("NodeName=")), "")
+    notes = [f"slurmd -C: {line or 'Slurm is not installed yet'}"]
+    if facts["source"] == "pci" and facts["gpus"]:
+        notes.append("gpu.model and gpu.memory_mb are guesses: no driver is loaded, which could tell them")
+    elif any(gpu["lost"] for gpu in facts["gpus"]):
+        notes.append("a GPU is lost: describe the machine again when it is back")
+    elif facts["gpus"] and not facts["gpus"][0]["memory_total_mib"]:
+        notes.append("gpu.memory_mb is a guess, the memory of the host: nvidia-smi gives no size of the GPU's memory")
+    active = [port for port in facts["rdma_ports"] if port["active"] and port["rate_gbps"]]
+    if not active and not any(each["up"] and each["rate_gbps"] for each in facts["network_interfaces"]):
+        notes.append("nics is a guess: no interface tells its rate")
+    return notes
+
+
+def description_text(
+    machines: Iterable[tuple[str, Mapping[str, Any], Sequence[str]]], catalogue: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Return YAML for `hardware_profiles_extra`, one entry per kind of machine, with what to know of it in comments.
+
+    Args:
+        machines: host name, profile of describe_machine(), and its notes.
+        catalogue: the known profiles.
+    """
+    kinds: dict[str, list[tuple[str, Mapping[str, Any], Sequence[str]]]] = {}
+    for machine in machines:
+        kinds.setdefault(json.dumps(machine[1], sort_keys=True), []).append(machine)
+    lines: list[str] = []
+    taken = set(catalogue)
+    for alike in kinds.values():
+        profile = dict(alike[0][1])
+        known, differences = best_profile(catalogue, profile)
+        if known and profile.get("gpu"):
+            profile["gpu"] = {**profile["gpu"], "slurm_type": catalogue[known]["gpu"]["slurm_type"]}
+        comments = [fold_hosts(host for host, _, _ in alike), *_fit(known, differences, bool(profile.get("gpu")))]
+        comments += dict.fromkeys(_without_host(note) for _, _, notes in alike for note in notes)
+        comments.append("busbw is to be measured: busbar validate, then floors with their source")
+        name = _name(profile, taken)
+        taken.add(name)
+        lines += [f"  # {comment}" for comment in comments]
+        # Ansible's texts carry tags that YAML does not know.
+        text = yaml.safe_dump(json.loads(json.dumps({name: profile})), sort_keys=False, width=110)
+        lines += [f"  {line}" for line in text.replace("generation: null", _FILL_IN).splitlines()]
+    return "\n".join(["hardware_profiles_extra:", *lines]) if lines else ""
+
+
+def _without_host(note: str) -> str:
+    """Return a note without what differs between machines that are alike."""
+    return re.sub(r"NodeName=\S+ ", "", note)
+
+
+def _fit(known: str | None, differences: Sequence[tuple[str, Any, Any]], has_gpus: bool) -> list[str]:  # noqa: FBT001
+    """Return in words how well the best known profile fits."""
+    if known is None:
+        return ["no known profile has these GPUs" if has_gpus else "has no GPUs; every known profile has"]
+    if not differences:
+        return [f"is what the known profile {known} says: write hardware: {known}, this entry is not needed"]
+    told = [f"  {key}: {known} says {declared}, found {found}" for key, declared, found in differences]
+    return [f"nearest known profile: {known}, which differs:", *told]
+
+
+def _name(profile: Mapping[str, Any], taken: set[str]) -> str:
+    gpu = profile.get("gpu")
+    cores = profile["sockets"] * profile["cores_per_socket"]
+    base = f"{gpu['slurm_type']}x{gpu['count']}" if gpu else f"cpu{cores}"
+    names = (base if number == 1 else f"{base}_{number}" for number in range(1, len(taken) + 2))
+    return next(name for name in names if name not in taken)

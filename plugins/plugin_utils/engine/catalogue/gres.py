@@ -1,0 +1,140 @@
+"""GPUs of one node as Slurm's generic resources: what it has, its lines of gres.conf, and what contradicts itself."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.common.problems import Problem, make_problem
+from ....module_utils.nvidia.mig_layouts import device_name, divided, gpu_instances, gres_counts, layout_problems
+from ....module_utils.slurm.hostlist import expand_hosts
+from ..common.hostlist import fold_for_slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["MODES", "gres_conf", "gres_mode", "gres_problems", "smi_places"]
+
+# files: the device files are declared; those of MIG instances have the names that the role mig gives them.
+# nvidia: slurmd reads /proc/driver/nvidia. nvml: slurmd asks NVIDIA's library.
+MODES = ("files", "nvidia", "nvml")
+
+
+def gres_mode(declared: str | None, gpu: Mapping[str, Any]) -> str:
+    """Return how slurmd learns of a node's GPUs.
+
+    Args:
+        declared: the node's variable; None or empty where it has none, then that of the profile holds.
+        gpu: the part ``gpu`` of its profile.
+    """
+    return str(declared or gpu.get("gres_mode") or "files")
+
+
+def gres_conf(gpu: Mapping[str, Any] | None, mig: object, mode: str, cores: int = 0) -> list[dict[str, Any]]:
+    """Return the lines of gres.conf of one node, without its name, as keys and values.
+
+    Slurm takes the counts and types from the node's line in slurm.conf and matches a type with any part of the name
+    that it detects, so a detecting node needs no more than the way.
+
+    Args:
+        gpu: the part ``gpu`` of its profile; ``cpu_sockets`` gives ``Cores``, all those of a socket together.
+        mig: its MIG layout.
+        mode: as gres_mode gives it.
+        cores: of a socket. Slurm counts cores and not threads, those of the first socket first (gres.conf(5), Cores:
+            "core 0 will be the first core on the first socket").
+    """
+    if not gpu or not int(gpu["count"]):
+        return []
+    if mode != "files":
+        return [{"AutoDetect": mode}]
+    files = gpu.get("device_files") or None
+    near = [_cores(socket, cores) for socket in gpu.get("cpu_sockets") or []]
+    kind = gpu.get("slurm_type") or None
+    if not mig and files and near:
+        # Only neighbours share a line: Slurm numbers GPUs in the order of the lines, and the prolog by their files.
+        pairs = groupby(zip(near, expand_hosts(files), strict=True), key=itemgetter(0))
+        return [
+            _given({"Name": "gpu", "Type": kind, "File": fold_for_slurm(name for _, name in alike), "Cores": numbers})
+            for numbers, alike in pairs
+        ]
+    if not mig:
+        return [_given({"Name": "gpu", "Type": kind, "File": files, "Count": None if files else gpu["count"]})]
+    lines: list[dict[str, Any]] = []
+    # In the order of nvidia-smi, which smi_places() counts on.
+    for index, instances in enumerate(gpu_instances(mig, int(gpu["count"]))):
+        parent, said = device_name(index), near[index] if near else None
+        if not instances:
+            lines.append(_given({"Name": "gpu", "Type": kind, "File": parent, "Cores": said}))
+        for profile, number, name in instances:
+            files = ",".join((parent, *(device_name(index, profile, number, end) for end in ("gi", "ci"))))
+            lines.append(_given({"Name": "gpu", "Type": name, "MultipleFiles": files, "Cores": said}))
+    return lines
+
+
+def smi_places(gpu: Mapping[str, Any] | None, mig: object) -> list[int]:
+    """Return for each number that Slurm gives a GPU or an instance its place in nvidia-smi's list of them.
+
+    Slurm merges gres.conf into slurm.conf type by type (_merge_gres in src/interfaces/gres.c of Slurm 26.11), so that
+    of two divided GPUs all instances of one type come first; nvidia-smi goes GPU by GPU.
+
+    Args:
+        gpu: the part ``gpu`` of the node's profile.
+        mig: its MIG layout.
+
+    Raises:
+        ValueError: the layout has no valid form.
+    """
+    if not gpu or not mig:
+        return []
+    whole = str(gpu.get("slurm_type") or "")
+    shown = [kind for each in gpu_instances(mig, int(gpu["count"])) for *_, kind in each or [("", 0, whole)]]
+    return [place for kind, _ in gres_counts(gpu, mig) for place, name in enumerate(shown) if name == kind]
+
+
+def _cores(socket: int, cores: int) -> str:
+    """Return the numbers of a socket's cores as Slurm counts them."""
+    first, last = socket * cores, (socket + 1) * cores - 1
+    return f"{first}-{last}" if last > first else str(first)
+
+
+def _given(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in line.items() if value is not None}
+
+
+def gres_problems(
+    hosts: Sequence[str], gpu: Mapping[str, Any] | None, mig: object, declared: str | None
+) -> list[Problem]:
+    """Return what contradicts itself in the GPUs, the MIG layout and the mode of hosts."""
+    if not gpu or not int(gpu["count"]):
+        return [make_problem(hosts, "mig_layout", "is set for a node without GPUs", "remove it")] if mig else []
+    given = str(declared or gpu.get("gres_mode") or "files")
+    if given not in MODES:
+        return [make_problem(hosts, "slurm_gres_mode", f"{given!r} is unknown", f"use one of: {', '.join(MODES)}")]
+    if mig:
+        remedy = "correct the layout (gpu.mig of the hardware, or mig_layout of the host), or hardware of the host"
+        problems = [make_problem(hosts, "mig_layout", problem, remedy) for problem in layout_problems(gpu, mig)]
+        return problems or _mig_problems(hosts, gpu, mig, given)
+    return _name_problems(hosts, gpu, given)
+
+
+def _mig_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mig: object, given: str) -> list[Problem]:
+    """Return what Slurm cannot do with a layout that is right in itself."""
+    if given == "nvidia":
+        problem = "nvidia detects no MIG instances; Slurm would give out whole GPUs that no job can use"
+        remedy = "set slurm_gres_mode: files, or nvml where Slurm was built with NVML"
+        return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]
+    whole = int(gpu["count"]) - len(divided(mig, int(gpu["count"])))
+    return _name_problems(hosts, gpu, gres_mode(given, gpu)) if whole else []
+
+
+def _name_problems(hosts: Sequence[str], gpu: Mapping[str, Any], mode: str) -> list[Problem]:
+    """Return a problem when Slurm would not know a detected GPU by the type that is declared."""
+    if mode == "files":
+        return []
+    name, kind = "_".join(str(gpu["model"]).lower().split()), str(gpu.get("slurm_type") or "").lower()
+    if kind in name:
+        return []
+    problem = f"slurm_type {kind} is no part of {name}, as which Slurm detects the GPU; it would ignore all of them"
+    remedy = "set gpu.slurm_type to a part of that name, or slurm_gres_mode: files"
+    return [make_problem(hosts, "slurm_gres_mode", problem, remedy)]

@@ -1,0 +1,197 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The hardware profiles of the collection, one file each, with `hardware_profiles_extra` of a site over them."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ....module_utils.common.problems import one_line
+from ..common.unknown_hardware import unknown_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    WorkedOut = Callable[[Any], Any]
+
+__all__ = [
+    "PROFILES",
+    "host_profile",
+    "known_profiles",
+    "merged",
+    "profile_names",
+    "shipped_profile",
+    "site_catalogue",
+    "site_profile",
+]
+
+EXTRA = "hardware_profiles_extra"
+LIKE = "like"
+PROFILES = Path(__file__).resolve().parent / "hardware"
+
+
+@cache
+def profile_names() -> tuple[str, ...]:
+    """Return the names of the profiles that come with the collection."""
+    return tuple(sorted(path.stem for path in PROFILES.glob("*.yml")))
+
+
+@cache
+def shipped_profile(name: str) -> dict[str, Any]:
+    """Return one of profile_names(), merged over the profile that its `like` names. Do not change the result.
+
+    Raises:
+        ValueError: its file is not valid YAML.
+    """
+    path = PROFILES / f"{name}.yml"
+    # libyaml where there is one: it reads a file in a seventh of the time, and each task of each host reads one.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
+    except yaml.YAMLError as exc:
+        message = f"{path} is not valid YAML: {' '.join(str(exc).split())}"
+        raise ValueError(message) from exc
+    like = found.pop(LIKE, None)
+    return merged(shipped_profile(like), found) if like else found
+
+
+def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - any YAML
+    """Return one profile; an entry of the site is merged over the profile that its `like` names, or that of its name.
+
+    A `like` that names no profile, or the entry itself, stays in the result, where profile_problems() reports it.
+
+    Args:
+        name: of the profile.
+        extra: `hardware_profiles_extra` of the site.
+        above: the entries whose `like` led here.
+
+    Raises:
+        KeyError: neither has it.
+    """
+    if name not in extra:
+        if name not in profile_names():
+            raise KeyError(name)
+        return shipped_profile(name)
+    own = extra[name]
+    like = own.get(LIKE) if isinstance(own, dict) else None
+    if like is None:
+        return _over(shipped_profile(name), own) if name in profile_names() else own
+    if not isinstance(like, str) or like in {*above, name} or not (like in extra or like in profile_names()):
+        return own
+    below = site_profile(like, extra, (*above, name))
+    return _over(below, {key: value for key, value in own.items() if key != LIKE}) if isinstance(below, dict) else own
+
+
+def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a site wrote may be anything
+    """Return a profile with an entry of the site over it.
+
+    Where the site gives a floor of its own, it holds for any number of nodes, unless the site gives floors for those.
+    """
+    found = merged(shipped, own)
+    scopes = own.get("busbw") if isinstance(own, dict) else None
+    for scope, entry in scopes.items() if isinstance(scopes, dict) else ():
+        said = entry if isinstance(entry, dict) else {}
+        entries = [(found["busbw"], scope, said)]
+        if isinstance(said.get("collectives"), dict):
+            inside = found["busbw"][scope]["collectives"]
+            entries += [(inside, name, item) for name, item in said["collectives"].items() if isinstance(item, dict)]
+        for place, key, item in entries:
+            if "floor_gbs" in item:
+                gone = {"floors", "in_network"} - item.keys()
+                place[key] = {name: value for name, value in place[key].items() if name not in gone}
+    return found
+
+
+def site_catalogue(extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all profiles by name, those of the site merged over those of the collection."""
+    return {name: site_profile(name, extra) for name in (*profile_names(), *extra)}
+
+
+def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
+    """Return two dictionaries merged to the bottom; of anything else, the value above."""
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return {**below, **{key: merged(below[key], value) if key in below else value for key, value in above.items()}}
+
+
+def host_profile(
+    worked_out: WorkedOut,
+    variables: Mapping[str, Any],
+    name: object,
+    catalogue: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the profile of a name; an empty one for an empty name.
+
+    Args:
+        worked_out: what works a template out, Ansible's own function.
+        variables: of the host.
+        name: of the profile, as the site wrote it.
+        catalogue: profiles by name to look in, instead of those of collection and site.
+
+    Raises:
+        ValueError: the name is unknown or no text, or the site's entry of that name is wrong.
+    """
+    if not name:
+        return {}
+    if not isinstance(name, str):
+        message = f"{_host(variables)}hardware: {name!r} is not the name of a profile. Remedy: write one, as a text."
+        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
+    extra = _extra(worked_out, variables) if catalogue is None else {}
+    try:
+        profile: dict[str, Any] = site_profile(name, extra) if catalogue is None else catalogue[name]
+    except KeyError:
+        key = "hardware: " if worked_out(variables.get("hardware", "")) == name else ""
+        problem, remedy = unknown_hardware(name, {*profile_names(), *extra} if catalogue is None else catalogue)
+        message = f"{_host(variables)}{key}{problem}. Remedy: {remedy}."
+        raise ValueError(message) from None
+    if name in extra:
+        _refuse(variables, {name: profile})
+    return profile
+
+
+def known_profiles(worked_out: WorkedOut, variables: Mapping[str, Any], *, check: bool = True) -> dict[str, Any]:
+    """Return all profiles by name.
+
+    Args:
+        worked_out: what works a template out, Ansible's own function.
+        variables: of the host.
+        check: whether a wrong entry of the site is an error, or is left to the caller.
+
+    Raises:
+        ValueError: an entry of the site is wrong.
+    """
+    if not check:
+        given = worked_out(variables.get(EXTRA))
+        return site_catalogue(given if isinstance(given, dict) else {})
+    extra = _extra(worked_out, variables)
+    profiles = site_catalogue(extra)
+    _refuse(variables, {name: profiles[name] for name in extra})
+    return profiles
+
+
+def _extra(worked_out: WorkedOut, variables: Mapping[str, Any]) -> Mapping[str, Any]:
+    extra = worked_out(variables.get(EXTRA)) or {}
+    if not isinstance(extra, dict):
+        message = f"{_host(variables)}{EXTRA}: is not a dictionary of profiles by name. Remedy: write NAME: {{...}}."
+        raise ValueError(message)  # noqa: TRY004 - a wrong value of the site
+    return extra
+
+
+def _refuse(variables: Mapping[str, Any], profiles: Mapping[str, Any]) -> None:
+    if not profiles:
+        return
+    # Those of the collection were checked when they were made: only what a site wrote costs the time of a check.
+    from .check import profile_problems  # noqa: PLC0415
+
+    problems = [one_line(each) for name, profile in profiles.items() for each in profile_problems(name, profile)]
+    if problems:
+        message = f"{_host(variables)}{EXTRA}: {'; '.join(problems)}. Remedy: correct the entry."
+        raise ValueError(message)
+
+
+def _host(variables: Mapping[str, Any]) -> str:
+    return f"{variables['inventory_hostname']}: " if "inventory_hostname" in variables else ""

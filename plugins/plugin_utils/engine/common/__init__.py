@@ -1,0 +1,1 @@
+"""Text and numbers that several packages of the engine use."""

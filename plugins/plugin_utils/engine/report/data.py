@@ -1,0 +1,338 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a report of a validation, whoever wrote it, into the one shape that all its readers rely on."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.hardware.machine_parts import read_parts
+from ..common.printable import printable
+from ..validation.fates import node_fates
+from ..validation.registry import stage_of
+from .checks import COLLECTIVE, matrices_of, results_of
+
+if TYPE_CHECKING:
+    from ..validation.fates import Fate
+    from ..validation.model import Peers
+    from .model import Culprit, Doubt, Half, JobEnd, ReadReport, ReadTest, Run
+
+__all__ = [
+    "HALVES",
+    "SCHEMA",
+    "VERDICTS",
+    "counts",
+    "culprits",
+    "curves",
+    "everyone",
+    "faulty_nodes",
+    "normalised",
+    "printable",
+]
+
+SCHEMA = 1
+VERDICTS = ("PASS", "FAIL", "INCONCLUSIVE")
+HALVES = ("out_of_place", "in_place")
+
+_PAIR = 2
+# A rail is a NIC of its node.
+_OF_A_NODE = frozenset({"node", "rail"})
+_LARGEST = 1e308
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -_LARGEST < value < _LARGEST
+
+
+def _number(value: object) -> float | None:
+    kind = type(value)
+    if kind is float or kind is int:  # nearly all, and there are many
+        return float(value) if -_LARGEST < value < _LARGEST else None  # type: ignore[operator, arg-type]
+    return float(value) if isinstance(value, (int, float)) and _is_number(value) else None
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, (list, tuple)):
+        return [printable(item) for item in value]
+    return []
+
+
+def _pairs(value: object) -> dict[str, str]:
+    return {printable(key): printable(item) for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else printable(value)
+
+
+def _half(value: object) -> Half | None:
+    if not isinstance(value, dict):
+        return None
+    return {
+        "time_us": _number(value.get("time_us")),
+        "algbw": _number(value.get("algbw")),
+        "busbw": _number(value.get("busbw")),
+        "wrong": _number(value.get("wrong")),
+    }
+
+
+def _run(value: object) -> Run:
+    run = _dict(value)
+    fabric = _dict(run.get("fabric"))
+    rows = [row for row in run.get("rows") or [] if isinstance(row, dict) and _is_number(row.get("size"))]
+    return {
+        "program": _optional(run.get("program")),
+        "nccl_tests_version": _optional(run.get("nccl_tests_version")),
+        "nccl_version": _optional(run.get("nccl_version")),
+        "outcome": _optional(run.get("outcome")),
+        "ranks": _number(run.get("ranks")),
+        "nodes": _number(run.get("nodes")),
+        "avg_busbw": _number(run.get("avg_busbw")),
+        "out_of_bounds": _number(run.get("out_of_bounds")),
+        "hosts": _texts(run.get("hosts")),
+        "devices": _texts(run.get("devices")),
+        "errors": _texts(run.get("errors")),
+        "checked": bool(run.get("checked")),
+        "fabric": {
+            "networks": _texts(fabric.get("networks")),
+            "nics": _texts(fabric.get("nics")),
+            "gdrdma": fabric.get("gdrdma"),
+            "nvls": fabric.get("nvls"),
+            "in_network": fabric.get("in_network"),
+        },
+        "rows": [
+            {
+                "size": int(row["size"]),
+                "type": _optional(row.get("type")),
+                "out_of_place": _half(row.get("out_of_place")),
+                "in_place": _half(row.get("in_place")),
+            }
+            for row in rows
+        ],
+    }
+
+
+def _job(value: object) -> JobEnd:
+    job = _dict(value)
+    return {
+        "job_id": printable(job.get("job_id") or ""),
+        "state": printable(job.get("state") or ""),
+        "exit_code": printable(job.get("exit_code") or ""),
+        "batch_host": printable(job.get("batch_host") or ""),
+        "problem": printable(job.get("problem") or ""),
+        "seconds": _number(job.get("seconds")),
+    }
+
+
+def _test(number: int, value: object) -> ReadTest:
+    where = f"tests[{number}]"
+    if not isinstance(value, dict):
+        message = f"{where} is no object"
+        raise TypeError(message)
+    for key in ("name", "stage"):
+        if not isinstance(value.get(key), str) or not value[key]:
+            message = f"{where}.{key} is missing"
+            raise ValueError(message)
+    if value.get("verdict") not in VERDICTS:
+        message = f"{where}.verdict is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    runs, at_size = value.get("runs"), _number(value.get("at_size"))
+    # What was measured over one rail is a series of its own, in figures, history and metrics alike.
+    rail = f" over {printable(value['rail'])}" if value.get("rail") else ""
+    return {
+        "name": printable(value["name"]),
+        "stage": printable(value["stage"]),
+        "kind": printable(value.get("kind") or COLLECTIVE),
+        "collective": printable(value.get("collective") or "") + rail,
+        "hardware": printable(value.get("hardware") or ""),
+        "verdict": value["verdict"],
+        "reason": printable(value.get("reason") or ""),
+        "measured_busbw": _number(value.get("measured_busbw")),
+        "at_size": None if at_size is None else int(at_size),
+        "floor": _number(value.get("floor")),
+        "ceiling": _number(value.get("ceiling")),
+        "nodes": _texts(value.get("nodes")),
+        "partners": _texts(value.get("partners")),
+        "findings": _texts(value.get("findings")),
+        "peers": _peers(value.get("peers")),
+        "tail": _texts(value.get("tail")),
+        "program": _optional(value.get("program")),
+        "version": _optional(value.get("version")),
+        "lowest_gbs": _number(value.get("lowest_gbs")),
+        "matrices": matrices_of(value.get("matrices"), printable),
+        "results": results_of(value.get("results"), printable),
+        "own": _own(value),
+        "ranks": int(_number(value.get("ranks")) or 0),
+        "source": _optional(value.get("source")),
+        "output": _optional(value.get("output")),
+        "left_out": _pairs(value.get("left_out")),
+        "environment": _pairs(value.get("environment")),
+        "parts": read_parts(value.get("parts"), printable),
+        "job": _job(value.get("job")),
+        "runs": [_run(run) for run in runs] if isinstance(runs, list) else [],
+    }
+
+
+def _peers(value: object) -> Peers | None:
+    found = {key: _number(_dict(value).get(key)) for key in ("count", "median", "least")}
+    count, middle, least = found["count"], found["median"], found["least"]
+    if count is None or middle is None or least is None:
+        return None
+    return {"count": int(count), "median": middle, "least": least}
+
+
+def _own(value: dict[str, Any]) -> Any:  # noqa: ANN401 - the stage's own form
+    """Return what the stage of a test keeps of it, as the stage reads it; None where there is nothing or no stage."""
+    stage = stage_of(value)
+    return stage.read(value.get(stage.name), printable) if stage else None
+
+
+def normalised(data: object) -> ReadReport:
+    """Return a report in which every key is there and of its type, and every text may be printed.
+
+    Args:
+        data: what a report.json holds.
+
+    Raises:
+        ValueError: it is no report of a validation, or one of a newer busbar.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get("tests"), list) or "verdict" not in data:
+        message = "this is no report of a validation"
+        raise ValueError(message)
+    if data.get("schema") != SCHEMA:
+        message = f"schema {data.get('schema')!r} is not known here, only {SCHEMA}"
+        raise ValueError(message)
+    if data["verdict"] not in VERDICTS:
+        message = f"verdict {data['verdict']!r} is not one of {', '.join(VERDICTS)}"
+        raise ValueError(message)
+    try:
+        tests = [_test(number, test) for number, test in enumerate(data["tests"])]
+    except TypeError as exc:
+        raise ValueError(str(exc)) from exc
+    named = data.get("culprits")
+    return {
+        "reason": printable(data.get("reason") or ""),
+        "cluster": printable(data.get("cluster") or ""),
+        "started": printable(data.get("started") or ""),
+        "backend": printable(data.get("backend") or ""),
+        "schema": SCHEMA,
+        "verdict": data["verdict"],
+        "nodes": _texts(data.get("nodes")),
+        "left_out": _pairs(data.get("left_out")),
+        "node_reasons": _texts(data.get("node_reasons")),
+        "settings": _pairs(data.get("settings")),
+        "culprits": [_culprit(item) for item in named] if isinstance(named, list) else None,
+        "unresolved": _doubts(data.get("unresolved")),
+        "suspected": _doubts(data.get("suspected")),
+        "fates": _fates(data),
+        "leftovers": _texts(data.get("leftovers")),
+        "tests": tests,
+    }
+
+
+def _doubts(value: object) -> list[Doubt]:
+    return [
+        {"nodes": _texts(item.get("nodes")), "reason": printable(item.get("reason") or "")} for item in _dicts(value)
+    ]
+
+
+def _fates(data: dict[str, Any]) -> list[Fate]:
+    done, resumed = (
+        [{"node": printable(item.get("node") or ""), "problem": printable(item.get("problem") or "")} for item in items]
+        for items in (_dicts(_dict(data.get("drain")).get("done")), _dicts(data.get("resumed")))
+    )
+    drained = _dicts(_dict(data.get("drain")).get("nodes"))
+    reasons = {printable(item.get("node") or ""): printable(item.get("reason") or "") for item in drained}
+    return node_fates(done, resumed, _pairs(data.get("held")), _pairs(data.get("held_by")), reasons)
+
+
+def _culprit(value: object) -> Culprit:
+    if not isinstance(value, dict):
+        return {"kind": "node", "nodes": [printable(value)], "reason": ""}
+    nodes = _texts(value.get("nodes")) or ([printable(value["node"])] if value.get("node") else [])
+    return {
+        "kind": printable(value.get("kind") or "node"),
+        "nodes": nodes,
+        "reason": printable(value.get("reason") or ""),
+    }
+
+
+def culprits(report: ReadReport) -> list[Culprit]:
+    """Return the faulty nodes: those that the search named or, without a search, those that the tests prove to be.
+
+    That is a node that failed alone, and one that failed with two partners or more who each passed with another node.
+
+    Args:
+        report: as `normalised` gives it.
+    """
+    if report["culprits"] is not None:
+        return list(report["culprits"])
+    found: dict[str, str] = {}
+    partners: dict[tuple[str, str], set[str]] = {}
+    for test in [test for test in report["tests"] if _infers(test)]:
+        nodes = everyone(test)
+        if test["verdict"] == "FAIL" and len(nodes) == 1:
+            found.setdefault(nodes[0], f"{test['name']}: {test['reason']}")
+        if len(nodes) == _PAIR:
+            for node, other in (nodes, nodes[::-1]):
+                partners.setdefault((node, test["verdict"]), set()).add(other)
+    for (node, verdict), others in partners.items():
+        good = sorted(other for other in others if partners.get((other, "PASS"), set()) - {node})
+        if verdict == "FAIL" and len(good) >= _PAIR and (node, "PASS") not in partners:
+            found.setdefault(node, f"failed with {len(good)} partners that pass with others: {', '.join(good[:8])}")
+    return [{"kind": "node", "nodes": [node], "reason": reason} for node, reason in found.items()]
+
+
+def faulty_nodes(report: ReadReport) -> set[str]:
+    """Return the nodes that are culprits by themselves; of a slow link or boundary no single node is."""
+    return {node for item in culprits(report) if item["kind"] in _OF_A_NODE for node in item["nodes"]}
+
+
+def _infers(test: ReadTest) -> bool:
+    """Return whether a test says something about nodes and links; others say themselves whom they blame."""
+    stage = stage_of(test)
+    return stage is None or stage.infers
+
+
+def everyone(test: ReadTest) -> list[str]:
+    """Return all nodes that took part in a test, those tested first."""
+    return list(dict.fromkeys(test["nodes"] + test["partners"]))
+
+
+def counts(report: ReadReport) -> dict[str, int]:
+    """Return how many tests there are of each verdict."""
+    return {verdict: sum(test["verdict"] == verdict for test in report["tests"]) for verdict in VERDICTS}
+
+
+def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
+    """Return the curves of a test by program, then by half (out_of_place, in_place).
+
+    Returns:
+        For each half the sizes in bytes, ascending, with the median over repeats of busbw in GB/s.
+    """
+    found: dict[str, dict[str, dict[int, list[float]]]] = {}
+    for run in test["runs"]:
+        program = (run["program"] or test["collective"] or "all_reduce").removesuffix("_perf")
+        halves = found.setdefault(program, {half: {} for half in HALVES})
+        for row in run["rows"]:
+            for half in HALVES:
+                cells = row["out_of_place"] if half == "out_of_place" else row["in_place"]
+                busbw = cells["busbw"] if cells else None
+                if busbw is not None and row["size"] > 0:
+                    halves[half].setdefault(row["size"], []).append(busbw)
+    return {
+        program: {
+            half: [(size, median(values)) for size, values in sorted(points.items())] for half, points in halves.items()
+        }
+        for program, halves in found.items()
+        if any(halves.values())
+    }

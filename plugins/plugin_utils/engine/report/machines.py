@@ -1,0 +1,109 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether another machine stands behind the name of a node, by host keys and serial numbers. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .dossier import REPLACED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ....module_utils.hardware.machine_parts import Part
+
+
+__all__ = ["ADMITTED", "AGAIN", "REINSTALLED", "Change", "change_of", "compared", "known_parts"]
+
+# A machine that was there before: installed anew, or as it is, by option.
+REINSTALLED, AGAIN = "reinstalled", "provisioned again"
+ADMITTED = "admitted"
+_OPTION = "-e replace_node_same_machine=true"
+_KINDS = (("machine", "serial"), ("machine", "id"), ("gpu", "serial"), ("gpu", "id"), ("nic", "id"))
+
+
+class Change(NamedTuple):
+    """What became of the machine behind a name: an event for the records, or why it is refused."""
+
+    event: str = ""
+    problem: str = ""
+    remedy: str = ""
+
+
+def known_parts(node: str, records: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return the parts of the last machine of a node that the site noted; none when there is none."""
+    found = [each["parts"] for each in records if each["node"] == node and isinstance(each.get("parts"), list)]
+    return [part for part in (found[-1] if found else []) if isinstance(part, dict)]
+
+
+def compared(
+    before: Iterable[Part | Mapping[str, str]], after: Iterable[Part | Mapping[str, str]]
+) -> tuple[str, str, bool]:
+    """Return the numbers of two machines by the best kind that both tell, and whether they are one machine.
+
+    A machine of which nothing can be compared is taken for another one.
+    """
+    first, second = ([dict(part) for part in parts] for parts in (before, after))
+
+    def numbers(parts: list[dict[str, Any]], kind: str, key: str) -> set[str]:
+        return {str(part[key]) for part in parts if part.get("kind") == kind and part.get(key)}
+
+    for kind, key in _KINDS:
+        one, other = numbers(first, kind, key), numbers(second, kind, key)
+        if one and other:
+            said = [", ".join(sorted(each)) for each in (one, other)]
+            return said[0], said[1], bool(one & other)
+    # They tell numbers of different kinds, or one of them none at all.
+    said = [
+        next((", ".join(sorted(found)) for each in _KINDS if (found := numbers(parts, *each))), "")
+        for parts in (first, second)
+    ]
+    return said[0], said[1], False
+
+
+def change_of(  # noqa: PLR0913 - what a machine is known by
+    node: str,
+    key: str,
+    *,
+    known: Mapping[str, str],
+    former: Iterable[str],
+    records: Sequence[Mapping[str, Any]],
+    same_serial: bool,
+    allow_same: bool,
+) -> Change:
+    """Return what became of the machine behind a name.
+
+    Args:
+        node: the name.
+        key: the public host key that the machine has now.
+        known: the present key of each host, as the ledger of certified keys has it.
+        former: keys that are revoked.
+        records: those of the site, the oldest first.
+        same_serial: whether its serial number is that of the former machine.
+        allow_same: whether a machine that was there before is provisioned again.
+    """
+    if key in former:
+        return Change(
+            problem="it has a host key that is revoked: a former machine, or a copy of its disk",
+            remedy="give it new ones: rm /etc/ssh/ssh_host_*; ssh-keygen -A; systemctl restart ssh, there",
+        )
+    holder = next((host for host, own in known.items() if own == key and host != node), "")
+    if holder:
+        return Change(
+            problem=f"it has the host key of {holder}: a copy of its disk, or its address",
+            remedy="correct ansible_host, or give it new keys: rm /etc/ssh/ssh_host_*; ssh-keygen -A, there",
+        )
+    if known.get(node) == key and not allow_same:
+        # A run that ended before the validation passed goes on with the machine that it had accepted.
+        own = [each for each in records if each["node"] == node]
+        if own and own[-1]["event"] != ADMITTED and own[-1].get("host_key") == key:
+            return Change(event="")
+        return Change(
+            problem="it is still the machine that it was: its host key is the one that the cluster knows"
+            + (", and so is its serial number" if same_serial else ""),
+            remedy=f"swap the machine and run this again; to provision this one anew: {_OPTION}",
+        )
+    if known.get(node) == key:
+        return Change(event=AGAIN)
+    return Change(event=REINSTALLED if same_serial else REPLACED)

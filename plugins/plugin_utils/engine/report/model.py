@@ -1,0 +1,226 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""A report as its readers rely on it, and what is compared between reports.
+
+Every key is there and every text may be printed; what is not known is None. Bandwidths are in GB/s, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+from ..validation.section import ShownTest
+
+if TYPE_CHECKING:
+    from ....module_utils.hardware.machine_parts import Part
+    from ..validation.fates import Fate
+    from ..validation.model import Peers
+
+__all__ = [
+    "Compared",
+    "Culprit",
+    "Doubt",
+    "Fabric",
+    "Half",
+    "JobEnd",
+    "Matrix",
+    "NodeFigure",
+    "Past",
+    "ReadReport",
+    "ReadTest",
+    "Result",
+    "Row",
+    "Run",
+]
+
+
+class Half(TypedDict):
+    """Half of a row: time in microseconds, and how many elements were wrong."""
+
+    time_us: float | None
+    algbw: float | None
+    busbw: float | None
+    wrong: float | None
+
+
+class Row(TypedDict):
+    """A row of a table of nccl-tests."""
+
+    size: int
+    type: str | None
+    out_of_place: Half | None
+    in_place: Half | None
+
+
+class Fabric(TypedDict):
+    """What NCCL told of the way that the data took."""
+
+    networks: list[str]
+    nics: list[str]
+    gdrdma: object
+    nvls: object
+    in_network: object
+
+
+class Run(TypedDict):
+    """A table of nccl-tests."""
+
+    program: str | None
+    nccl_tests_version: str | None
+    nccl_version: str | None
+    outcome: str | None
+    ranks: float | None
+    nodes: float | None
+    avg_busbw: float | None
+    out_of_bounds: float | None
+    hosts: list[str]
+    devices: list[str]
+    errors: list[str]
+    checked: bool
+    fabric: Fabric
+    rows: list[Row]
+
+
+class Matrix(TypedDict):
+    """A matrix of a check; odd are row and column of slow cells, p2p whether the floor is about it."""
+
+    title: str
+    unit: str
+    what: str
+    p2p: bool
+    rows: list[str]
+    columns: list[str]
+    values: list[list[float | None]]
+    odd: list[tuple[int, int]]
+
+
+class Result(TypedDict):
+    """A result of a diagnosis; the ids are of units such as GPUs."""
+
+    category: str
+    test: str
+    unit: str
+    status: str
+    ids: list[str]
+    messages: list[str]
+
+
+class JobEnd(TypedDict):
+    """What became of a job."""
+
+    job_id: str
+    state: str
+    exit_code: str
+    batch_host: str
+    problem: str
+    seconds: float | None
+
+
+class ReadTest(ShownTest):
+    """A test; collective tells the rail as well, where it used one alone."""
+
+    collective: str
+    reason: str
+    measured_busbw: float | None
+    at_size: int | None
+    floor: float | None
+    ceiling: float | None
+    findings: list[str]
+    peers: Peers | None
+    tail: list[str]
+    program: str | None
+    version: str | None
+    matrices: list[Matrix]
+    results: list[Result]
+    ranks: int
+    source: str | None
+    output: str | None
+    left_out: dict[str, str]
+    environment: dict[str, str]
+    parts: dict[str, list[Part]]
+    job: JobEnd
+    runs: list[Run]
+
+
+class Culprit(TypedDict):
+    """Who is to blame: kind is node, rail, link or boundary."""
+
+    kind: str
+    nodes: list[str]
+    reason: str
+
+
+class Doubt(TypedDict):
+    """Nodes, and what is not certain about them."""
+
+    nodes: list[str]
+    reason: str
+
+
+class ReadReport(TypedDict):
+    """A report; started is ISO 8601, culprits None where nobody searched for any.
+
+    Unresolved are nodes of which nothing can be said for certain, suspected those that nobody blames, each with why.
+    Fates are what became of nodes that were drained, leftovers what could not be put back as it was.
+    """
+
+    schema: int
+    verdict: str
+    reason: str
+    cluster: str
+    started: str
+    backend: str
+    nodes: list[str]
+    left_out: dict[str, str]
+    node_reasons: list[str]
+    settings: dict[str, str]
+    culprits: list[Culprit] | None
+    unresolved: list[Doubt]
+    suspected: list[Doubt]
+    fates: list[Fate]
+    leftovers: list[str]
+    tests: list[ReadTest]
+
+
+class Past(TypedDict):
+    """A figure of an earlier report."""
+
+    started: str
+    busbw: float
+    verdict: str
+
+
+class Compared(TypedDict):
+    """How a figure stands against its own past and against the fleet.
+
+    Changes are shares of the median or of the last figure, None where there is too little to compare with; flags are
+    sentences, none when nothing is wrong.
+    """
+
+    subject: str
+    name: str
+    nodes: list[str]
+    stage: str
+    collective: str
+    size: int
+    busbw: float
+    verdict: str
+    past: list[Past]
+    last_change: float | None
+    own_median: float | None
+    own_change: float | None
+    fleet_median: float | None
+    fleet_change: float | None
+    flags: list[str]
+
+
+class NodeFigure(TypedDict):
+    """What a report says of a node in a stage: medians over its tests."""
+
+    node: str
+    stage: str
+    collective: str
+    verdict: str
+    busbw: float | None
+    floor: float | None
+    ceiling: float | None

@@ -1,0 +1,223 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the options of a validation, and brings them into their types: once, before anything is planned."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from ....module_utils.common.problems import one_line
+from ....module_utils.slurm.reservation import OWN_NAME
+from ..catalogue.check import profile_problems
+from ..catalogue.collectives import collective_problems, floor_problems
+from ..common.hostlist import fold_hosts, unfold_hosts
+from ..search.decide import DROP, MOST_REPEATS
+from . import registry
+from .model import CheckJob, Options
+from .options import read_options, size_problems
+from .queues import queue_problems
+from .tests import unknown_profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["BACKENDS", "all_problems", "input_problems", "typed"]
+
+BACKENDS = ("mpi", "nccl")
+DRIFT = ("ignore", "finding", "fail")
+RESUMED = ("own", "all", "none")
+_PREFIX = "validation_"
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_RESERVATION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+# What may be missing, and counts as not asked for.
+_EMPTY: dict[str, Any] = {
+    "nvlink_domains": {},
+    "node_checks": [],
+    "check_jobs": {},
+    "p2p_floor_gbs": 0.0,
+    "straggler_limit": 0,
+    "drift": "ignore",
+    "allow_busy": False,
+    "standing": {},
+    "slurm_topology": {},
+    "search_repeats": MOST_REPEATS,
+    "search_drop": round(100 * DROP),
+    "out_of_service": False,
+    "reservation": "",
+    "inspector": "",
+    "resume": "own",
+}
+
+
+def typed(given: Mapping[str, Any]) -> Options:
+    """Return the options of a validation in their types; those that are so already, as they are.
+
+    Args:
+        given: the keys of model.Options but for own, of which each may be text, nodes and topology lists or folded
+            text; and for each stage that is asked for and has options a dictionary of them under its name.
+
+    Raises:
+        ValueError: the options are not right; the message has a sentence for each fault.
+    """
+    if "own" in given:
+        return cast("Options", given)
+    options, problems = _read(given)
+    problems = problems or _problems(options)
+    if problems:
+        raise ValueError("; ".join(problems))
+    return options
+
+
+def input_problems(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the options of a validation, each with its remedy; an empty list when nothing is.
+
+    Args:
+        given: as for typed.
+    """
+    options, problems = _read(given)
+    return problems or _problems(options)
+
+
+def all_problems(given: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with the options, else which hardware profiles nobody knows."""
+    return input_problems(given) or unknown_profiles(typed(given))
+
+
+def _read(given: Mapping[str, Any]) -> tuple[Options, list[str]]:
+    """Return the options in their types, and what has none."""
+    stages = [stage for stage in registry.STAGES if stage.form is not None]
+    plain = {**_EMPTY, **given, "own": {}}
+    mine = {stage.name: plain.pop(stage.name, None) for stage in stages}
+    plain["nodes"], problems = _folded("nodes", given["nodes"])
+    topologies: dict[str, dict[str, list[str]]] = {}
+    for key in ("topology", "slurm_topology"):
+        topologies[key] = {}
+        for switch, members in dict(plain[key]).items():
+            topologies[key][str(switch)], strange = _folded(f"{key}: {switch}", members)
+            problems += strange
+    jobs = {}
+    for kind in [kind for kind in plain["check_jobs"] if kind in plain["node_checks"]]:
+        jobs[kind], strange = read_options(CheckJob, plain["check_jobs"][kind], f"{_PREFIX}{kind}_")
+        problems += strange
+    found, strange = read_options(Options, plain | topologies | {"check_jobs": jobs}, _PREFIX)
+    problems += strange
+    for stage in stages:
+        if stage.name in found.get("stages", []):
+            asked = mine[stage.name] or {}
+            found["own"][stage.name], strange = read_options(stage.form, asked, f"{_PREFIX}{stage.name}_")
+            problems += strange
+    return cast("Options", found), problems
+
+
+def _folded(name: str, value: object) -> tuple[list[str], list[str]]:
+    """Return the nodes that a list or a folded text names, and what is wrong with it."""
+    if not isinstance(value, (str, list, tuple)):
+        return [], [f"{_PREFIX}{name}: {value!r} is not a list"]
+    try:
+        return unfold_hosts(value if isinstance(value, str) else [str(node) for node in value]), []
+    except ValueError as exc:
+        return [], [f"{_PREFIX}{name}: {exc}"]
+
+
+def _problems(options: Options) -> list[str]:
+    """Return what is wrong with options that have their types."""
+    problems = []
+    if options["backend"] not in BACKENDS:
+        problems.append(f"validation_backend: {options['backend']!r} is not one of {', '.join(BACKENDS)}")
+    elif options["backend"] == "nccl" and not options["binary"] and not options["image"]:
+        problems.append("validation_backend: nccl needs validation_binary (a path on the nodes) or validation_image")
+    elif options["backend"] == "mpi":
+        problems += [
+            f"validation_{key}: the backend mpi runs its own program on the nodes and uses no {what}: leave it out, or "
+            "set validation_backend=nccl"
+            for key, what in (("binary", "nccl-tests"), ("image", "container image"))
+            if options.get(key)
+        ]
+    problems += _inspector_problems(options)
+    known = registry.choices()
+    problems += [
+        f"validation_stages: {stage!r} is not one of {', '.join(known)}"
+        for stage in options["stages"]
+        if stage not in known
+    ]
+    if options["drift"] not in DRIFT:
+        problems.append(f"validation_drift: {options['drift']!r} is not one of {', '.join(DRIFT)}")
+    problems += collective_problems(options) or floor_problems(options)
+    if not problems:
+        problems += _node_problems(options)
+    problems += queue_problems(options) + _reservation_problems(options)
+    problems += _user_problems(options) + size_problems(options) + _topology_problems(options)
+    return problems + [problem for stage in registry.STAGES for problem in stage.problems(options)]
+
+
+def _inspector_problems(options: Options) -> list[str]:
+    path = options.get("inspector", "")
+    if path and options["backend"] != "nccl":
+        return [f"validation_inspector: it records NCCL, and validation_backend is {options['backend']}: leave it out"]
+    if path and not (path.startswith("/") and path.isprintable()):
+        return [f"validation_inspector: {path!r} is no path from / of libnccl-profiler-inspector.so"]
+    return []
+
+
+def _user_problems(options: Options) -> list[str]:
+    user = options["user"]
+    if not _USER.fullmatch(user):
+        return [f"validation_user: {user!r} is no name of a user"]
+    if user == "root":
+        return ["validation_user: root runs no tests: name a user without privileges, such as busbar-validation"]
+    return []
+
+
+def _reservation_problems(options: Options) -> list[str]:
+    name, resumed = options.get("reservation", ""), options.get("resume")
+    problems = []
+    if name and not _RESERVATION.fullmatch(name):
+        problems.append(f"validation_reservation: {name!r} is no name of a reservation")
+    if name == OWN_NAME:
+        problems.append(
+            f"validation_reservation: {name} is the one that busbar makes and deletes itself: leave the option empty, "
+            "or give your own another name"
+        )
+    if resumed not in RESUMED:
+        problems.append(f"validation_resume: {resumed!r} is not one of {', '.join(RESUMED)}")
+    return problems
+
+
+def _topology_problems(options: Options) -> list[str]:
+    switch_of: dict[str, str] = {}
+    for switch, nodes in options["topology"].items():
+        for node in nodes:
+            if switch_of.setdefault(node, switch) != switch:
+                return [f"validation_topology: {node} is under {switch_of[node]} and {switch}"]
+    return _contradictions(switch_of, options["slurm_topology"])
+
+
+def _contradictions(switch_of: dict[str, str], declared: dict[str, list[str]]) -> list[str]:
+    """Return where Slurm is told of other switches than the search."""
+    other_of = {node: switch for switch, nodes in declared.items() for node in nodes}
+    both = [node for node in switch_of if node in other_of]
+    places: dict[str, str] = {}
+    for mine, theirs in ((switch_of, other_of), (other_of, switch_of)):
+        places.clear()
+        for node in both:
+            first = places.setdefault(mine[node], node)
+            if theirs[first] != theirs[node]:
+                one, other = ("validation_topology", "slurm_topology")[:: 1 if mine is switch_of else -1]
+                said = f"{one} has {first} and {node} under {mine[node]}"
+                but = f"{other} under {theirs[first]} and {theirs[node]}"
+                return [f"validation_topology: {said}, {but}; declare it once: leave validation_topology out"]
+    return []
+
+
+def _node_problems(options: Options) -> list[str]:
+    nodes = options["nodes"]
+    if not nodes:
+        return ["validation_nodes: names no node"]
+    strange = [node for node in nodes if node not in options["pool"]]
+    if strange:
+        return [
+            f"validation_nodes: {fold_hosts(strange)} is not among the compute nodes ({fold_hosts(options['pool'])})"
+        ]
+    used = sorted({options["hardware"].get(node) or "" for node in nodes} & set(options["catalogue"]))
+    return [one_line(each) for name in used for each in profile_problems(name, options["catalogue"][name])]

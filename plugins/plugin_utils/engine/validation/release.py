@@ -1,0 +1,96 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Decides what becomes of nodes that were drained before their validation: resumed, or left with a reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ....module_utils.slurm.driver_drain import DRAIN_REASON
+from ....module_utils.slurm.new_reason import NEW_REASON, is_new, new_reason
+from ....module_utils.slurm.reservation import NO_REASON
+from .judge import FAIL, PASS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .model import Blamed, Culprit, Options, Report, State
+
+__all__ = ["OWN_REASON", "keeps_reason", "not_admitted", "passed_nodes", "released_nodes", "slurm_reason"]
+
+# How the reason of a drain begins that a validation gave; all others are a human's, or Slurm's.
+OWN_REASON = "busbar:"
+_MOST_REASON = 200
+_ALONE = "no test together with other nodes has passed"
+# Those of busbar's that good figures do not answer: a driver that waits for a reboot, a layout that Slurm does not know
+# yet (module mig_layout), a node that is to go (playbook remove_nodes), and a human who gave no reason.
+_NOT_OURS = (DRAIN_REASON, "busbar: MIG layout", "busbar: leaves the cluster", NO_REASON)
+
+
+def keeps_reason(state: State, node: str) -> bool:
+    """Return whether a node was drained before by somebody else, whose reason stays."""
+    reason = state["held"].get(node)
+    return reason is not None and (not reason.startswith(OWN_REASON) or reason.startswith(_NOT_OURS))
+
+
+def slurm_reason(words: str) -> str:
+    """Return the reason of a drain as Slurm takes it."""
+    kept = "".join(char if char.isprintable() and char not in "\"'\\" else " " for char in words)
+    return f"{OWN_REASON} {kept.removeprefix(OWN_REASON).strip()}"[:_MOST_REASON]
+
+
+def passed_nodes(state: State, report: Report, blamed: Sequence[Culprit]) -> list[str]:
+    """Return the drained nodes of which nothing is left open: all their own tests passed, and so did those with others.
+
+    A test with others that did not pass is no fault of a node where the search has named who it was. Where anything is
+    open, where the validation was cut, or a link or a switch is to blame, only nodes with no failed test have passed.
+    One that is new to the cluster must have passed a test together with others, too.
+
+    Args:
+        state: what is known at the end.
+        report: of the validation.
+        blamed: the culprits.
+    """
+    guilty = {node for item in blamed for node in item["nodes"]}
+    unclear = {node for item in report["unresolved"] for node in item["nodes"]}
+    explained = bool(blamed) and all(item["kind"] in {"node", "rail"} for item in blamed)
+    # A FAIL that nobody is to blame for, such as one against the site's own history, is about all.
+    unfinished = bool(report["stopped"] or state["problem"] or (report["verdict"] == FAIL and not blamed))
+    found = []
+    for node in sorted(state["held"].keys() - guilty - unclear - report["left_out"].keys()):
+        mine = [test for test in state["tests"] if node in test["nodes"] + test["partners"]]
+        bad = [test for test in mine if test["verdict"] != PASS]
+        alone = any(len(test["nodes"] + test["partners"]) == 1 for test in bad)
+        others = all(test["verdict"] == FAIL and guilty & {*test["nodes"], *test["partners"]} for test in bad)
+        together = any(test["verdict"] == PASS and len(test["nodes"] + test["partners"]) > 1 for test in mine)
+        known = together or not is_new(state["held"][node])
+        if mine and known and not alone and not unfinished and (not bad or (explained and others)):
+            found.append(node)
+    return found
+
+
+def released_nodes(options: Options, state: State, passed: Sequence[str]) -> list[str]:
+    """Return the nodes to be resumed: of those that passed the ones that busbar drained, or all or none by option."""
+    policy = options.get("resume") or "own"
+    if policy == "none":
+        return []
+    return [node for node in passed if policy == "all" or not keeps_reason(state, node)]
+
+
+def not_admitted(state: State, report: Report, blamed: Sequence[Culprit], opened: Sequence[str]) -> list[Blamed]:
+    """Return the new nodes that stay behind the gate, each with the reason for Slurm.
+
+    Args:
+        state: what is known at the end.
+        report: of the validation.
+        blamed: the culprits.
+        opened: the nodes that are put into service.
+    """
+    lines = (line.partition(" ") for line in state["node_reasons"])
+    drained = {node: reason.rpartition(" (")[0] for node, _space, reason in lines} | state["held"]
+    why = dict.fromkeys(report["nodes"], report["reason"] if report["verdict"] != PASS else _ALONE)
+    why |= {node: words.split(f" ({NEW_REASON}")[0] for node, words in report["left_out"].items()}
+    for item in [*reversed(report["unresolved"]), *reversed(blamed)]:
+        why |= dict.fromkeys(item["nodes"], item["reason"])
+    behind = [node for node in report["nodes"] if is_new(drained.get(node, "")) and node not in opened]
+    return [{"node": node, "reason": slurm_reason(new_reason(why[node]))} for node in behind]

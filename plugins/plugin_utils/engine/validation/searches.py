@@ -1,0 +1,210 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The culprit searches of a validation: what calls for one, among which nodes, and what it measures.
+
+A search measures the collective that failed. Not all connections carry a reduction; so when that names nobody, it
+searches once more with alltoall, which uses every connection among its nodes. What is slow over one rail is searched
+for on that rail.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ....module_utils.slurm.jobs import CUT
+from ..search.locate import locate
+from .causes import KNOWN_CAUSE
+from .hands import TOO_LONG
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER
+from .printed_speed import repeats_at
+from .tests import floor_for, scope_for
+
+if TYPE_CHECKING:
+    from .model import Options, State, Test
+
+__all__ = ["PAIR", "Search", "calls_for_search", "made_searches", "member_nodes", "named", "search_result"]
+
+PAIR = 2
+_BROKEN = frozenset({"crashed", "truncated", "error-only"})
+_EVERY_CONNECTION = "alltoall"
+_BLAMED = ("nodes", "links", "boundaries")
+
+# Nodes, collective and rail of a search.
+_Cause = tuple[list[str], str, str]
+
+
+class Search(TypedDict):
+    """A culprit search that was made.
+
+    Attributes:
+        rail: empty for all.
+        nodes: among which it searches.
+        explained: a later search names the faulty node for what it left open.
+        answer: as search.locate gives it; its results are positions among all tests.
+    """
+
+    collective: str
+    rail: str
+    nodes: list[str]
+    explained: bool
+    answer: dict[str, Any]
+
+
+def made_searches(options: Options, state: State, gated: list[str]) -> list[Search]:
+    """Return the culprit searches that a validation made so far, in order; only the last may not be done.
+
+    Args:
+        options: of the validation.
+        state: what is known so far.
+        gated: the nodes that passed what came before the stage pair.
+    """
+    found: list[Search] = []
+    asked = options["search_collective"]
+    for cause, slow in _causes(options, state, asked, gated):
+        _add_search(options, state, found, cause)
+        unnamed = found and not any(map(named, found))
+        if slow and asked == "auto" and unnamed and _can_widen(options, state, cause[0]):
+            _widen(options, state, found, cause[0])
+        if any(not search["answer"]["done"] for search in found):
+            break
+    for place, search in enumerate(found):
+        search["explained"] = not named(search) and any(named(later) for later in found[place + 1 :])
+    return found
+
+
+def _causes(options: Options, state: State, asked: str, gated: list[str]) -> list[tuple[_Cause, bool]]:
+    """Return what calls for a search: the nodes, the collective and the rail, and whether they were merely slow."""
+    first = options["collectives"][0] if asked == "auto" else asked
+    causes = [((gated, first, ""), False)] if "pair" in options["stages"] else []
+    for test in state["tests"]:
+        if test["stage"] in {"cluster", "rail"} and calls_for_search(test):
+            collective = test["collective"] if asked == "auto" or test["rail"] else asked
+            slow = test["verdict"] == FAIL and search_result(test)["outcome"] == "ok" and not test["rail"]
+            causes.append(((member_nodes(test), collective, test["rail"]), slow))
+    return causes
+
+
+def _add_search(options: Options, state: State, found: list[Search], cause: _Cause) -> None:
+    """Add a search for a cause among those nodes that no earlier search has named."""
+    nodes, collective, rail = cause
+    out = {item["node"] for search in found for item in search["answer"]["nodes"] if search["rail"] in {"", rail}}
+    left = [node for node in nodes if node not in out]
+    known = any((search["nodes"], search["collective"], search["rail"]) == (left, collective, rail) for search in found)
+    if len(left) >= PAIR and not known:
+        answer = _located(options, state, (left, collective, rail))
+        found.append({"collective": collective, "rail": rail, "nodes": left, "explained": False, "answer": answer})
+
+
+def _widen(options: Options, state: State, found: list[Search], nodes: list[str]) -> None:
+    """Search with alltoall when the last search names nobody, or all its parts were fine and its whole is slow again.
+
+    What that does not explain either goes on where it was.
+    """
+    before, count = found[-1]["answer"], len(found)
+    if not before["done"] and not _fails_again(state, found[-1]):
+        return
+    _add_search(options, state, found, (nodes, _EVERY_CONNECTION, ""))
+    if len(found) > count and (named(found[-1]) or not found[-1]["answer"]["done"]):
+        before.update(done=True, tests=[], fitting=[])
+
+
+def _fails_again(state: State, search: Search) -> bool:
+    """Return whether all nodes of a search were slow together more than once."""
+    whole = set(search["nodes"])
+    failed = [
+        test
+        for test in state["tests"]
+        if _is_of(test, search["collective"], search["rail"])
+        and test["verdict"] == FAIL
+        and set(member_nodes(test)) == whole
+    ]
+    return len(failed) > 1
+
+
+def named(search: Search) -> bool:
+    """Return whether a search names somebody."""
+    return any(item["verdict"] == FAIL for kind in _BLAMED for item in search["answer"][kind])
+
+
+def _can_widen(options: Options, state: State, nodes: list[str]) -> bool:
+    """Return whether alltoall among the nodes could be judged, and has not been fine already."""
+    fine = any(
+        test["collective"] == _EVERY_CONNECTION and test["verdict"] == PASS and set(nodes) <= set(member_nodes(test))
+        for test in state["tests"]
+        if test["stage"] == "cluster"
+    )
+    return not fine and floor_for(options, nodes, _EVERY_CONNECTION) is not None
+
+
+def _is_of(test: Test, collective: str, rail: str) -> bool:
+    """Return whether a judged test measured a collective over a rail; over all of them when it is empty."""
+    return (test["collective"], test["rail"]) == (collective, rail)
+
+
+def _located(options: Options, state: State, cause: _Cause) -> dict[str, Any]:
+    """Return what a search says; its results are positions among all tests."""
+    nodes, collective, rail = cause
+    switch_of = {node: switch for switch, members in options["topology"].items() for node in members}
+    topology: dict[str, list[str]] = {}
+    for node in nodes if switch_of else []:
+        topology.setdefault(switch_of.get(node, ""), []).append(node)
+    places = [place for place, test in enumerate(state["tests"]) if _is_of(test, collective, rail)]
+    results = [search_result(state["tests"][place]) for place in places]
+    for result in results:
+        result["scope"] = scope_for(options, result["nodes"], collective)
+    answer = locate(nodes, results, topology, options["search_drop"] / 100, options["search_repeats"])
+    for kind in (*_BLAMED, "fitting"):
+        for item in answer[kind]:
+            item["results"] = [places[place] for place in item["results"]]
+    return answer
+
+
+def calls_for_search(test: Test) -> bool:
+    """Return whether a test of all together says that something is wrong with some of them.
+
+    A known cause and a straggler are named already, and tests of some of the nodes could not show them: their bandwidth
+    is enough.
+    """
+    named = test["reason"].startswith((KNOWN_CAUSE, STRAGGLER))
+    return (test["verdict"] == FAIL and not named) or search_result(test)["outcome"] in {"crashed", "hung"}
+
+
+def member_nodes(test: Test) -> list[str]:
+    """Return the nodes that took part in a judged test."""
+    return list(dict.fromkeys(test["nodes"] + test["partners"]))
+
+
+def search_result(test: Test) -> dict[str, Any]:
+    """Return a judged test as the locator takes it: nodes, busbw, floor and repeats (GB/s) and outcome.
+
+    What says nothing about the nodes, such as a job that never started or unknown hardware, is inconclusive. What only
+    lacks a floor, or repeats that agree, can still be compared with other tests.
+    """
+    found = {run["outcome"] for run in test["runs"]}
+    job = test["job"]
+    started = bool(job["job_id"]) and job["state"] not in {"", "PENDING"} and "did not start" not in job["problem"]
+    judged_by_peers = test["reason"].startswith((NO_FLOOR, "not steady"))
+    if test["verdict"] == FAIL and "wrong-results" in found:
+        outcome = "wrong"
+    elif test["verdict"] != INCONCLUSIVE or judged_by_peers:
+        outcome = "ok"
+    elif job["problem"].startswith((CUT, TOO_LONG)):
+        outcome = "inconclusive"
+    elif started and ("did not end" in job["problem"] or "hung" in found):
+        outcome = "hung"
+    elif started and (found & _BROKEN or job["problem"] or job["state"] not in {"COMPLETED", "RUNNING"}):
+        outcome = "crashed"
+    else:
+        outcome = "inconclusive"
+    # A test that lacks a node is still the answer to the question that named it.
+    nodes = member_nodes(test) if outcome == "ok" else list(dict.fromkeys(member_nodes(test) + list(test["left_out"])))
+    measured = outcome == "ok"
+    repeats = [repeat for run in test["runs"] for repeat in repeats_at(run, test["at_size"])] if measured else []
+    return {
+        "nodes": nodes,
+        "busbw": test["measured_busbw"] if measured else None,
+        "floor": test["floor"] if measured and test["floor"] else None,
+        "outcome": outcome,
+        "repeats": [busbw for busbw, _rounding in repeats],
+        "rounding": max((rounding for _busbw, rounding in repeats), default=0.0),
+    }

@@ -1,0 +1,163 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Drives a validation: which tests come next, given all that came back so far.
+
+Each stage gates the next: a node that does not pass alone takes part in nothing else, and when all together are slow,
+wrong, crash or hang, the culprit search asks for tests until the faulty nodes are known. Where rails are named, all
+nodes together are tested once more over each of them alone. What a stage does is in its own class, see registry.STAGES.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.slurm.jobs import PREEMPTED, is_taken
+from ..common.hostlist import fold_hosts
+from . import registry
+from .inputs import typed
+from .model import FIRST
+from .peers import with_peers
+from .queues import queue_arguments
+from .stage import Next
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from .model import Entry, Options, Result, State, Step, Test
+    from .stage import Stage
+
+__all__ = ["FIRST", "budget", "each_stage", "next_step", "search_done", "with_results"]
+
+_LEAST_S = 5
+
+
+def next_step(options: Mapping[str, Any], state: State | None = None, now: float | None = None) -> Step:
+    """Return the tests to run next; none when the validation is over.
+
+    The same input gives the same answer; nothing is kept between calls.
+
+    Args:
+        options: as for inputs.typed.
+        state: what with_results returned last; None before the first tests.
+        now: seconds since 1970; None asks what would come next if there were no bounds.
+
+    Raises:
+        ValueError: the options are not right.
+    """
+    asked = typed(options)
+    state = state or FIRST
+    found, skipped = (Next(), {}) if state["problem"] else _chosen(asked, state)
+    for test in found.tests:
+        # Before the site's own arguments, of which the last of a kind counts.
+        test["job"]["arguments"] = [*queue_arguments(asked, test["job"]["nodes"]), *test["job"]["arguments"]]
+    limits = [test["time_limit"] for test in found.tests if "time_limit" in test]
+    wait = asked["wait"] if found.wait is None else min(asked["wait"], found.wait)
+    step: Step = {
+        "stage": found.label or (found.tests[0]["stage"] if found.tests else ""),
+        "search": found.search,
+        "tests": found.tests,
+        "stopped": "",
+        "skipped": skipped,
+        "wait": wait,
+        "time_limit": max(limits, default=asked["test_time_limit"]),
+    }
+    if step["tests"] and now is not None:
+        _bound(asked, state, step, now)
+    return step
+
+
+def _chosen(options: Options, state: State) -> tuple[Next, dict[str, str]]:
+    """Return what the first stage wants that is not over, and the stages before it that cannot run."""
+    skipped = {}
+    for stage, nodes in each_stage(options, state):
+        found = stage.next_tests(options, state, nodes) if stage.asked(options) else Next()
+        if found.skipped:
+            skipped[stage.name] = found.skipped
+        if found.tests:
+            return found, skipped
+    return Next(), skipped
+
+
+def each_stage(options: Options, state: State) -> Iterator[tuple[Stage[Any], list[str]]]:
+    """Yield the stages in order, each with the nodes that nothing has come up against in those before it."""
+    nodes = options["nodes"]
+    for stage in registry.STAGES:
+        yield stage, nodes
+        out = stage.held_back(options, state, nodes)
+        nodes = [node for node in nodes if node not in out]
+
+
+def _bound(options: Options, state: State, step: Step, now: float) -> None:
+    """Keep a step within the bounds of the validation, or end it."""
+    total, rounds = options["time_limit"], options["locate_rounds"]
+    left = int(options["began"] + total - now)
+    if total and left < _LEAST_S:
+        step["stopped"] = f"the time of {total} s for all tests is over"
+    elif step["search"] and state["search_rounds"] >= rounds:
+        step["stopped"] = f"{rounds} round(s) of the culprit search are over"
+    if step["stopped"]:
+        step["tests"] = []
+
+
+def with_results(
+    options: Mapping[str, Any],
+    state: State | None,
+    step: Step,
+    result: Result | Mapping[str, Any],
+    texts: list[str | None],
+) -> State:
+    """Return what is known after a step.
+
+    Args:
+        options: as for next_step.
+        state: what was known before it; None before the first.
+        step: what next_step returned.
+        result: what checked_answer returned, or a failed or unreachable result of the module slurm_tests.
+        texts: the output of each test in order, None where there is none.
+    """
+    asked = typed(options)
+    state = state or FIRST
+    entries: list[Entry] = result.get("tests") or []
+    if len(entries) != len(step["tests"]):
+        why = str(result.get("msg") or "the controller gave no answer").strip()[:500]
+        return {**state, "problem": f"the tests could not be run: {why}"}
+    fresh: list[Test] = []
+    for planned, entry, text in zip(step["tests"], entries, texts, strict=True):
+        stage = registry.stage_of(planned)
+        fresh += stage.judge(asked, planned, entry, text) if stage else []
+    return {
+        "tests": with_peers(asked, state["tests"] + fresh),
+        "left_out": state["left_out"] | {node: why for test in fresh for node, why in test["left_out"].items()},
+        "busy": state["busy"] | {node: jobs for entry in entries for node, jobs in entry.get("busy", {}).items()},
+        "held": state["held"] | {node: why for entry in entries for node, why in entry.get("held", {}).items()},
+        # A drain that was put back is the validation's own: the first answer about a node counts.
+        "held_by": {node: who for entry in entries for node, who in entry.get("held_by", {}).items()}
+        | state["held_by"],
+        "not_started": state["not_started"] + [entry["name"] for entry in entries if _kept_waiting(entry)],
+        "node_reasons": result.get("node_reasons") or [],
+        "search_rounds": state["search_rounds"] + step["search"],
+        "problem": "",
+    }
+
+
+def _kept_waiting(entry: Entry) -> bool:
+    """Return whether a test did not begin, or gave way, because others had its nodes or took them out of service."""
+    if not entry["problem"] or entry["state"] not in {"", "PENDING", PREEMPTED}:
+        return False
+    away = entry["left_out"] and not entry["job_id"] and all(map(is_taken, entry["left_out"].values()))
+    return bool(entry.get("busy") or away)
+
+
+def search_done(options: Mapping[str, Any], state: State) -> bool:
+    """Return whether no culprit search wants more tests."""
+    asked = typed(options)
+    return not any(stage.searching(asked, state, nodes) for stage, nodes in each_stage(asked, state))
+
+
+def budget(options: Mapping[str, Any]) -> str:
+    """Return in one line what is going to run and how long it may take."""
+    asked = typed(options)
+    parts = [words for stage in registry.STAGES if stage.asked(asked) for words in stage.budget(asked)]
+    total = asked["time_limit"]
+    end = f"; never more than {total} s in all" if total else ""
+    return f"validation of {fold_hosts(asked['nodes'])}: {'; '.join(parts)}{end}"

@@ -1,0 +1,370 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Plans the tests of a validation and judges what came back of those that run collectives."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.hardware.machine_parts import parts_of
+from ..catalogue.collectives import floor_of, repeats_in_time, sections
+from ..catalogue.domains import domain_problem, domain_sizes, placed_floor, scope_of
+from ..common.hostlist import fold_hosts
+from ..common.unknown_hardware import unknown_hardware
+from ..nccl.inspector import inspector_words
+from ..nccl.output import parse_text
+from ..nccl.ras import ras_words
+from .counters import port_findings
+from .differences import difference_words, differences, of_nodes
+from .environment import environment_of
+from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Asked, Judged, judge
+from .nic_path import of_nic_path
+from .rails import of_one_rail, rail_share
+from .step_words import step_fault, unconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .model import Entry, JobEnd, Options, Planned, Test
+
+__all__ = [
+    "candidates",
+    "floor_for",
+    "gpu_count",
+    "job_end",
+    "judged",
+    "planned_test",
+    "profile_names",
+    "profile_of",
+    "scope_for",
+    "unknown_floors",
+    "unknown_profiles",
+    "with_variables",
+]
+
+_TAIL = 20
+_PAIR = 2
+
+
+def unknown_profiles(options: Options) -> list[str]:
+    """Return which nodes have a profile that nobody knows.
+
+    A node without a profile is no mistake; its verdict is INCONCLUSIVE where the operator gives no floor, either.
+
+    Args:
+        options: of the validation.
+    """
+    strange: dict[str, list[str]] = {}
+    for node in options["nodes"]:
+        name = options["hardware"].get(node) or ""
+        if name and name not in options["catalogue"]:
+            strange.setdefault(name, []).append(node)
+    told = [(fold_hosts(members), *unknown_hardware(name, options["catalogue"])) for name, members in strange.items()]
+    return [f"{members}: hardware: {problem}. Remedy: {remedy}." for members, problem, remedy in told]
+
+
+def gpu_count(profile: dict[str, Any] | None) -> int:
+    """Return how many GPUs a profile says that a node has."""
+    return int(((profile or {}).get("gpu") or {}).get("count") or 0)
+
+
+def _ranks_per_node(options: Options, nodes: list[str], total: int) -> int:
+    """Return how many ranks run on each node: one per GPU, or as many MPI processes as asked (two on a lone node)."""
+    if options["backend"] == "mpi":
+        asked = options["mpi_ranks_per_node"]
+        return max(_PAIR, asked) if total == 1 else asked
+    counts = [gpu_count(profile_of(options, node)) for node in nodes]
+    return max(1, min(counts, default=1))
+
+
+def profile_of(options: Options, node: str) -> dict[str, Any]:
+    """Return the hardware profile of a node; an empty one where it has none that is known."""
+    return options["catalogue"].get(options["hardware"].get(node) or "") or {}
+
+
+def profile_names(options: Options, nodes: list[str]) -> list[str]:
+    """Return the names of the hardware profiles that some nodes have, sorted."""
+    return sorted({options["hardware"].get(node) or "" for node in nodes} - {""})
+
+
+def candidates(options: Options, nodes: list[str]) -> list[str]:
+    """Return the nodes that may help: of the same hardware as those tested, or any when there are none of it.
+
+    Those that are known to be good, from earlier reports; where there are none, those that are not known to be bad.
+    """
+    standing = options["standing"]
+    others = [node for node in options["pool"] if node not in nodes and standing.get(node, True)]
+    kinds = {options["hardware"].get(node) for node in nodes}
+    alike = [node for node in others if options["hardware"].get(node) in kinds] or others
+    return [node for node in alike if node in standing] or alike
+
+
+def with_variables(script: str, variables: Mapping[str, object]) -> str:
+    """Return a batch script that exports variables before it does anything else.
+
+    ``--export=ALL,NAME=VALUE`` would do so too, but then slurmd runs ``su - USER`` for the login environment (sbatch.c
+    sets SLURM_GET_USER_ENV), and since Slurm 25.05 it cancels the job when that fails (req.c, _get_user_env).
+    """
+    lines = script.splitlines(keepends=True)
+    first = next((at for at, line in enumerate(lines) if line.strip() and not line.startswith("#")), len(lines))
+    exports = [f"export {name}={shlex.quote(str(value))}\n" for name, value in variables.items()]
+    return "".join([*lines[:first], *exports, *lines[first:]])
+
+
+def planned_test(  # noqa: PLR0913 - what a test is
+    options: Options,
+    name: str,
+    stage: str,
+    nodes: list[str],
+    partners: int = 0,
+    *,
+    collectives: list[str] | None = None,
+    rail: str = "",
+    nic_alone: bool = False,
+    repeats: int = 0,
+) -> Planned:
+    """Return a test that runs collectives.
+
+    Args:
+        options: of the validation.
+        name: of the test and of its output.
+        stage: node, pair, cluster or search. Those of pairs and of the search make no sense with a node missing.
+        nodes: the nodes to be tested.
+        partners: how many others help.
+        collectives: what its job measures, one after the other; by default all that are asked for.
+        rail: the one NIC of each node that it may use; all of them when it is empty.
+        nic_alone: whether nothing but NICs may lie between two GPUs.
+        repeats: how often each collective is measured, as far as half of the job's time goes; 0 for as often as the
+            options say.
+    """
+    others = candidates(options, nodes) if partners else []
+    partners = min(partners, len(others))
+    measured = collectives or list(options["collectives"])
+    ranks = _ranks_per_node(options, nodes + others, len(nodes) + partners)
+    variables: dict[str, object] = {"BUSBAR_RANKS_PER_NODE": ranks, "BUSBAR_COLLECTIVES": ":".join(measured)}
+    if rail:
+        variables["BUSBAR_RAIL"] = rail
+    if nic_alone:
+        variables["BUSBAR_NIC_ALONE"] = 1
+    if repeats:
+        variables |= {"BUSBAR_REPEATS": repeats, "BUSBAR_SECONDS": options["test_time_limit"] // 2}
+    arguments = [f"--ntasks-per-node={ranks}", "--export=ALL"]
+    if options["backend"] == "nccl":
+        arguments.append(f"--gpus-per-node={ranks}")
+    return {
+        "name": name,
+        "stage": stage,
+        "kind": "collective",
+        "ranks_per_node": ranks,
+        "collectives": measured,
+        "rail": rail,
+        "nic_alone": nic_alone,
+        "repeats": repeats,
+        "job": {
+            "name": name,
+            "nodes": nodes,
+            "candidates": others,
+            "partners": partners,
+            "minimum": min(_PAIR, len(nodes) + partners) if stage in {"cluster", "nic"} else len(nodes),
+            "script": with_variables(options["script"], variables),
+            "arguments": [*arguments, *options["sbatch_arguments"]],
+            "output": options["output"],
+        },
+    }
+
+
+def _profile(options: Options, nodes: list[str], collective: str) -> tuple[str, dict[str, Any] | None]:
+    """Return name and profile of the weakest hardware among the nodes, judged by the floor for so many nodes.
+
+    Hardware without a floor counts as the weakest: no other's floor can be asked of it.
+    """
+    names = sorted({(options["hardware"].get(node) or "") for node in nodes})
+    unknown = [name for name in names if name not in options["catalogue"]]
+    if unknown or not names:
+        return unknown[0] if unknown else "", None
+    found = []
+    for name in names:
+        profile = options["catalogue"][name]
+        if options["backend"] == "mpi" and gpu_count(profile) and profile.get("validation_backend") != "mpi":
+            return name, {**profile, "busbw": {}}
+        floor = placed_floor(profile, len(nodes), _domains(options, nodes), collective).gbs
+        found.append((0.0 if floor is None else floor, name, profile))
+    _floor, name, profile = min(found, key=lambda item: item[:2])
+    return name, profile
+
+
+def floor_for(options: Options, nodes: list[str], collective: str) -> float | None:
+    """Return the floor in GB/s that a test of some nodes is judged by, None where none is known."""
+    given = floor_of(options, collective)
+    _name, profile = _profile(options, nodes, collective)
+    if given is not None or profile is None:
+        return given
+    return placed_floor(profile, len(nodes), _domains(options, nodes), collective).gbs
+
+
+def unknown_floors(options: Options) -> list[str]:
+    """Return in words which collectives of a validation will be measured without a verdict, as no floor is known."""
+    kinds = {options["hardware"].get(node) or "": node for node in reversed(options["nodes"])}
+    alone = [
+        (f"one node of {name or 'no hardware'}", [node])
+        for name, node in kinds.items()
+        if "node" in options["stages"] and _ranks_per_node(options, [node], 1) >= _PAIR
+    ]
+    many = len(options["nodes"]) > 1 and not {"cluster", "pair"}.isdisjoint(options["stages"])
+    groups = alone + ([(f"all {len(options['nodes'])} nodes", options["nodes"])] if many else [])
+    lacking = [
+        f"{collective} on {words}"
+        for collective in options["collectives"]
+        for words, nodes in groups
+        if floor_for(options, nodes, collective) is None
+        and not domain_problem(_profile(options, nodes, collective)[1], len(nodes), _domains(options, nodes))
+    ]
+    if not lacking:
+        return []
+    then = "a validation measures them and ends with INCONCLUSIVE"
+    return [f"{NO_FLOOR} for {', '.join(lacking)}: {then}. From the figures that it finds, {FLOOR_REMEDY}"]
+
+
+def _domains(options: Options, nodes: list[str]) -> tuple[int, ...] | None:
+    """Return how many of some nodes each NVLink domain has; None when one's domain is not known."""
+    return domain_sizes(nodes, options["nvlink_domains"])
+
+
+def scope_for(options: Options, nodes: list[str], collective: str) -> str:
+    """Return which scope of their hardware speaks about some nodes; empty when that is not known."""
+    _name, profile = _profile(options, nodes, collective)
+    return scope_of(profile, len(nodes), _domains(options, nodes)) if profile is not None else ""
+
+
+def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
+    """Return the entries of one test in the report, one per collective; the first has the name of the test.
+
+    Args:
+        options: of the validation.
+        planned: what planned_test returned.
+        entry: what became of its job.
+        text: the output of the job, None where there is none.
+    """
+    measured = planned["collectives"]
+    parts = sections(text, measured) if text else {}
+    unlike = differences(of_nodes(text))
+    found: list[Test] = []
+    for collective in measured:
+        pieces, ended = parts.get(collective, ([], None))
+        name = planned["name"] if collective == measured[0] else f"{planned['name']}-{collective}"
+        well = entry
+        if ended and entry["state"] == "FAILED":
+            well = entry.copy()
+            well["state"] = "COMPLETED"
+        hardware, answer, runs = _answer(options, planned, collective, (well, text, pieces))
+        tail = [] if answer["verdict"] == PASS else ("".join(pieces) or text or "").rstrip().splitlines()[-_TAIL:]
+        found.append(
+            {
+                "name": name,
+                "collective": collective,
+                "stage": planned["stage"],
+                "kind": "collective",
+                "rail": planned["rail"],
+                "nodes": entry["nodes"],
+                "partners": entry["partners"],
+                "left_out": entry["left_out"],
+                "ranks": _ranks(planned, entry),
+                "environment": environment_of(text),
+                "parts": parts_of(text),
+                "job": job_end(entry),
+                "output": f"{planned['name']}.out" if text else None,
+                "hardware": hardware,
+                "verdict": answer["verdict"],
+                "reason": answer["reason"],
+                "measured_busbw": answer["measured_busbw"],
+                "at_size": answer["at_size"],
+                "floor": answer["floor"],
+                "ceiling": answer["ceiling"],
+                "source": answer["source"],
+                "findings": [
+                    *answer["findings"],
+                    *(difference_words(*each) for each in unlike.items()),
+                    *port_findings(text, slow=answer["verdict"] != PASS),
+                    *(ras_words(text or "") + inspector_words(text or "") if answer["verdict"] != PASS else []),
+                ],
+                "differences": unlike,
+                "runs": runs,
+                "tail": tail,
+            }
+        )
+    return found
+
+
+def job_end(entry: Entry) -> JobEnd:
+    """Return what the report says of a job."""
+    return {
+        "job_id": entry["job_id"],
+        "state": entry["state"],
+        "exit_code": entry["exit_code"],
+        "batch_host": entry["batch_host"],
+        "seconds": entry["seconds"],
+        "problem": entry["problem"],
+    }
+
+
+def _ranks(planned: Planned, entry: Entry) -> int:
+    return planned["ranks_per_node"] * len(entry["nodes"] + entry["partners"])
+
+
+def _answer(
+    options: Options, planned: Planned, collective: str, came: tuple[Entry, str | None, list[str]]
+) -> tuple[str, Judged, list[dict[str, Any]]]:
+    """Return hardware, verdict and runs of one collective from what came back: the job, its output, and its parts."""
+    entry, text, pieces = came
+    nodes = entry["nodes"] + entry["partners"]
+    name, profile = _profile(options, nodes, collective)
+    runs = [run for piece in pieces for run in parse_text(piece, numbered=False)["runs"]]
+    wanted = planned.get("repeats") or options["repeats"]
+    measured = min(wanted, repeats_in_time(text) or wanted)
+    floor = floor_of(options, collective)
+    if planned["rail"]:
+        share = rail_share(options, profile)
+        floor, profile = floor and floor * share, profile and of_one_rail(profile, share)
+    if planned.get("nic_alone"):
+        # The operator's floor is one of all ways together.
+        floor, profile = None, profile and of_nic_path(profile, planned["ranks_per_node"])
+    asked = Asked(
+        nodes=max(1, len(nodes)),
+        ranks=max(1, _ranks(planned, entry)),
+        hardware=name or None,
+        floor=floor,
+        collective=collective,
+        allow_unchecked=options["allow_unchecked"],
+        allow_known_causes=options["allow_known_causes"],
+        hosts=tuple(nodes),
+        steady=options["spread_limit"] / 100,
+        repeats=None if planned.get("repeats") else measured,
+        domains=_domains(options, nodes),
+    )
+    answer = judge(runs, profile, asked)
+    if measured < wanted:
+        steady = " it is not known whether it is steady:" if measured == 1 else ""
+        answer["findings"].append(f"{measured} of {wanted} repeats:{steady} raise validation_test_time_limit for more")
+    reason = _job_first(answer, entry, text, profile, name)
+    if text is not None and not entry["problem"] and "sums are wrong" not in answer["reason"]:
+        reason = step_fault("".join(pieces) or text, ran=answer["verdict"] != INCONCLUSIVE) or reason
+    apart = (unconnected(piece, _ranks(planned, entry)) for piece in pieces)
+    if reason := next(filter(None, apart), "") or reason:
+        answer["verdict"], answer["reason"] = INCONCLUSIVE, reason
+    return name, answer, runs
+
+
+def _job_first(answer: Judged, entry: Entry, text: str | None, profile: dict[str, Any] | None, name: str) -> str:
+    """Return what happened to the job where it says more than its output; wrong sums stay what they are."""
+    if answer["verdict"] == FAIL and "sums are wrong" in answer["reason"]:
+        return ""
+    if entry["problem"]:
+        return entry["problem"]
+    if text is None:
+        return f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}"
+    if entry["state"] != "COMPLETED" and answer["verdict"] != INCONCLUSIVE:
+        return f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
+    if profile is None and answer["floor"] is None:
+        return f"unknown hardware {name!r}: no floor" if name else "the nodes have no hardware profile: no floor"
+    return ""

@@ -1,0 +1,347 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the report of a validation: its verdict, which nodes are faulty, and whom to drain.
+
+The verdict is about nodes, links and switches that were found guilty and about the state at the end, not about every
+test on the way there:
+
+- Somebody named by the search, or a node that failed alone, is a FAIL.
+- A test of the whole that failed is a FAIL, also when nobody could be named; but when the same nodes passed the same
+  test at another time, it comes and goes and is INCONCLUSIVE.
+- A test of the culprit search says nothing by itself once the search is over: it was a question, and the search repeats
+  what failed before it blames anybody. Amid noise one of many pairs is slow once. When the search could not end, the
+  last answer about each set of nodes stands.
+- What stays open, was left out or could not be run is INCONCLUSIVE.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ....module_utils.slurm.jobs import is_taken
+from ....module_utils.slurm.new_reason import is_new
+from ..common.hostlist import fold_hosts
+from . import registry
+from .fates import node_fates
+from .inputs import typed
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
+from .node_checks import COLLECTIVE, kind_of
+from .release import OWN_REASON, keeps_reason, slurm_reason
+from .searches import member_nodes
+from .stage import Counts
+from .stages import each_stage, next_step, search_done
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .model import Blamed, Culprit, Drain, Options, Report, State, Test, Unresolved
+
+__all__ = ["SCHEMA", "broken_report", "culprits", "drain_plan", "report", "summary_lines"]
+
+SCHEMA = 1
+_MOST_EVIDENCE = 6
+_SETTINGS = frozenset(
+    {
+        *("stages", "collectives", "repeats", "min_bytes", "max_bytes", "step_factor", "iterations"),
+        *("partners", "locate_rounds", "rails"),
+    }
+)
+# A rail is a NIC, its cable and its port of a switch; the node is not fit for work with it.
+_DRAINED = frozenset({"node", "rail"})
+_Item = TypeVar("_Item", "Culprit", "Unresolved")
+
+
+def culprits(options: Mapping[str, Any], state: State) -> tuple[list[Culprit], list[Unresolved]]:
+    """Return which nodes are faulty, and of whom nothing can be said, in the order of the stages.
+
+    Args:
+        options: as for stages.next_step.
+        state: as stages.with_results gives it.
+    """
+    asked = typed(options)
+    found: list[Culprit] = []
+    unresolved: list[Unresolved] = []
+    for stage, nodes in each_stage(asked, state):
+        blamed, unclear = stage.blame(asked, state, nodes)
+        found += blamed
+        unresolved += unclear
+    return _once(found), _once(unresolved)
+
+
+def _suspected(asked: Options, state: State, blamed: Sequence[Culprit]) -> list[Unresolved]:
+    """Return who may be somewhat slow, less those who are blamed anyway."""
+    guilty = {node for item in blamed for node in item["nodes"]}
+    found = [item for stage, nodes in each_stage(asked, state) for item in stage.suspected(asked, state, nodes)]
+    return _once([item for item in found if guilty.isdisjoint(item["nodes"])])
+
+
+def _once(items: list[_Item]) -> list[_Item]:
+    """Return the items less those about nodes that an earlier one is about."""
+    return list(
+        {(item.get("kind"), item.get("rail"), tuple(item["nodes"])): item for item in reversed(items)}.values()
+    )[::-1]
+
+
+def drain_plan(options: Options, blamed: Sequence[Culprit], state: State) -> Drain:
+    """Return which nodes to drain, each with the reason for Slurm, or why none is drained.
+
+    Args:
+        options: drain_failed, drain_limit (percent), pool (all compute nodes).
+        blamed: as culprits gives them; only nodes are drained, also those with a bad rail.
+        state: what is known at the end. In node_reasons those that busbar drained before count. Of those held the ones
+            that busbar drained get the new reason in any case, the others keep theirs. New nodes stay behind the gate,
+            whatever happens: `release.not_admitted` has their reasons.
+
+    Returns:
+        nodes (a list of node and reason) and refused (text).
+    """
+    guilty = {item["nodes"][0]: item["reason"] for item in reversed(blamed) if item["kind"] in _DRAINED}
+    held = state["held"]
+    guilty = {
+        node: why for node, why in guilty.items() if not (keeps_reason(state, node) or is_new(held.get(node, "")))
+    }
+    again = {node: why for node, why in guilty.items() if node in held}
+    answer: Drain = {"nodes": _with_reasons(again), "refused": ""}
+    if not options["drain_failed"] or not guilty:
+        return answer
+    lines = [line.partition(" ") for line in state["node_reasons"]]
+    before = {node for node, _space, reason in lines if _was_in_service(reason)} | again.keys()
+    out, whole, limit = len(before | guilty.keys()), len(options["pool"]), options["drain_limit"]
+    if out * 100 > limit * whole:
+        answer["refused"] = (
+            f"{fold_hosts(sorted(guilty.keys() - again.keys()))} not drained: {out} of {whole} nodes would be out, and "
+            f"validation_drain_limit allows {limit} %"
+        )
+    else:
+        answer["nodes"] = _with_reasons(guilty)
+    return answer
+
+
+def _was_in_service(reason: str) -> bool:
+    """Return whether busbar drained a node for this reason, of ``sinfo -R``, that had been admitted."""
+    return reason.startswith(OWN_REASON) and not is_new(reason.rpartition(" (")[0])
+
+
+def _with_reasons(guilty: Mapping[str, str]) -> list[Blamed]:
+    return [{"node": node, "reason": slurm_reason(why)} for node, why in sorted(guilty.items())]
+
+
+def report(
+    options: Mapping[str, Any], state: State, stopped: str = "", drained: list[dict[str, str]] | None = None
+) -> Report:
+    """Return the report of a validation.
+
+    Args:
+        options: as for stages.next_step.
+        state: as stages.with_results gives it.
+        stopped: why it ended before its time.
+        drained: what became of the nodes to be drained, each with node and problem (empty when it worked).
+    """
+    asked = typed(options)
+    tests = state["tests"]
+    blamed, unresolved = culprits(asked, state)
+    rest = next_step(asked, state)
+    unrun = stopped or ("not all tests were run" if rest["tests"] else "")
+    counting = _counting(asked, state)
+    verdicts = [test["verdict"] for test in counting] + [FAIL] * bool(blamed)
+    verdicts += [INCONCLUSIVE] * bool(state["problem"] or unresolved or unrun or state["left_out"] or rest["skipped"])
+    # A search that found nothing wrong is a result, though none of its tests counts.
+    verdicts += [PASS] * bool(tests and state["search_rounds"])
+    verdict = worst(verdicts)
+    reason = _reason(verdict, {**state, "tests": counting}, blamed, unresolved, unrun)
+    started = [test for test in counting if test["name"] not in state["not_started"]]
+    # Nothing but nodes that could not be had kept it from a verdict of PASS.
+    not_tested = bool(
+        (state["busy"] or state["left_out"])
+        and not (blamed or unresolved or unrun or state["problem"])
+        and all(node in state["busy"] or is_taken(why) for node, why in state["left_out"].items())
+        and all(test["verdict"] == PASS for test in started)
+    )
+    allowed = not_tested and asked["allow_busy"] and not state["left_out"].keys() - state["busy"].keys()
+    if allowed:
+        reason = _left_out_words(state, started)
+    found: Report = {
+        "schema": SCHEMA,
+        "verdict": verdict,
+        "reason": reason,
+        "busy": state["busy"],
+        "busy_allowed": allowed,
+        "not_tested": not_tested,
+        "cluster": asked["cluster"],
+        "started": asked["started"],
+        "backend": asked["backend"],
+        "nodes": asked["nodes"],
+        "left_out": state["left_out"],
+        "unresolved": unresolved,
+        "suspected": _suspected(asked, state, blamed),
+        "skipped": rest["skipped"],
+        "stopped": unrun,
+        "search_rounds": state["search_rounds"],
+        "drain": {**drain_plan(asked, blamed, state), "done": drained or []},
+        "held": state["held"],
+        "held_by": state["held_by"],
+        "tests": tests,
+        "node_reasons": state["node_reasons"],
+        "settings": _settings(asked),
+    }
+    # Without a search, readers of the report say themselves what the tests leave no doubt of.
+    if blamed or state["search_rounds"]:
+        found["culprits"] = blamed
+    return found
+
+
+def _settings(options: Options) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if key in _SETTINGS}
+
+
+def broken_report(options: Options, state: State, why: str) -> Report:
+    """Return the report of a validation whose end could not be worked out: the tests so far, and no verdict on them.
+
+    Args:
+        options: as inputs.typed gives them.
+        state: what is known.
+        why: what kept it from a report of its own.
+    """
+    return {
+        "schema": SCHEMA,
+        "verdict": INCONCLUSIVE,
+        "reason": why,
+        "busy": state["busy"],
+        "busy_allowed": False,
+        "not_tested": False,
+        "cluster": options["cluster"],
+        "started": options["started"],
+        "backend": options["backend"],
+        "nodes": options["nodes"],
+        "left_out": state["left_out"],
+        "unresolved": [],
+        "skipped": {},
+        "stopped": why,
+        "search_rounds": state["search_rounds"],
+        "drain": {"nodes": [], "refused": "", "done": []},
+        "held": state["held"],
+        "held_by": state["held_by"],
+        "tests": state["tests"],
+        "node_reasons": state["node_reasons"],
+        "settings": _settings(options),
+    }
+
+
+def _left_out_words(state: State, started: list[Test]) -> str:
+    """Return which nodes were left out for the jobs of others, and what can be said of the rest."""
+    nodes_of: dict[str, list[str]] = {}
+    for node, jobs in sorted(state["busy"].items()):
+        nodes_of.setdefault(jobs, []).append(node)
+    shown = [f"{fold_hosts(nodes)} ({jobs})" for jobs, nodes in list(nodes_of.items())[:_MOST_EVIDENCE]]
+    more = " and more" if len(nodes_of) > _MOST_EVIDENCE else ""
+    tested = fold_hosts(list(dict.fromkeys(node for test in started for node in test["nodes"])))
+    rest = f"all tests that ran on {tested} passed" if tested else "no node was tested"
+    return f"left out {', '.join(shown)}{more}; {rest}"
+
+
+def _counting(options: Options, state: State) -> list[Test]:
+    """Return the tests whose verdicts count, each with the verdict that stands at the end."""
+    tests = state["tests"]
+    passed = {_who_and_what(test) for test in tests if test["verdict"] == PASS}
+    done = search_done(options, state)
+    last = {_who_and_what(test): test for test in tests if _counts(test) is Counts.WHILE_SEARCHING}
+    counting = []
+    for test in tests:
+        when = _counts(test)
+        if when is Counts.WHILE_SEARCHING:
+            if not done and last[_who_and_what(test)] is test:
+                counting.append(test)
+        elif when is Counts.UNLESS_IT_PASSED_TOO and test["verdict"] == FAIL and _who_and_what(test) in passed:
+            once = test.copy()
+            once["verdict"] = INCONCLUSIVE
+            once["reason"] = f"failed once ({test['reason']}), and passed with the same nodes at another time"
+            counting.append(once)
+        else:
+            counting.append(test)
+    return counting
+
+
+def _counts(test: Test) -> Counts:
+    stage = registry.stage_of(test)
+    return stage.counts if stage else Counts.ALWAYS
+
+
+def _speaks_for_all(test: Test) -> bool:
+    stage = registry.stage_of(test)
+    return stage is not None and stage.rank == 0
+
+
+def _who_and_what(test: Test) -> tuple[frozenset[str], str, str]:
+    return frozenset(member_nodes(test)), test["collective"], test["rail"]
+
+
+def _reason(
+    verdict: str,
+    state: State,
+    blamed: list[Culprit],
+    unresolved: list[Unresolved],
+    unrun: str,
+) -> str:
+    """Return why the verdict is what it is: which nodes are faulty, else a test of that verdict, else what lacks."""
+    if blamed:
+        first = blamed[0]
+        more = f", and {len(blamed) - 1} more" if len(blamed) > 1 else ""
+        alone = any(first["reason"].startswith(f"{name}: ") for name in first["tests"])
+        return (
+            f"{first['reason']}{more}"
+            if alone or first["kind"] == "rail"
+            else f"{_who(first)}: {first['reason']}{more}"
+        )
+    if state["problem"]:
+        return state["problem"]
+    telling = [test for test in state["tests"] if test["verdict"] == verdict]
+    if telling:
+        # The test of all nodes together says the most of what passed, and of what was measured without a floor.
+        alike = verdict == PASS or all(test["reason"].startswith(NO_FLOOR) for test in telling)
+        test = next((test for test in telling if alike and _speaks_for_all(test)), telling[0])
+        return f"{test['name']}: {test['reason']}"
+    if state["left_out"]:
+        return f"not tested: {', '.join(f'{node} ({why})' for node, why in sorted(state['left_out'].items()))}"
+    if unresolved:
+        return f"{fold_hosts(unresolved[0]['nodes'])}: {unresolved[0]['reason']}"
+    searched = f"{state['search_rounds']} round(s) of the culprit search found nothing wrong" if verdict == PASS else ""
+    return unrun or searched or "no test ran"
+
+
+def _who(culprit: Culprit) -> str:
+    return "-".join(culprit["nodes"]) if culprit["kind"] == "link" else fold_hosts(culprit["nodes"])
+
+
+def summary_lines(data: Report) -> list[str]:
+    """Return one line per test, then what was left out, then which nodes are faulty, then the verdict."""
+    lines = []
+    blamed = data.get("culprits", [])
+    allowed = data["busy_allowed"]
+    for test in data["tests"]:
+        if allowed and test["verdict"] != PASS:
+            continue  # what was left out stands below
+        who = fold_hosts(test["nodes"] + test["partners"]) or "no node"
+        ranks = f", {test['ranks']} ranks" if kind_of(test) == COLLECTIVE else ""
+        lines.append(f"{test['verdict']}  {test['name']} on {who}{ranks}: {test['reason']}")
+        lines += [f"      {finding}" for finding in test["findings"]]
+    lines += [f"not tested  {node}: {reason}" for node, reason in sorted(data["left_out"].items())]
+    lines += [f"not run  stage {stage}: {reason}" for stage, reason in data["skipped"].items()]
+    if data["stopped"]:
+        lines.append(f"stopped  {data['stopped']}")
+    guilty = [item["nodes"][0] for item in blamed if item["kind"] == "node"]
+    if guilty:
+        lines.append(f"FAIL  culprit nodes: {fold_hosts(guilty)}")
+    for item in blamed:
+        shown = ", ".join(item["tests"][:_MOST_EVIDENCE]) + (", …" if len(item["tests"]) > _MOST_EVIDENCE else "")
+        who = "" if item["kind"] == "rail" else f"{item['kind']} {_who(item)}: "
+        lines.append(f"FAIL  {who}{item['reason']} ({shown})")
+    lines += [f"INCONCLUSIVE  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data["unresolved"]]
+    lines += [f"suspected  {fold_hosts(item['nodes'])}: {item['reason']}" for item in data.get("suspected", [])]
+    if data["drain"]["refused"]:
+        lines.append(data["drain"]["refused"])
+    drain, reasons = data["drain"], {item["node"]: item["reason"] for item in data["drain"]["nodes"]}
+    fates = node_fates(drain.get("done", []), data.get("resumed", []), data["held"], data["held_by"], reasons)
+    lines += [f"{what}  {node}: {why}" if why else f"{what}  {node}" for what, node, why in fates]
+    lines += [f"left over  {words}" for words in data.get("leftovers", [])]
+    heading = "validation" if allowed else f"{data['verdict']}  validation of {data['cluster']}:"
+    return [*lines, f"{heading} {data['reason']}"]

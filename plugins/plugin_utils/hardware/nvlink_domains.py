@@ -1,0 +1,72 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Do the NVLink domains that an inventory declares agree with what the GPUs say of their fabric?
+
+GPUs reach each other over NVLink between trays when they have the same ClusterUUID and the same CliqueId: NVML's
+nvmlGpuFabricInfo_t, shown by ``nvidia-smi -q`` under Fabric.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["domain_claims", "fabric_of"]
+
+_KEY = "nvlink_domain"
+_REMEDY = (
+    "give those, and only those, one nvlink_domain that show the same ClusterUUID and CliqueId in `nvidia-smi -q`; or "
+    "correct the partitions of the rack"
+)
+_Fabric = tuple[str, int]
+
+
+def fabric_of(facts: Mapping[str, Any]) -> set[_Fabric]:
+    """Return cluster UUID and clique of the GPUs of a host, less those that do not tell.
+
+    Args:
+        facts: what `nvidia_gpu_info` returned.
+    """
+    told = [gpu.get("fabric") or {} for gpu in facts.get("gpus") or []]
+    return {
+        (str(fabric["cluster_uuid"]), int(fabric["clique_id"]))
+        for fabric in told
+        # Zeros say that the fabric manager has not given it one.
+        if fabric.get("clique_id") is not None and str(fabric.get("cluster_uuid") or "").strip("0-")
+    }
+
+
+def domain_claims(domains: Mapping[str, str], facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return which hosts share an NVLink fabric and not a declared domain, or the other way round.
+
+    Args:
+        domains: host to its `nvlink_domain`; hosts without one are left alone.
+        facts: host to what `nvidia_gpu_info` returned.
+    """
+    declared: dict[str, dict[_Fabric, list[str]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[_Fabric, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for host, domain in domains.items():
+        for fabric in fabric_of(facts.get(host) or {}) if domain else ():
+            declared[domain][fabric].append(host)
+            found[fabric][domain].append(host)
+    problems = []
+    for domain, fabrics in declared.items():
+        if len(fabrics) > 1:
+            said = "; ".join(f"{_shown(hosts)}: {uuid} clique {clique}" for (uuid, clique), hosts in fabrics.items())
+            hosts = list(dict.fromkeys(host for members in fabrics.values() for host in members))
+            problems.append(make_problem(hosts, _KEY, f"{domain} is not one NVLink domain: {said}", _REMEDY))
+    for (uuid, clique), names in found.items():
+        if len(names) > 1:
+            hosts = [host for members in names.values() for host in members]
+            problem = f"{' and '.join(names)} are one NVLink domain, {uuid} clique {clique}"
+            problems.append(make_problem(hosts, _KEY, problem, _REMEDY))
+    return problems
+
+
+def _shown(hosts: list[str]) -> str:
+    return ", ".join(hosts)

@@ -1,0 +1,1 @@
+"""Prometheus, exporters, alerts, Grafana, and logs."""

@@ -1,0 +1,215 @@
+"""What is wrong with who is told of which alert, as a site declares it.
+
+Source of the schema: Alertmanager's documentation, "Configuration", sections route, inhibit_rule and time_interval.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import make_problem
+from ..common.placeholders import placeholder
+from .alert_config import DEFAULT, NONE, SEVERITIES, WAITS, WATCHDOG, names
+from .alert_targets import meant, target_problems, webhook_problems
+from .prometheus_plan import duration_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ...module_utils.common.problems import Problem
+
+__all__ = ["routing_problems", "site_routing_problems", "unheard_severities"]
+
+_OWN_ROUTE = ("matchers", "receivers", "continue", "group_by", "mute_time_intervals", "active_time_intervals", *WAITS)
+_CHECKED: tuple[str, ...] = (
+    "receivers",
+    "routes",
+    "own_routes",
+    "email",
+    "watchdog",
+    "mute",
+    "extra",
+    "time_intervals",
+    "inhibit_rules",
+)
+_CHECKED += ("group_by", "retention", *WAITS)
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MATCHER = re.compile(r"\s*[A-Za-z_:][A-Za-z0-9_:]*\s*(?:=~|!~|!=|=)\s*\S.*", re.DOTALL)
+
+
+def unheard_severities(settings: Mapping[str, Any]) -> list[str]:
+    """Return the severities that call for somebody and of which a site does not say who is told."""
+    return [each for each in ("critical", "warning") if each not in (settings.get("routes") or {})]
+
+
+def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
+    """Return what is wrong with what `hosts`, who run Alertmanager, declare; a variable that is missing is fine."""
+    problems = []
+    for host in hosts:
+        own = variables[host]
+        found = {key: own[f"alertmanager_{key}"] for key in _CHECKED if f"alertmanager_{key}" in own}
+        problems += routing_problems(found, host)
+    return problems
+
+
+def routing_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what is wrong with the options of the role `alertmanager`.
+
+    Args:
+        settings: its options without its name; one that is missing has its default.
+        host: who runs it.
+    """
+    if problems := _kind_problems(settings, host):
+        return problems
+    problems = _receiver_problems(settings, host) + _severity_problems(settings, host)
+    problems += _own_route_problems(settings, host) + _time_problems(settings, host)
+    watchdog = settings.get("watchdog") or {}
+    if watchdog:
+        problems += webhook_problems(host, "alertmanager_watchdog", watchdog)
+        if "interval" in watchdog:
+            problems += _durations(host, {"alertmanager_watchdog.interval": watchdog["interval"]})
+    problems += _label_problems(host, "alertmanager_group_by", settings.get("group_by") or [])
+    problems += _durations(
+        host, {f"alertmanager_{key}": settings[key] for key in (*WAITS, "retention") if key in settings}
+    )
+    return problems + _extra_problems(settings.get("extra") or {}, host)
+
+
+def _known_receivers(settings: Mapping[str, Any]) -> list[str]:
+    extra = (settings.get("extra") or {}).get("receivers") or []
+    added = [str(each.get("name")) for each in extra if isinstance(each, dict)]
+    return [NONE, *(str(name) for name in settings.get("receivers") or {}), *added]
+
+
+def _kind_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    kinds: dict[str, tuple[type, str]] = dict.fromkeys(
+        ("receivers", "routes", "email", "watchdog", "mute", "extra"), (dict, "names with values (a mapping)")
+    ) | dict.fromkeys(("own_routes", "time_intervals", "inhibit_rules", "group_by"), (list, "a list"))
+    return [
+        make_problem([host], f"alertmanager_{key}", f"is not {words}", "see the examples in the README of alertmanager")
+        for key, (kind, words) in kinds.items()
+        if settings.get(key) and not isinstance(settings[key], kind)
+    ]
+
+
+def _receiver_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    problems = []
+    for name, targets in (settings.get("receivers") or {}).items():
+        key = f"alertmanager_receivers.{name}"
+        if name in {NONE, WATCHDOG} or not str(name).strip():
+            problems.append(make_problem([host], key, "has a name that is taken", "give it another one"))
+        elif targets == NONE:
+            continue
+        elif not targets:
+            remedy = "list one or more of email, slack and webhook, or write none where nobody shall be told"
+            problems.append(make_problem([host], key, "has no target", remedy))
+        elif not isinstance(targets, list):
+            remedy = "write a list, such as [{webhook: {url: ...}}]"
+            problems.append(make_problem([host], key, "is no list of targets", remedy))
+        else:
+            for number, target in enumerate(targets):
+                problems += target_problems(host, f"{key}[{number}]", target, settings.get("email") or {})
+    return problems
+
+
+def _severity_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    problems = []
+    for option in ("routes", "mute"):
+        known = (*SEVERITIES, DEFAULT) if option == "routes" else SEVERITIES
+        for severity, value in (settings.get(option) or {}).items():
+            key = f"alertmanager_{option}.{severity}"
+            if severity not in known:
+                problems.append(make_problem([host], key, "is no severity", meant(severity, known)))
+            if option == "routes":
+                problems += _name_problems(host, key, value, _known_receivers(settings))
+            else:
+                problems += _interval_problems(settings, host, key, value)
+    return problems
+
+
+def _name_problems(host: str, key: str, value: object, known: Iterable[str]) -> list[Problem]:
+    if not value:
+        return [make_problem([host], key, "names no receiver", "name one or more, or none")]
+    return [
+        make_problem([host], key, f"no receiver is called {name}", f"{meant(name, known)}; see alertmanager_receivers")
+        for name in names(value)
+        if name not in known
+    ]
+
+
+def _interval_problems(settings: Mapping[str, Any], host: str, key: str, value: object) -> list[Problem]:
+    extra = (settings.get("extra") or {}).get("time_intervals") or []
+    declared = [*(settings.get("time_intervals") or []), *extra]
+    known = [str(each.get("name")) for each in declared if isinstance(each, dict)]
+    return [
+        make_problem(
+            [host], key, f"no interval is called {name}", f"{meant(name, known)}; see alertmanager_time_intervals"
+        )
+        for name in names(value)
+        if name not in known
+    ]
+
+
+def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    problems = []
+    for number, route in enumerate(settings.get("own_routes") or []):
+        key = f"alertmanager_extra_routes[{number}]"
+        if not isinstance(route, dict):
+            problems.append(make_problem([host], key, "is no route", "write matchers and receivers"))
+            continue
+        unknown = [name for name in route if name not in _OWN_ROUTE]
+        problems += [make_problem([host], f"{key}.{name}", "is not known", meant(name, _OWN_ROUTE)) for name in unknown]
+        matchers = route.get("matchers")
+        if (
+            not isinstance(matchers, list)
+            or not matchers
+            or not all(_MATCHER.fullmatch(str(each)) for each in matchers)
+        ):
+            remedy = "list one or more such as 'team=\"storage\"', with =, !=, =~ or !~"
+            problems.append(make_problem([host], f"{key}.matchers", "does not say which alerts are meant", remedy))
+        problems += _name_problems(host, f"{key}.receivers", route.get("receivers"), _known_receivers(settings))
+        for name in ("mute_time_intervals", "active_time_intervals"):
+            problems += _interval_problems(settings, host, f"{key}.{name}", route.get(name) or [])
+        problems += _label_problems(host, f"{key}.group_by", route.get("group_by") or [])
+        problems += _durations(host, {f"{key}.{name}": route[name] for name in WAITS if name in route})
+    return problems
+
+
+def _time_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    return [
+        make_problem([host], f"alertmanager_time_intervals[{number}]", "has no name", "give it name and time_intervals")
+        for number, each in enumerate(settings.get("time_intervals") or [])
+        if not isinstance(each, dict) or not each.get("name") or not each.get("time_intervals")
+    ]
+
+
+def _label_problems(host: str, key: str, labels: Iterable[object]) -> list[Problem]:
+    remedy = "list labels, such as [cluster, alertname]"
+    wrong = [label for label in labels if str(label) != "..." and not _LABEL.fullmatch(str(label))]
+    return [make_problem([host], key, f"{label!r} is no label", remedy) for label in wrong]
+
+
+def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for key, value in values.items():
+        try:
+            zero_is_fine = key.endswith("group_wait")
+            if duration_seconds(str(value)) <= 0 and not zero_is_fine:
+                problems.append(make_problem([host], key, f"{value!r} is no time at all", "write a longer one"))
+        except ValueError:
+            remedy = "write a whole number and s, m, h, d or w, such as 30s, 5m or 4h"
+            problems.append(make_problem([host], key, f"{value!r} is no duration", remedy))
+    return problems
+
+
+def _extra_problems(extra: Mapping[str, Any], host: str, key: str = "alertmanager_extra") -> list[Problem]:
+    """Return the addresses in Alertmanager's own schema that are those of examples."""
+    problems = []
+    for name, value in extra.items() if isinstance(extra, dict) else enumerate(extra):
+        place = f"{key}.{name}" if isinstance(extra, dict) else f"{key}[{name}]"
+        if isinstance(value, dict | list):
+            problems += _extra_problems(value, host, place)  # type: ignore[arg-type]  # a list has no names
+        elif isinstance(value, str) and "{{" not in value and (why := placeholder(value)) and value.strip():
+            problems.append(make_problem([host], place, why, "write the real value, or take it out"))
+    return problems

@@ -1,0 +1,139 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""A site's changes to alerts: off, later, of another severity, at another threshold.
+
+Rules are Prometheus' own YAML, which has no place for a figure that may be changed. An alert that has one repeats it in
+its annotation `threshold`; in the expression it is each equal number that stands right behind a comparison.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["KEYS", "SEVERITIES", "alert_problems", "alert_rules", "at_threshold"]
+
+SEVERITIES = ("critical", "warning", "info", "none")
+KEYS = ("enabled", "for", "severity", "threshold")
+# What Prometheus takes as a duration: units once each and in falling order, or a bare 0.
+_DURATION = re.compile(r"0|(?=\d)(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?")
+
+
+def at_threshold(expression: str, old: str, new: str) -> tuple[str, int]:
+    """Return the expression with `new` where it compares with the number `old`, and how often that was."""
+    compared = re.compile(rf"([<>]=?\s*){re.escape(old)}(?![\w.])")
+    return compared.subn(lambda found: found.group(1) + new, expression)
+
+
+def _rules(files: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for content in files.values():
+        for group in content["groups"]:
+            yield from group.get("rules") or []
+
+
+def _alerts(files: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {rule["alert"]: rule for rule in _rules(files) if "alert" in rule}
+
+
+def _number(value: object) -> str | None:
+    """Return a number as PromQL writes it, or None when it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return f"{number:.15g}" if abs(number) < float("inf") else None
+
+
+def _nearest(word: str, words: list[str]) -> str:
+    near = get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else "take one of " + ", ".join(words)
+
+
+def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[str, str] | None:
+    if "threshold" not in annotations:
+        return "this alert compares with no figure of choice", "leave threshold out; for and severity can be set"
+    if _number(value) is None:
+        return f"{value!r} is no number", f"write it in the unit of the default, {annotations['threshold']}"
+    return None
+
+
+def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str, str] | None:
+    """Return what is wrong with one key of an override, and the remedy."""
+    if key not in KEYS:
+        return f"an alert has no {key!r}", _nearest(key, list(KEYS))
+    if key == "enabled" and not isinstance(value, bool):
+        return f"{value!r} is neither true nor false", "write enabled: false to take the alert out"
+    if key == "for" and not _DURATION.fullmatch(str(value)):
+        return f"{value!r} is no duration of Prometheus", "write a number with a unit, such as 90s, 10m or 1h30m"
+    if key == "severity" and value not in SEVERITIES:
+        return f"there is no severity {value!r}", _nearest(str(value), list(SEVERITIES))
+    if key == "threshold":
+        return _threshold_problem(rule.get("annotations") or {}, value)
+    return None
+
+
+def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what is wrong with a site's `prometheus_alerts`.
+
+    Args:
+        files: content of the rule files by name.
+        overrides: by the alert's name, any of `enabled`, `for`, `severity`, `threshold`.
+        host: the host that they are for.
+    """
+    alerts = _alerts(files)
+    problems = []
+    for name, changes in overrides.items():
+        place = f"prometheus_alerts.{name}"
+        if name not in alerts:
+            problems.append(make_problem([host], place, "no alert is called so", _nearest(name, sorted(alerts))))
+        elif not isinstance(changes, dict):
+            remedy = f"write a dictionary such as {{enabled: false}}, with any of {', '.join(KEYS)}"
+            problems.append(make_problem([host], place, f"{changes!r} does not say what to change", remedy))
+        else:
+            for key, value in changes.items():
+                if wrong := _key_problem(alerts[name], key, value):
+                    problems.append(make_problem([host], f"{place}.{key}", *wrong))
+    return problems
+
+
+def _changed(rule: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    if "for" in changes:
+        rule["for"] = str(changes["for"])
+    if "severity" in changes:
+        rule.setdefault("labels", {})["severity"] = changes["severity"]
+    if "threshold" in changes:
+        new = _number(changes["threshold"]) or ""
+        rule["expr"], _ = at_threshold(rule["expr"], rule["annotations"]["threshold"], new)
+        rule["annotations"]["threshold"] = new
+    return rule
+
+
+def alert_rules(files: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of the rule files with a site's changes; the input is left as it is.
+
+    Args:
+        files: content of the rule files by name.
+        overrides: as `alert_problems` finds nothing wrong with.
+    """
+    result: dict[str, Any] = {}
+    for name, content in files.items():
+        groups = []
+        for group in deepcopy(content["groups"]):
+            group["rules"] = [
+                _changed(rule, overrides.get(rule.get("alert"), {}))
+                for rule in group.get("rules") or []
+                if overrides.get(rule.get("alert"), {}).get("enabled", True)
+            ]
+            if group["rules"]:
+                groups.append(group)
+        result[name] = {**content, "groups": groups}
+    return result

@@ -1,0 +1,64 @@
+"""Options of the transport of journals: what cannot be."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["journal_remote_problems"]
+
+# What systemd takes for a size in a file of settings, systemd.syntax(7): base 1024, no fractions here.
+_SIZE = re.compile(r"([1-9][0-9]*)([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_HIGHEST_PORT = 65535
+
+
+def journal_remote_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what is wrong with the options of the role journal_remote.
+
+    Args:
+        options: `receiver`, `address`, `port`, `max_use`, `keep_free`, `max_file_size`, `max_age_days`, `rotate_days`.
+        host: whose options they are.
+    """
+
+    def problem(name: str, what: str, remedy: str) -> Problem:
+        return make_problem([host], f"journal_remote_{name}", what, remedy)
+
+    problems = []
+    if not options["receiver"]:
+        remedy = "put a host into the group monitoring, name one of the inventory, or leave journal_remote_enabled off"
+        problems.append(problem("receiver", "no host receives the journals", remedy))
+    elif not options["address"]:
+        problems.append(problem("receiver_address", "is empty", f"give the address of {options['receiver']}"))
+    for name, highest in (("port", _HIGHEST_PORT), ("max_age_days", None), ("rotate_days", None)):
+        number = _number(options[name])
+        if not number or (highest and number > highest):
+            span = f"from 1 to {highest}" if highest else "of 1 or more"
+            problems.append(problem(name, f"{options[name]!r} is no number", f"write a whole number {span}"))
+    sizes = {name: _size(options[name]) for name in ("max_use", "keep_free", "max_file_size")}
+    for name, size in sizes.items():
+        if not size:
+            problems.append(problem(name, f"{options[name]!r} is no size", "write bytes, or 64M, 20G, 1T"))
+    if all(sizes.values()) and sizes["max_file_size"] > sizes["max_use"]:
+        remedy = "lower it, or raise journal_remote_max_use"
+        problems.append(problem("max_file_size", "one journal may be larger than all may be", remedy))
+    age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
+    if age and rotation > age:
+        remedy = "lower it: a journal that is still written to cannot be taken away for its age"
+        problems.append(problem("rotate_days", "is longer than journal_remote_max_age_days", remedy))
+    return problems
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _size(value: object) -> int:
+    found = _SIZE.fullmatch(str(value))
+    return int(found[1]) * _UNITS[found[2]] if found else 0

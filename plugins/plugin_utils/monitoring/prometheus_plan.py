@@ -1,0 +1,245 @@
+"""Prometheus' configuration, flags and secrets as a site declares them, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import make_problem
+from ...module_utils.common.program_source import source_problems, start_command
+from ...module_utils.common.socket_address import socket_address
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...module_utils.common.problems import Problem
+
+__all__ = ["duration_seconds", "prometheus_plan", "prometheus_problems", "size_bytes"]
+
+CONFIG = "/etc/prometheus/prometheus.yml"
+RULES = "/etc/prometheus/rules/busbar_*.yml"
+TARGETS = "/etc/prometheus/targets"
+SECRETS = "/etc/prometheus/secrets"
+WEB_CONFIG = "/etc/prometheus/web.yml"
+
+# Units and their order: Prometheus' documentation, "Configuration", <duration>, and its regular expression there.
+_DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
+_UNITS_S = (31536000.0, 604800.0, 86400.0, 3600.0, 60.0, 1.0, 0.001)
+# Powers of two: Prometheus' documentation, "Storage", --storage.tsdb.retention.size.
+_SIZE = re.compile(r"(\d+)([KMGTPE]?B)")
+_POWERS = {"B": 0, "KB": 1, "MB": 2, "GB": 3, "TB": 4, "PB": 5, "EB": 6}
+# What Prometheus' schema lets one write into the configuration itself, and where it takes a file instead.
+_SECRET_KEYS = {
+    ("basic_auth", "password"): "password_file",
+    ("authorization", "credentials"): "credentials_file",
+    ("oauth2", "client_secret"): "client_secret_file",
+    ("tls_config", "key"): "key_file",
+}
+# Keys of service discovery and the like that have no file beside them; with one, nobody else may read the whole.
+_SECRET_NAME = re.compile(
+    r"(?i)(?:^|[_-])(?:pass|passwd|password|secrets?|secret_key|token|api_?key|key|credentials?)$"
+)
+_SECRET_URL = re.compile(r"://[^/?#\s@]*:[^/?#\s@]+@")
+_PLACEHOLDER = re.compile(r"(?i)changeme|\bexample\.(com|org|net)\b|<[^>]*>")
+
+
+def duration_seconds(text: str) -> float:
+    """Return a duration of Prometheus, such as 30d, 1h30m or 15s, in seconds.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _DURATION.fullmatch(str(text))
+    if not found or not any(found.groups()):
+        message = f"{text!r} is no duration such as 15s, 90d or 1y6w"
+        raise ValueError(message)
+    return sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_S, strict=True) if number)
+
+
+def size_bytes(text: str) -> int:
+    """Return a size of Prometheus, such as 200GB, in bytes; its units are powers of two.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _SIZE.fullmatch(str(text))
+    if not found:
+        message = f"{text!r} is no size such as 512MB or 200GB"
+        raise ValueError(message)
+    return int(found[1]) << (10 * _POWERS[found[2]])
+
+
+def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return what is wrong with the options of the role `prometheus`.
+
+    Args:
+        settings: its options without its name; one that is missing has its default.
+        host: who runs it.
+    """
+    problems = []
+    for key, example in (("retention_time", "30d"), ("scrape_interval", "15s"), ("evaluation_interval", "15s")):
+        value = str(settings.get(key) or ("" if key == "retention_time" else example))
+        try:
+            seconds = duration_seconds(value) if value else 1.0
+        except ValueError as exc:
+            problems.append(make_problem([host], f"prometheus_{key}", str(exc), f"write a duration, such as {example}"))
+            continue
+        if seconds <= 0:
+            remedy = f"write a longer one, such as {example}"
+            problems.append(make_problem([host], f"prometheus_{key}", f"{value!r} is no time at all", remedy))
+    size = str(settings.get("retention_size") or "")
+    try:
+        if size and size_bytes(size) == 0:
+            remedy = "write a size, such as 200GB, or '' for no limit"
+            problems.append(make_problem([host], "prometheus_retention_size", f"{size!r} keeps nothing", remedy))
+    except ValueError as exc:
+        remedy = "write a whole number and B, KB, MB, GB, TB, PB or EB, such as 200GB; '' for no limit"
+        problems.append(make_problem([host], "prometheus_retention_size", str(exc), remedy))
+    return problems + _rules_problems(settings, host) + _remote_problems(settings, host)
+
+
+def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
+    """Return `problems`, `listen`, `command`, `config` (prometheus.yml as data) and `secrets` (text by path).
+
+    `confidential` is whether secrets are left in `config`, which Prometheus takes from no file.
+
+    Args:
+        settings: the options of the role without its name, and `program`, its path.
+        host: who runs it.
+    """
+    problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
+    listen = socket_address(str(settings["address"]), settings["port"])
+    command, wrong = start_command("prometheus", [settings["program"], *_arguments(settings, listen)], host)
+    remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
+    extra, found_secrets = _without_secrets("scrape_extra", settings["scrape_extra"])
+    secrets |= found_secrets
+    jobs = {}
+    for name, job in settings["jobs"].items():
+        (jobs[name],), found_secrets = _without_secrets(f"job_{name}", [job])
+        secrets |= found_secrets
+    access = {}
+    for name in ("scrape_access", "alertmanager_access"):
+        (access[name],), found_secrets = _without_secrets(name, [settings[name]])
+        secrets |= found_secrets
+    config: dict[str, Any] = {
+        "global": {
+            "scrape_interval": settings["scrape_interval"],
+            "evaluation_interval": settings["evaluation_interval"],
+            "external_labels": dict(settings["external_labels"]),
+        },
+        "rule_files": [RULES],
+    }
+    own = [_files("alertmanager")] if "alertmanager" in settings["jobs"] else []
+    further = [{"targets": list(settings["alertmanagers"])}] if settings["alertmanagers"] else []
+    places = {"file_sd_configs": own, "static_configs": further}
+    found = {key: value for key, value in places.items() if value}
+    if found:
+        config["alerting"] = {"alertmanagers": [{**access["alertmanager_access"], **found}]}
+    config["scrape_configs"] = [
+        _scrape_config(name, job, access["scrape_access"]) for name, job in jobs.items()
+    ] + extra
+    if remote:
+        config["remote_write"] = remote
+    return {
+        "problems": problems + wrong,
+        "listen": listen,
+        "command": command,
+        "config": config,
+        "secrets": secrets,
+        "confidential": _has_secret(config),
+    }
+
+
+def _scrape_config(name: str, job: Mapping[str, Any], access: Mapping[str, Any]) -> dict[str, Any]:
+    own = {**(access if job.get("secured", True) else {}), **(job.get("config") or {})}
+    return {"job_name": name, **own, "file_sd_configs": [_files(name)]}
+
+
+def _files(job: str) -> dict[str, Any]:
+    return {"files": [f"{TARGETS}/{job}.yml"], "refresh_interval": "30s"}
+
+
+def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
+    retention = {"time": settings["retention_time"], "size": settings["retention_size"]}
+    return [
+        f"--config.file={CONFIG}",
+        f"--storage.tsdb.path={settings['storage_path']}",
+        *(f"--storage.tsdb.retention.{key}={value}" for key, value in retention.items() if value),
+        f"--web.listen-address={listen}",
+        # A reload waits that long for a receiver of remote_write that does not answer; a minute by default.
+        "--storage.remote.flush-deadline=10s",
+        *([f"--web.external-url={settings['external_url']}"] if settings["external_url"] else []),
+        *([f"--web.config.file={WEB_CONFIG}"] if settings["web_config"] else []),
+        *settings["arguments"],
+    ]
+
+
+def _without_secrets(name: str, entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """Return the entries of an option with their secrets led to files, and the texts of those files."""
+    secrets: dict[str, str] = {}
+    written = [_led_to_files(entry, f"{name}_{number}", secrets) for number, entry in enumerate(entries)]
+    return written, secrets
+
+
+def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:
+    """Return an entry, and all that is in it, with its secrets led to files whose names begin with `name`."""
+    kept = {key: dict(value) if isinstance(value, dict) else value for key, value in entry.items()}
+    for (part, key), instead in _SECRET_KEYS.items():
+        block = kept.get(part)
+        if isinstance(block, dict) and key in block:
+            path = f"{SECRETS}/{name}_{key}"
+            secrets[path] = str(block.pop(key))
+            block[instead] = path
+    if "bearer_token" in kept:
+        path = f"{SECRETS}/{name}_bearer_token"
+        secrets[path] = str(kept.pop("bearer_token"))
+        kept["authorization"] = {"type": "Bearer", "credentials_file": path}
+    for key, value in kept.items():
+        below = f"{name}_{re.sub(r'[^A-Za-z0-9_]', '_', str(key))}"
+        if isinstance(value, dict):
+            kept[key] = _led_to_files(value, below, secrets)
+        elif isinstance(value, list):
+            kept[key] = [
+                _led_to_files(each, f"{below}_{number}", secrets) if isinstance(each, dict) else each
+                for number, each in enumerate(value)
+            ]
+    return kept
+
+
+def _has_secret(value: object, name: str = "") -> bool:
+    """Return whether something in a configuration is, by its name or form, a secret in clear text."""
+    if isinstance(value, dict):
+        return any(_has_secret(each, str(key)) for key, each in value.items())
+    if isinstance(value, list):
+        return any(_has_secret(each, name) for each in value)
+    return isinstance(value, str) and bool(value and (_SECRET_NAME.search(name) or _SECRET_URL.search(value)))
+
+
+def _remote_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    problems = []
+    for number, entry in enumerate(settings.get("remote_write") or []):
+        key = f"prometheus_remote_write[{number}]"
+        url = str(entry.get("url") or "") if isinstance(entry, dict) else ""
+        if not url.startswith(("http://", "https://")):
+            remedy = "write an address such as https://metrics.site/api/v1/write"
+            problems.append(make_problem([host], key, f"url {url!r} is no http:// or https:// address", remedy))
+        elif _PLACEHOLDER.search(url):
+            remedy = "write the real address, or take the entry out"
+            problems.append(make_problem([host], key, f"url {url} is a placeholder", remedy))
+        if isinstance(entry, dict) and "secret_key" in (entry.get("sigv4") or {}):
+            remedy = "name a profile of the credentials file of the user prometheus (sigv4.profile)"
+            problems.append(make_problem([host], key, "sigv4.secret_key would lie in the configuration", remedy))
+    return problems
+
+
+def _rules_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    problems = []
+    for name, groups in (settings.get("rules") or {}).items():
+        key = f"prometheus_rules.{name}"
+        if not re.fullmatch(r"[a-z0-9_]+", str(name)):
+            remedy = "use small letters, digits and _"
+            problems.append(make_problem([host], "prometheus_rules", f"{name!r} is no name of a file", remedy))
+        elif not isinstance(groups, list) or not all(isinstance(each, dict) and "name" in each for each in groups):
+            remedy = "write a list of groups as Prometheus has them, each with name and rules"
+            problems.append(make_problem([host], key, "is no list of groups", remedy))
+    return problems

@@ -1,0 +1,110 @@
+"""Whom Prometheus scrapes: targets of the inventory as file-based service discovery reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import make_problem
+from ...module_utils.common.socket_address import socket_address
+from ..engine.common.unknown_hardware import unknown_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...module_utils.common.problems import Problem
+
+__all__ = ["scrape_targets", "target_problems", "targets_text"]
+
+Targets = dict[str, list[dict[str, Any]]]
+
+
+def scrape_targets(
+    jobs: Mapping[str, Mapping[str, Any]],
+    variables: Mapping[str, Mapping[str, Any]],
+    catalogue: Mapping[str, Mapping[str, Any]],
+) -> Targets:
+    """Return the targets of each job, each with its labels; work grows with the hosts, not with their square.
+
+    Args:
+        jobs: by name: `hosts`, `exporter` (the role: its `<exporter>_address` and `<exporter>_port` win where a host
+            sets them), `port`, and optionally `address` (where all of them listen, such as 127.0.0.1), `gpus` (only
+            hosts whose hardware has GPUs), `source` (variables that say where the exporter comes from, of which the
+            first that a host sets counts; with `none` it is left out) and `source_default` (for a host that sets
+            none of them).
+        variables: variables of every host, without the defaults of roles; `monitoring_address` is where it is reached,
+            by default its `hosts_address`, else its `ansible_host`, else its name.
+        catalogue: the known hardware by name, for `gpus`.
+
+    Raises:
+        KeyError: a job without hosts, exporter or port; a host that is not known.
+        ValueError: the hardware of a host is unknown, and a job asks for GPUs.
+    """
+    # Ansible works a value out anew each time it is read.
+    jobs = {name: {**dict(job.items()), "source": list(job.get("source") or [])} for name, job in jobs.items()}
+    wanted: dict[str, list[str]] = {}
+    for name, job in jobs.items():
+        for host in job["hosts"]:
+            wanted.setdefault(str(host), []).append(name)
+    targets: Targets = {name: [] for name in jobs}
+    for host, names in wanted.items():
+        # Looked up once: Ansible puts a host's variables together anew each time.
+        known = variables[host]
+        for name in names:
+            if _wanted(host, known, jobs[name], catalogue):
+                targets[name].append(_target(host, known, jobs[name]))
+    return targets
+
+
+def targets_text(targets: list[dict[str, Any]]) -> str:
+    """Return the targets as YAML that is JSON on each line: quick to write, and a diff shows one line per host."""
+    return "".join(f"- {json.dumps(target)}\n" for target in targets) or "[]\n"
+
+
+def target_problems(targets: Targets) -> list[Problem]:
+    """Return a problem for hosts of one job that share address and port: they would be one machine under two names."""
+    problems = []
+    for name, listed in targets.items():
+        holders: dict[str, list[str]] = {}
+        for target in listed:
+            holders.setdefault(target["targets"][0], []).append(target["labels"]["instance"])
+        for address, hosts in holders.items():
+            if len(hosts) > 1:
+                remedy = "give each host its own ansible_host, hosts_address or monitoring_address"
+                problem = f"job {name} would scrape {address} for each of them"
+                problems.append(make_problem(hosts, "monitoring_address", problem, remedy))
+    return problems
+
+
+def _target(host: str, known: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
+    exporter = job["exporter"]
+    address = known.get(f"{exporter}_address") or job.get("address") or _reached_at(host, known)
+    port = known.get(f"{exporter}_port") or job["port"]
+    labels = {"instance": host, "node": host}
+    if known.get("hardware"):
+        labels["hardware"] = str(known["hardware"])
+    return {"targets": [socket_address(str(address), port)], "labels": labels}
+
+
+def _wanted(
+    host: str, known: Mapping[str, Any], job: Mapping[str, Any], catalogue: Mapping[str, Mapping[str, Any]]
+) -> bool:
+    if job.get("gpus") and not _has_gpus(host, known.get("hardware"), catalogue):
+        return False
+    sources = [known[name] for name in job["source"] if name in known]
+    return (sources[0] if sources else job.get("source_default")) != "none"
+
+
+def _has_gpus(host: str, hardware: object, catalogue: Mapping[str, Mapping[str, Any]]) -> bool:
+    if not hardware:
+        return False
+    if hardware not in catalogue:
+        problem, remedy = unknown_hardware(hardware, catalogue)
+        message = f"{host}: hardware: {problem}. Remedy: {remedy}."
+        raise ValueError(message)
+    return bool(catalogue[str(hardware)].get("gpu"))
+
+
+def _reached_at(host: str, known: Mapping[str, Any]) -> str:
+    names = ("monitoring_address", "hosts_address", "ansible_host")
+    return next((str(known[name]) for name in names if known.get(name)), host)

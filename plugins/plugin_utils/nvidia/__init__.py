@@ -1,0 +1,1 @@
+"""Driver, CUDA, DCGM, settings of GPUs, MIG, and RDMA."""

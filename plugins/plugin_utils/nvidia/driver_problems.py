@@ -1,0 +1,211 @@
+"""What is wrong with the NVIDIA driver that is declared for a host."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ...module_utils.nvidia.driver_choice import (
+    DEFAULT_BRANCH,
+    FIRST_OPEN_BRANCH,
+    GENERATIONS,
+    LAST_PROPRIETARY_BRANCH,
+    Generation,
+    driver_branch,
+    driver_choice,
+    known_generation,
+    wanted_parts,
+)
+from ...module_utils.nvidia.driver_packages import first_branch, no_packages
+from ...module_utils.nvidia.imex import nvlink_racks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["driver_problems", "site_driver_problems"]
+
+_PREFIX = "nvidia_driver_"
+_OPTIONS = (
+    "source",
+    "branch",
+    "version",
+    "kernel_modules",
+    "build",
+    "fabric_manager",
+    "nvlsm",
+    "imex",
+    "imex_nodes",
+    "module_parameters",
+)
+_VERSION = re.compile(r"\d{3,4}\.\d{1,4}(\.\d{1,4})?")
+_BRANCH = re.compile(r"\d{3,4}")
+_PARTS = {"fabric_manager": "the fabric manager", "nvlsm": "NVLSM", "imex": "IMEX"}
+
+
+def driver_problems(
+    hardware: Mapping[str, Any],
+    host: str,
+    settings: Mapping[str, Any],
+    system: Mapping[str, str] | None = None,
+) -> list[Problem]:
+    """Return what is wrong with the driver that is declared for a host.
+
+    Args:
+        hardware: its entry of the catalogue; without `gpu` nothing is wrong.
+        host: its name.
+        settings: `source` (nvidia, distribution, none), `branch`, `version`, `kernel_modules` (auto, open,
+            proprietary), `build` (dkms, precompiled), `fabric_manager`, `nvlsm`, `imex` (auto, present, absent),
+            `imex_nodes` (addresses), `module_parameters` (module to parameter to value).
+        system: `distribution` and `major` (version) as Ansible names them; None before any host was asked, which leaves
+            out what depends on it.
+    """
+    gpu = hardware.get("gpu")
+    if not gpu or settings["source"] == "none":
+        return []
+    generation = known_generation(gpu)
+    found = [*_version_faults(settings)]
+    if generation is None:
+        found.append(
+            (
+                "hardware",
+                f"the generation of {gpu.get('model')} is not known, so neither are branch and kernel modules",
+                f"correct gpu.model of the hardware, or say gpu.generation there: one of {', '.join(GENERATIONS)}",
+            )
+        )
+    branch = None if found else driver_branch(settings, system)
+    if generation and branch:
+        found += [*_branch_faults(gpu, generation, branch, settings, first_branch(system))]
+    found += [*_fabric_faults(hardware, generation, settings), *_parameter_faults(settings)]
+    if system and generation and branch and not found:
+        why = no_packages(driver_choice(hardware, settings, system, branch))
+        found += [("nvidia_driver_build" if "precompiled" in why[0] else "nvidia_driver_source", *why)] if why else []
+    return [make_problem([host], *fault) for fault in found]
+
+
+def site_driver_problems(
+    hosts: Sequence[str],
+    variables: Mapping[str, Mapping[str, Any]],
+    catalogue: Mapping[str, Any],
+    systems: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[Problem]:
+    """Return what is wrong with the drivers of a site.
+
+    Args:
+        hosts: those that are to have a driver.
+        variables: variables of every host; options of the role nvidia_driver that are not there have their defaults.
+        catalogue: the known hardware by name.
+        systems: `distribution` and `major` of each host, as driver_problems takes them; None before hosts were asked.
+    """
+    problems = []
+    racks = nvlink_racks(hosts, variables)
+    for host in hosts:
+        own = variables[host]
+        rack = racks.get(str(own.get("nvlink_domain") or "")) or {}
+        settings: dict[str, Any] = {"source": "nvidia", "imex_nodes": rack.get("addresses") or []}
+        settings |= {key: own[f"{_PREFIX}{key}"] for key in _OPTIONS if f"{_PREFIX}{key}" in own}
+        hardware = catalogue.get(str(own.get("hardware") or "")) or {}
+        problems += driver_problems(hardware, host, settings, (systems or {}).get(host))
+    return problems
+
+
+def _version_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    branch, version = str(settings.get("branch") or ""), str(settings.get("version") or "")
+    if branch and not _BRANCH.fullmatch(branch):
+        yield "nvidia_driver_branch", f"{branch!r} is no branch", f"say a number such as {DEFAULT_BRANCH}"
+    elif version and not _VERSION.fullmatch(version):
+        remedy = "set one such as 580.95.05, without a revision"
+        yield "nvidia_driver_version", f"{version!r} is not a valid version", remedy
+    elif branch and version and version.partition(".")[0] != branch:
+        remedy = "leave one of the two empty, or make them agree"
+        yield "nvidia_driver_version", f"{version} is not of branch {branch}", remedy
+
+
+def _branch_faults(
+    gpu: Mapping[str, Any], generation: Generation, branch: int, settings: Mapping[str, Any], first: int
+) -> Iterator[tuple[str, str, str]]:
+    key = "nvidia_driver_version" if settings.get("version") and not settings.get("branch") else "nvidia_driver_branch"
+    what = f"{gpu['model']} ({generation.name})"
+    if branch < generation.least_branch:
+        remedy = f"say {DEFAULT_BRANCH}" + (
+            ", or nvidia_driver_source: nvidia" if settings["source"] == "distribution" else ""
+        )
+        yield key, f"branch {branch} is too old for {what}, which needs {generation.least_branch} or newer", remedy
+    if generation.last_branch and branch > generation.last_branch:
+        remedy = f"say {generation.last_branch}, the last one that does"
+        if settings["source"] == "nvidia" and generation.last_branch < first:
+            remedy += (
+                f", with a mirror that has it: NVIDIA's own repository for this system begins with {first}; or say "
+            )
+            remedy += "nvidia_driver_source: distribution"
+        yield key, f"branch {branch} no longer drives {what}", remedy
+    asked = str(settings.get("kernel_modules") or "auto")
+    key, auto = "nvidia_driver_kernel_modules", "say auto, which knows what the GPUs need"
+    if asked != "auto" and generation.modules not in {"either", asked}:
+        yield key, f"{what} works with the {generation.modules} modules only, not with the {asked} ones", auto
+    elif asked == "open" and branch < FIRST_OPEN_BRANCH:
+        yield key, f"branch {branch} has no open modules; {FIRST_OPEN_BRANCH} was the first with them", auto
+    elif asked == "proprietary" and branch > LAST_PROPRIETARY_BRANCH:
+        yield key, f"branch {branch} has no proprietary modules; {LAST_PROPRIETARY_BRANCH} was the last with them", auto
+
+
+def _fabric_faults(
+    hardware: Mapping[str, Any], generation: Generation | None, settings: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    switched = bool(hardware["gpu"].get("nvswitch"))
+    domain = int(hardware.get("nvlink_domain_nodes") or 1)
+    asked = [part for part in _PARTS if settings.get(part) == "present"]
+    auto = "say auto, or correct the hardware"
+    if "fabric_manager" in asked and not switched:
+        problem = "the fabric manager is asked for, and the hardware has no NVSwitch (gpu.nvswitch)"
+        yield "nvidia_driver_fabric_manager", problem, auto
+    if "nvlsm" in asked and not (switched and generation and generation.subnet_manager):
+        problem = (
+            "NVLSM is asked for, and the hardware has no NVSwitch of the fourth generation (gpu.nvswitch, Blackwell)"
+        )
+        yield "nvidia_driver_nvlsm", problem, auto
+    if "imex" in asked and domain == 1:
+        problem = "IMEX is asked for, and the hardware is no part of an NVLink rack (nvlink_domain_nodes)"
+        yield "nvidia_driver_imex", problem, auto
+    elif wanted_parts(hardware, generation, settings)["imex"]:
+        yield from _imex_faults(settings.get("imex_nodes") or [], domain)
+
+
+def _imex_faults(nodes: Sequence[object], domain: int) -> Iterator[tuple[str, str, str]]:
+    key = "nvidia_driver_imex_nodes"
+    remedy = (
+        "set nvlink_domain of each tray, which names its rack, and ansible_host or hosts_address to its IP address; or "
+        "list the addresses of all trays of the rack here, in one order on all of them"
+    )
+    if not nodes:
+        yield key, f"is empty, and IMEX must know the members of the NVLink rack (up to {domain})", remedy
+    wrong = [str(node) for node in nodes if not _is_address(node)]
+    if wrong:
+        yield key, f"{', '.join(wrong)}: not an address", remedy
+    elif len(nodes) > domain:
+        yield key, f"has {len(nodes)} members, an NVLink rack of this hardware {domain}", remedy
+    elif len(set(nodes)) < len(nodes):
+        yield key, "names a member twice", remedy
+
+
+def _is_address(text: object) -> bool:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
+def _parameter_faults(settings: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    remedy = "say for instance {nvidia: {NVreg_NvLinkDisable: 1}}: module, parameter, value"
+    for module, parameters in (settings.get("module_parameters") or {}).items():
+        place = f"nvidia_driver_module_parameters[{module}]"
+        if not str(module).startswith("nvidia"):
+            yield place, "is no module of the driver", remedy
+        elif not isinstance(parameters, dict):
+            yield place, "is not a dictionary of parameters", remedy
+        else:
+            wrong = [name for name, value in parameters.items() if re.search(r"\s", f"{name}{value}")]
+            if wrong:
+                yield place, f"{', '.join(wrong)}: a space would end the parameter", remedy

@@ -1,0 +1,123 @@
+"""Are the inventory's groups those that busbar reads? Their names are an interface, as those of options are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...module_utils.common.near_names import near_name, near_option
+from ...module_utils.common.problems import advice, make_problem
+from .other_toolkits import foreign_group
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from ...module_utils.common.problems import Problem
+
+    Groups = Mapping[str, Sequence[str]]
+
+__all__ = ["KNOWN_GROUPS", "group_problems", "limit_problems"]
+
+# In the order in which an admin fills them, each with what its hosts do.
+KNOWN_GROUPS = {
+    "slurm_controller": "run slurmctld",
+    "slurm_database": "run slurmdbd and its database",
+    "slurm_compute": "run jobs",
+    "slurm_login": "let users log in",
+    "nfs_server": "export directories",
+    "nfs_client": "mount them",
+    "monitoring": "run Prometheus",
+    "portal": "run JupyterHub",
+    "ldap_server": "run the cluster's own directory",
+    "pxe_server": "boot compute nodes over the network",
+    "scratch": "have local scratch without being compute nodes",
+}
+_NEEDED = ("slurm_controller", "slurm_database", "slurm_compute", "slurm_login")
+_PATTERN = frozenset("*?[]~@")
+_CORRECT = "correct the name, or take it out"
+# Groups that Ansible has, and those that busbar's own playbooks add while they run.
+_ANSIBLE = frozenset({"all", "ungrouped"})
+_INTERNAL = "busbar_"
+_OWN = "a group of your own: rename it, or name it in preflight_allowed_variables"
+
+
+def group_problems(groups: Groups, allowed: Collection[str] = ()) -> list[Problem]:
+    """Return the groups that busbar does not read although they look like its own, and the hosts in none of its groups.
+
+    A group of the site's own is fine: by another name, or with hosts that are all in the group that it resembles.
+
+    Args:
+        groups: hosts of every group, as Ansible's variable `groups` has them.
+        allowed: names of the site's own groups that resemble those of busbar.
+    """
+    others = [name for name in groups if not (name in KNOWN_GROUPS or name in _ANSIBLE or name.startswith(_INTERNAL))]
+    problems = [problem for name in others if name not in allowed for problem in _one_group(name, others, groups)]
+    known = {host for name in KNOWN_GROUPS for host in groups.get(name, ())}
+    every = [host for host in groups.get("all", ()) if host != "localhost"]
+    if every and not known:
+        found = ", ".join(others)
+        problem = f"has no host in any of busbar's groups{f' (its own are {found})' if found else ''}"
+        listed = ", ".join(f"{name} ({does})" for name, does in KNOWN_GROUPS.items())
+        return [
+            *problems,
+            make_problem([], "inventory", problem, f"put each host into the groups of its work: {listed}"),
+        ]
+    left = [host for host in every if host not in known and not any(host in each["hosts"] for each in problems)]
+    if left:
+        problem = "in none of busbar's groups, so it gets what all hosts get: users, SSH, time; nothing else"
+        remedy = f"put it into one of {', '.join(KNOWN_GROUPS)}, if it has one of these tasks"
+        problems.append(advice(make_problem(left, "groups", problem, remedy)))
+    return problems
+
+
+def limit_problems(limit: str, groups: Groups) -> list[Problem]:
+    """Return the names of `--limit` that no host or group has: Ansible goes on with the others.
+
+    Args:
+        limit: as given; patterns are left to Ansible.
+        groups: hosts of every group.
+    """
+    known = [*groups, *groups.get("all", ())]
+    parts = (part.strip().lstrip("!&") for part in limit.split("," if "," in limit else ":"))
+    words = [part for part in parts if part and not _PATTERN & set(part)]
+    return [
+        make_problem([], "--limit", f"no host or group is called {word}", f"did you mean {near}?" if near else _CORRECT)
+        for word in words
+        if word not in known
+        for near in [near_name(word, known)]
+    ]
+
+
+def _one_group(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
+    """Return the problem of a group that is none of busbar's, at most one."""
+    plain = name.lower().replace("-", "_")
+    foreign = None if plain in KNOWN_GROUPS else foreign_group(name)
+    near = plain if plain in KNOWN_GROUPS else near_option(plain, KNOWN_GROUPS)
+    if foreign is None and not near:
+        return _child_problem(name, others, groups)
+    ours = foreign.ours if foreign else (near,)
+    inside = {host for each in ours for host in groups.get(each, ())}
+    outside = [host for host in groups[name] if host not in inside]
+    if not outside:
+        return []
+    meant = " and ".join(ours)
+    if foreign is None:
+        remedy = f"did you mean {meant}? Rename it; {_OWN}"
+        return [make_problem(outside, f"group {name}", "is not one of busbar's groups, so it has no effect", remedy)]
+    whose = f" but one of {foreign.toolkit}" if foreign.toolkit else ""
+    problem = f"is not one of busbar's groups{whose}, so it has no effect"
+    found = make_problem(outside, f"group {name}", problem, f"busbar calls it {meant}: put its hosts there; {_OWN}")
+    # A common word may be a group of the site's own, unless nothing else has the hosts that a cluster needs.
+    certain = foreign.toolkit or any(each in _NEEDED and not groups.get(each) for each in ours)
+    return [found if certain else advice(found)]
+
+
+def _child_problem(name: str, others: Sequence[str], groups: Groups) -> list[Problem]:
+    """Return the problem of an empty group whose name is near that of a group with hosts, as a misspelt child has."""
+    if groups[name]:
+        return []
+    near = near_name(name, (each for each in others if groups[each]))
+    members = {host for each in KNOWN_GROUPS for host in groups.get(each, ())}
+    if not near or all(host in members for host in groups[near]):
+        return []
+    remedy = f"did you mean {near}? Correct the name where it is listed below children"
+    return [make_problem(groups[near], f"group {name}", "has no host", remedy)]

@@ -1,0 +1,202 @@
+"""Is the inventory consistent? Checks that need no node."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from ...module_utils.common.problems import Problem, make_problem
+from ..engine.catalogue.check import profile_problems
+from ..engine.catalogue.domains import UNKNOWN_DOMAIN, domain_nodes
+from ..engine.catalogue.profiles import profile_names, shipped_profile
+from ..engine.common.unknown_hardware import unknown_hardware
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = [
+    "GroupValue",
+    "HostEntry",
+    "catalogue_problems",
+    "competing_groups",
+    "domain_problems",
+    "hardware_choice_problems",
+    "host_problems",
+]
+
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_SPLIT = "give the trays of each rack an nvlink_domain of their own"
+_RESERVED = frozenset({"all", "default", "localhost"})
+
+
+class GroupValue(TypedDict):
+    """A value that a group sets, with the group's ancestors."""
+
+    group: str
+    value: Any
+    ancestors: list[str]
+
+
+class HostEntry(TypedDict):
+    """What the inventory says about a host."""
+
+    name: str
+    address: str
+    hardware: str | None
+    groups: list[str]
+
+
+def host_problems(hosts: Sequence[HostEntry]) -> list[Problem]:
+    """Return what is wrong with names and addresses."""
+    by_address, by_name = defaultdict(list), defaultdict(list)
+    for host in hosts:
+        by_address[_normal_address(host["address"])].append(host["name"])
+        by_name[host["name"].lower()].append(host["name"])
+    problems = [
+        make_problem([host["name"]], "host name", _name_fault(host["name"]), _name_remedy(host["name"]))
+        for host in hosts
+        if _name_fault(host["name"])
+    ]
+    problems += [
+        make_problem(names, "ansible_host", f"have one address, {address}", "give each host an address of its own")
+        for address, names in by_address.items()
+        if len(names) > 1
+    ]
+    problems += [
+        make_problem(names, "host name", "differ in upper and lower case only", "rename all but one of them")
+        for names in by_name.values()
+        if len(names) > 1
+    ]
+    return problems
+
+
+def competing_groups(values: Sequence[GroupValue]) -> list[GroupValue]:
+    """Return those groups of one host that set a variable and neither of which can be said to overrule the other.
+
+    A group overrules its ancestors. What is left competes when its values differ; else the list is empty.
+    """
+    overruled = {ancestor for value in values for ancestor in value["ancestors"]}
+    left = [value for value in values if value["group"] not in overruled]
+    return left if any(value["value"] != left[0]["value"] for value in left[1:]) else []
+
+
+def catalogue_problems(hosts: Sequence[HostEntry], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the profiles, each with the hosts that have it.
+
+    Args:
+        hosts: all hosts.
+        catalogue: the known hardware by name.
+    """
+    problems = []
+    for name, profile in catalogue.items():
+        users = [host["name"] for host in hosts if host["hardware"] == name]
+        shipped = name in profile_names() and profile == shipped_profile(name)
+        key = (
+            f"plugins/plugin_utils/engine/catalogue/hardware/{name}.yml"
+            if shipped
+            else f"hardware_profiles_extra.{name}"
+        )
+        problems += profile_problems(name, profile, users, key)
+    return problems
+
+
+def hardware_choice_problems(
+    hosts: Sequence[HostEntry],
+    values: Sequence[GroupValue],
+    own: Iterable[str],
+    catalogue: Mapping[str, Any],
+    compute: Iterable[str],
+) -> list[Problem]:
+    """Return what is wrong with `hardware` of each host.
+
+    Args:
+        hosts: all hosts.
+        values: the groups that set `hardware`.
+        own: hosts that set it themselves, which settles it.
+        catalogue: the known hardware by name.
+        compute: hosts that must have hardware.
+    """
+    by_group = {value["group"]: value for value in values}
+    settled, needing = set(own), set(compute)
+    known = ", ".join(sorted(catalogue)) or "none"
+    problems = []
+    for host in hosts:
+        name, hardware = host["name"], host["hardware"]
+        competing = competing_groups([by_group[group] for group in sorted(host["groups"]) if group in by_group])
+        if competing and name not in settled:
+            claims = ", ".join(f"{value['group']} says {value['value']}" for value in competing)
+            problem = f"is in several hardware groups: {claims}"
+            remedy = "keep the host in one of these groups, or set hardware for the host itself"
+            problems.append(make_problem([name], "hardware", problem, remedy))
+        elif hardware is None and name in needing:
+            remedy = f"set hardware for the host or a group of it, to one of: {known}"
+            problems.append(make_problem([name], "hardware", "is a compute node without hardware", remedy))
+        elif hardware is not None and hardware not in catalogue:
+            problems.append(make_problem([name], "hardware", *unknown_hardware(hardware, catalogue)))
+    return problems
+
+
+def domain_problems(
+    domains: Mapping[str, object], hardware: Mapping[str, str], catalogue: Mapping[str, Any]
+) -> list[Problem]:
+    """Return what is wrong with `nvlink_domain` of the compute nodes.
+
+    Args:
+        domains: compute node to its `nvlink_domain`, None where it has none.
+        hardware: compute node to name of its profile.
+        catalogue: the known hardware by name; nodes of none of it are left alone.
+    """
+    problems, members = [], defaultdict(list)
+    for name, domain in domains.items():
+        most = domain_nodes(catalogue.get(hardware.get(name) or ""))
+        if domain is not None and (not isinstance(domain, str) or not _DOMAIN.fullmatch(domain)):
+            remedy = "give it the name of the node's rack, such as rack1"
+            problems.append(make_problem([name], "nvlink_domain", f"{domain!r} is no name", remedy))
+        elif most == 1 and domain is not None:
+            problem = f"{hardware.get(name) or 'no hardware'} is no part of an NVLink rack (nvlink_domain_nodes)"
+            problems.append(make_problem([name], "nvlink_domain", problem, "leave it out, or correct the hardware"))
+        elif most > 1 and domain is None:
+            problem = f"{UNKNOWN_DOMAIN}, and which trays share an NVLink rack decides on floors and on IMEX"
+            remedy = (
+                "set nvlink_domain of each rack's group of hosts, such as rack1; trays of one rack show the same "
+                "ClusterUUID and CliqueId in `nvidia-smi -q`"
+            )
+            problems.append(make_problem([name], "nvlink_domain", problem, remedy))
+        elif most > 1:
+            members[str(domain), most].append(name)
+    return problems + [
+        make_problem(
+            names, "nvlink_domain", f"{domain} has {len(names)} nodes, and an NVLink rack of theirs {most}", _SPLIT
+        )
+        for (domain, most), names in members.items()
+        if len(names) > most
+    ]
+
+
+def _normal_address(address: str) -> str:
+    """Return an address in the one form in which equal ones are equal."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address.lower().rstrip(".")
+
+
+def _name_fault(name: str) -> str:
+    """Return what is wrong with a host's name, '' when nothing is."""
+    if name.lower() in _RESERVED:
+        return "is a reserved word"
+    if "." in name:
+        return "is a full domain name or an address, where the node's short name is expected"
+    if not _LABEL.fullmatch(name):
+        return "is no valid host name: letters, digits and inner hyphens, at most 63"
+    return "is a bare number, which Slurm cannot use as a name" if name.isdigit() else ""
+
+
+def _name_remedy(name: str) -> str:
+    """Return how to put a host's name right."""
+    if "." in name:
+        return f"use the short name in the inventory, and set ansible_host: {name}"
+    return "rename the host in the inventory; its present address goes into ansible_host"

@@ -1,0 +1,125 @@
+"""What roles refuse on the distribution or release that a host has, asked before the first change."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from ...module_utils.common.problems import Problem
+
+    Variables = Mapping[str, Any]
+    Groups = Mapping[str, Collection[str]]
+    Fault = tuple[str, str, str]
+
+__all__ = ["driver_system", "release_problems"]
+
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_DEBIAN = frozenset({"debian", "ubuntu"})
+_DISTRIBUTIONS = {
+    "debian": "Debian",
+    "ubuntu": "Ubuntu",
+    "almalinux": "AlmaLinux",
+    "rhel": "RedHat",
+    "rocky": "Rocky",
+}
+# Slurm as the distributions have it, where a problem depends on it.
+_PACKAGED_SLURM = {("debian", "13"): "24.11.5"}
+# Pyxis enters the container before slurmstepd calls TaskProlog, and these releases call it by way of slurmstepd itself,
+# which no image holds. CHANGELOG of Slurm 24.11.7 and 25.05.2: "Avoid regression requiring slurmstepd …".
+_NO_TASK_PROLOG = re.compile(r"(?<![0-9.])(24\.11\.[0-6]|25\.05\.[01])(?![0-9])")
+
+
+def release_problems(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> list[Problem]:
+    """Return what the options of a host ask for and its distribution or release does not have.
+
+    Args:
+        host: its name.
+        variables: its variables; options of roles that are not there have their defaults.
+        node: `node` of the module node_info: `os` and `versions`.
+        groups: hosts of every group.
+    """
+    system = node["os"]
+    debian = system["id"] in _DEBIAN
+    name = system["name"] or system["id"]
+    faults = [
+        *_apptainer(host, variables, name, groups, packaged=not debian),
+        *_debian_only(host, variables, system, groups),
+        *_task_prolog(host, variables, node, groups),
+    ]
+    if not debian and variables.get("cuda_source") == "distribution" and host in groups.get("slurm_compute", ()):
+        faults.append(("cuda_source", f"{name} has no packages of CUDA", "set cuda_source: nvidia"))
+    return [make_problem([host], *fault) for fault in faults]
+
+
+def driver_system(system: Mapping[str, str]) -> dict[str, str]:
+    """Return `distribution`, as Ansible names it, and `major` version, from what node_info says of a system."""
+    return {"distribution": _DISTRIBUTIONS.get(system["id"], system["id"]), "major": system["major"]}
+
+
+def _apptainer(host: str, variables: Variables, name: str, groups: Groups, *, packaged: bool) -> Iterator[Fault]:
+    files = variables.get("apptainer_files")
+    source = variables.get("apptainer_source") or ("files" if files else "distribution")
+    if not (_on(variables, "apptainer_enabled") and _in(host, groups, "slurm_login", "slurm_compute")):
+        return
+    remedy = (
+        "declare upstream's package in apptainer_files, with name, version, file and sha256, and apptainer_version or "
+        "apptainer_url; or take apptainer_enabled back"
+    )
+    if source == "files" and not files:
+        yield "apptainer_source", "is files, and apptainer_files is empty", remedy
+    elif source == "distribution" and not packaged:
+        yield "apptainer_enabled", f"{name} has no package of Apptainer", remedy
+
+
+def _debian_only(host: str, variables: Variables, system: Mapping[str, str], groups: Groups) -> Iterator[Fault]:
+    """Yield what roles that know Debian and Ubuntu alone would refuse."""
+    debian, name = system["id"] in _DEBIAN, system["name"] or system["id"]
+    identity = variables.get("identity_source") or "declared"
+    old_ubuntu = system["id"] == "ubuntu" and system["major"].isdecimal() and int(system["major"]) < 24  # noqa: PLR2004
+    if _in(host, groups, "portal") and (not debian or old_ubuntu):
+        remedy = "put a host with Debian 12 or newer, or Ubuntu 24.04, into the group portal"
+        yield "portal", f"{name} has no configurable-http-proxy, which the portal needs", remedy
+    if debian:
+        return
+    if _in(host, groups, "pxe_server"):
+        yield "pxe_server", f"{name} is not supported for this role", "put a host with Debian into the group pxe_server"
+    servers = groups.get("ldap_server") or groups.get("slurm_controller", ())
+    if identity == "ldap_server" and host in servers:
+        remedy = "put a host with Debian or Ubuntu into the group ldap_server, or set identity_source: external"
+        yield "identity_source", f"{name} has no slapd that this role knows", remedy
+    elif identity != "declared":
+        remedy = "set identity_source: declared for this host, and set up its sssd yourself"
+        yield "identity_source", f"sssd is not set up on {name}", remedy
+
+
+def _task_prolog(host: str, variables: Variables, node: Mapping[str, Any], groups: Groups) -> Iterator[Fault]:
+    """Yield a TaskProlog that would end each task in a container of Pyxis."""
+    per_job = _on(variables, "scratch_per_job")
+    given = (variables.get(key) or {} for key in ("slurm_job_scripts", "slurm_config"))
+    declared = any(each.get("TaskProlog") for each in given)
+    if not (_on(variables, "pyxis_enabled") and (per_job or declared) and _in(host, groups, "slurm_compute")):
+        return
+    system = node["os"]
+    packaged = "" if variables.get("slurm_repository") else _PACKAGED_SLURM.get((system["id"], system["major"]), "")
+    found = _NO_TASK_PROLOG.search((node.get("versions") or {}).get("slurm") or packaged)
+    if found:
+        key = "scratch_per_job" if per_job else "slurm_job_scripts.TaskProlog"
+        problem = f"Slurm {found[1]} cannot run a TaskProlog in containers of Pyxis: each task would fail"
+        remedy = (
+            "take the option back, with scratch use slurm_private_tmp and slurm_private_tmp_directory, which need no "
+            "TaskProlog; or install Slurm 24.11.7, 25.05.2 or newer; or set pyxis_enabled: false"
+        )
+        yield key, problem, remedy
+
+
+def _on(variables: Variables, name: str) -> bool:
+    return str(variables.get(name) or False).lower() in _TRUE
+
+
+def _in(host: str, groups: Groups, *names: str) -> bool:
+    return any(host in groups.get(name, ()) for name in names)

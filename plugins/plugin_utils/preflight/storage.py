@@ -1,0 +1,180 @@
+"""Storage as the preflight sees it: the declarations of all hosts together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ...module_utils.storage.hosts_table import cluster_entries
+from ...module_utils.storage.plan import homes_are_shared, nfs_mounts_from_exports
+from ..storage.problems import export_problems, mount_problems, network_problems, served_paths
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Variables = Mapping[str, Mapping[str, Any]]
+
+__all__ = ["home_problems", "site_storage_problems", "storage_problems"]
+
+_READ = (
+    "ansible_host",
+    "hosts_address",
+    "hosts_aliases",
+    "storage_backend",
+    "nfs_server_exports",
+    "nfs_client_mounts",
+    "storage_mounts_entries",
+    "cluster_networks",
+    "nfs_server_networks",
+    "users_create_home",
+    "users_home_base",
+)
+_NETWORKS = ("cluster_networks", "nfs_server_networks")
+_BACKENDS = ("nfs", "bind")
+_HOME_REMEDY = (
+    "declare nfs_server_exports: [{path: /shared}], put these hosts into nfs_server or nfs_client, and set "
+    "users_home_base: /shared/home; or declare the site's storage in storage_mounts_entries. Set users_create_home: "
+    "false if something else mounts it, or true if home directories are local to each host"
+)
+
+
+def site_storage_problems(
+    hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables
+) -> list[Problem]:
+    """Return what is wrong with the exports and mounts of a site, before any host is contacted.
+
+    Args:
+        hosts: all hosts.
+        servers: hosts that export.
+        clients: hosts that mount what these export.
+        variables: variables of every host.
+    """
+    # Ansible works a host's variables out anew each time they are asked for.
+    variables = {host: _known(variables[host]) for host in {*hosts, *servers, *clients}}
+    problems = []
+    for host in servers:
+        own = variables[host]
+        problems += export_problems([host], own.get("nfs_server_exports") or [])
+        for key in _NETWORKS:
+            problems += network_problems([host], key, own.get(key) or [])
+    names = {
+        entry["name"]: sorted({entry["address"], entry["target"], *entry["names"]} - {""})
+        for host in hosts
+        for entry in cluster_entries([host], variables)
+    }
+    served = served_paths(names, _exports(servers, variables), hosts)
+    for host in hosts:
+        problems += _backend_problems(host, variables[host])
+        problems += _host_problems(host, servers, clients, variables, served)
+    return problems
+
+
+def home_problems(
+    hosts: Sequence[str], servers: Sequence[str], clients: Sequence[str], variables: Variables, *, has_users: bool
+) -> list[Problem]:
+    """Return the hosts whose homes are on no storage that the inventory declares, where users work on several.
+
+    A site that sets `users_create_home` has decided where its homes are.
+
+    Args:
+        hosts: those on which users work.
+        servers: hosts that export.
+        clients: hosts that mount what these export.
+        variables: variables of every host.
+        has_users: whether there are any users yet; a site that sets `users_home_base` is looked at in any case.
+    """
+    known = {host: _known(variables[host]) for host in {*hosts, *servers}} if len(hosts) > 1 else {}
+    apart: dict[str, list[str]] = {}
+    for host in hosts if known else ():
+        base = str(known[host].get("users_home_base") or "/home")
+        looked_at = (has_users or "users_home_base" in known[host]) and "users_create_home" not in known[host]
+        if looked_at and not homes_are_shared(base, host, servers, clients, known):
+            apart.setdefault(base, []).append(host)
+    problem = "is on no shared storage that the inventory declares: each host would make homes of its own"
+    return [make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in apart.items()]
+
+
+def storage_problems(  # noqa: PLR0913 - two variables of one host
+    entries: Sequence[Mapping[str, Any]],
+    key: str,
+    host: str,
+    *,
+    servers: Sequence[str] = (),
+    variables: Variables | None = None,
+    networks: Sequence[str] = (),
+) -> list[Problem]:
+    """Return what is wrong with the exports or mounts of one host.
+
+    Args:
+        entries: items of the variable `key`.
+        key: `nfs_server_exports`, `nfs_client_mounts` or `storage_mounts_entries`.
+        host: its name.
+        servers: hosts of the inventory that export; what is mounted from them is compared with their exports.
+        variables: of all hosts.
+        networks: of the cluster, for exports.
+    """
+    if key == "nfs_server_exports":
+        return export_problems([host], entries) + network_problems([host], "nfs_server_networks", networks)
+    variables = variables or {}
+    names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
+    served = served_paths(names, _exports(servers, variables), servers)
+    return mount_problems(host, key, entries, served, _own_exports(host, servers, variables))
+
+
+def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is read here of a host's variables."""
+    return {key: variables[key] for key in _READ if key in variables}
+
+
+def _host_problems(
+    host: str,
+    servers: Sequence[str],
+    clients: Sequence[str],
+    variables: Variables,
+    served: Mapping[str, Sequence[str]],
+) -> list[Problem]:
+    """Return what is wrong with the mounts of one host, of both kinds together."""
+    mine, own = variables[host], _own_exports(host, servers, variables)
+    others = mine.get("storage_mounts_entries") or []
+    problems = mount_problems(host, "storage_mounts_entries", others, served, own)
+    if host not in clients:
+        return problems
+    declared = mine.get("nfs_client_mounts")
+    mounts = nfs_mounts_from_exports(servers, variables, host) if declared is None and not problems else declared or []
+    if not mounts and host not in servers and not others:
+        remedy = "declare nfs_server_exports for the host in nfs_server, or nfs_client_mounts for the client"
+        problems.append(
+            make_problem([host], "nfs_client_mounts", "is empty, so the client would mount nothing", remedy)
+        )
+    problems += mount_problems(host, "nfs_client_mounts", mounts, served, own)
+    return problems + _shared_places(host, mounts, others)
+
+
+def _shared_places(host: str, *kinds: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Return a problem for each mount point that both variables declare."""
+    first, second = (
+        {str(entry.get("path")).rstrip("/") for entry in kind if isinstance(entry, dict)} for kind in kinds
+    )
+    remedy = "keep one of the entries"
+    return [
+        make_problem([host], f"nfs_client_mounts[{path}]", "is in storage_mounts_entries, too", remedy)
+        for path in sorted(first & second)
+    ]
+
+
+def _backend_problems(host: str, variables: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem of a backend that there is not."""
+    backend = variables.get("storage_backend", "nfs")
+    if backend in _BACKENDS:
+        return []
+    remedy = "say nfs; or bind, in containers whose shared tree is bound in from outside"
+    return [make_problem([host], "storage_backend", f"{backend!r} is not known", remedy)]
+
+
+def _exports(servers: Sequence[str], variables: Variables) -> dict[str, list[Mapping[str, Any]]]:
+    return {host: list(variables[host].get("nfs_server_exports") or []) for host in servers}
+
+
+def _own_exports(host: str, servers: Sequence[str], variables: Variables) -> list[str]:
+    exports = _exports(servers, variables).get(host, [])
+    return [str(item["path"]) for item in exports if isinstance(item, dict) and "path" in item]

@@ -1,0 +1,92 @@
+"""The partition in which busbar tests idle nodes: its jobs start last and give way to every other job.
+
+With `preempt/partition_prio` a job takes the nodes of jobs in a partition of a lower PriorityTier whose PreemptMode is
+not OFF (slurm.conf(5), preempt.html). The other partitions stay as they are: among themselves nothing gives way.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from .conf import merge_config
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Partition = Mapping[str, Any]
+
+__all__ = ["checks_keys", "checks_problems", "with_checks"]
+
+PREEMPTION = {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
+# The lowest there is; others have 1 when nothing is said of it.
+TIER = 0
+# Open to all, as the validation runs as whichever user the site names: who else uses it gives way, too.
+PARAMS = {"PriorityTier": TIER, "PriorityJobFactor": 0, "PreemptMode": "CANCEL", "Hidden": True}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def _lower(params: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {key.lower(): value for key, value in merge_config({}, params or {}).items()}
+
+
+def _preempts(config: Mapping[str, Any]) -> bool:
+    """Return whether the site says itself which partition gives way to which."""
+    return "preempttype" in _lower(config)
+
+
+def checks_keys(name: str) -> dict[str, Any]:
+    """Return the keys of slurm.conf without which no job gives way; none without a partition for checks."""
+    return dict(PREEMPTION) if name else {}
+
+
+def with_checks(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Partition]:
+    """Return the partitions with that for checks, of all compute nodes.
+
+    Args:
+        partitions: items of `slurm_partitions`.
+        name: what the partition for checks is called; empty for none.
+        config: `slurm_config` of the site.
+    """
+    if not name:
+        return list(partitions)
+    keep = {} if _preempts(config) else {"PreemptMode": "OFF"}
+    others = [{**partition, "params": merge_config(keep, partition.get("params") or {})} for partition in partitions]
+    return [*others, {"name": name, "params": PARAMS}]
+
+
+def checks_problems(partitions: Sequence[Partition], name: str, config: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps the jobs of checks from giving way to all others.
+
+    Args:
+        partitions: items of `slurm_partitions`.
+        name: what the partition for checks is called; empty for none.
+        config: `slurm_config` of the site.
+    """
+    if not name:
+        return []
+    key, problems = "slurm_checks_partition", []
+    if not _NAME.fullmatch(name):
+        problem = f"{name!r} is not a valid name of a partition"
+        problems.append(make_problem([], key, problem, "use letters, digits, _, . and -"))
+    if name in {str(partition.get("name")) for partition in partitions}:
+        problem = f"{name} is in slurm_partitions, too"
+        problems.append(make_problem([], key, problem, "choose another name; busbar declares this partition itself"))
+    given = _lower(config)
+    for word, wanted in PREEMPTION.items():
+        said = str(given.get(word.lower(), wanted)).lower()
+        if word == "PreemptType" and said != wanted:
+            problem = f"is {given[word.lower()]}, with which no partition gives way to another"
+            remedy = f"set {wanted}, or remove slurm_checks_partition and name a QOS that gives way in validation_qos"
+            problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))
+        if word == "PreemptMode" and said.split(",", maxsplit=1)[0] == "off":
+            problem = "is OFF, with which no job gives way to another"
+            remedy = "remove it, or remove slurm_checks_partition"
+            problems.append(make_problem([], f"slurm_config.{word}", problem, remedy))
+    low = [part for part in partitions if str(_lower(part.get("params")).get("prioritytier", 1)).strip() == str(TIER)]
+    for partition in low:
+        where = f"slurm_partitions[{partition.get('name')}].params.PriorityTier"
+        problem = f"is {TIER}, so that the jobs of {name} would not give way to its jobs"
+        problems.append(make_problem([], where, problem, "set 1 or more"))
+    return problems

@@ -1,0 +1,43 @@
+"""The gate before nodes that are new to a cluster: drained before they can take a job, until their validation passes.
+
+A line DownNodes in slurm.conf drains them: slurmctld applies it where it makes its table of nodes, before any slurmd
+can register (_handle_all_downnodes in Slurm's read_config.c). From then on the saved state keeps them drained, so the
+line is there only for as long as slurmctld needs to read it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...module_utils.slurm.conf_text import read_cluster
+from ...module_utils.slurm.hostlist import expand_hosts
+from ...module_utils.slurm.new_reason import NEW_REASON, is_new
+from ..engine.common.hostlist import fold_for_slurm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["gate_lines", "gated_in_file"]
+
+_DOWN_NODES = re.compile(r'^\s*DownNodes=(\S+)[^#\n]*\bReason="([^"\n]*)"', re.IGNORECASE | re.MULTILINE)
+
+
+def gated_in_file(text: str) -> set[str]:
+    """Return the nodes that a slurm.conf drains as new: slurmctld may not have read it yet."""
+    return {node for names, reason in _DOWN_NODES.findall(text) if is_new(reason) for node in expand_hosts(names)}
+
+
+def gate_lines(before: str, nodes: Iterable[str]) -> list[str]:
+    """Return the line of slurm.conf that drains the nodes which are new to the cluster; none when none is.
+
+    The first configuration of a cluster drains nobody: there are no users yet whose jobs could wait.
+
+    Args:
+        before: the slurm.conf that is there; empty for none.
+        nodes: the nodes of the new one.
+    """
+    known = set(read_cluster(before).nodes) - gated_in_file(before)
+    first = not before.strip()
+    new = [] if first else [name for name in nodes if name not in known]
+    return [f'DownNodes={fold_for_slurm(new)} State=DRAIN Reason="{NEW_REASON}"'] if new else []

@@ -1,0 +1,134 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's topology from the switches that nodes hear by LLDP: `lldpctl -f json` or `-f json0` of lldpd.
+
+In json0 everything is a list. In json a list of one is that one, and what has a name hangs under it, so that several
+interfaces are a list of objects with one key each (json_element_cleanup in lldpd's json_writer.c).
+
+Nodes say nothing of what joins their switches, so one entry joins all.
+"""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from ..engine.common.hostlist import fold_for_slurm, fold_hosts
+from .fabric_topology import lowest_entries, switch_name, units_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["lldp_topology"]
+
+_TOP = "fabric"
+_MOST_SHOWN = 8
+
+
+def lldp_topology(heard: Mapping[str, str], interfaces: str = "*") -> dict[str, Any]:
+    """Return `slurm_topology` for nodes.
+
+    Args:
+        heard: for each node what lldpctl printed on it.
+        interfaces: a shell pattern; only switches at network interfaces of such names count.
+
+    Returns:
+        `switches`, as the option `slurm_topology` of the role slurm takes them, and `notes`, what a reader should know.
+
+    Raises:
+        ValueError: a text is not of lldpctl, a node hears no switch, or the switches make no groups of nodes.
+    """
+    names: dict[str, str] = {}
+    placed: dict[str, set[str]] = {}
+    for node, text in heard.items():
+        placed[node] = set()
+        for interface, switch, name in _switches(node, text, heard):
+            if fnmatchcase(interface, interfaces):
+                placed[node].add(switch)
+                names[switch] = switch_name(name.partition(".")[0])
+    lonely = sorted(node for node, switches in placed.items() if not switches)
+    if lonely:
+        where = "" if interfaces == "*" else f" at {interfaces}"
+        message = (
+            f"{fold_hosts(lonely)} hears of no switch{where}: start lldpd there, and let its switch send LLDP; "
+            "`lldpctl` shows what is heard"
+        )
+        raise ValueError(message)
+    units, notes = units_of(placed)
+    _refuse_overlap(units, names)
+    entries, _level = lowest_entries(units, names)
+    if len(entries) > 1:
+        taken = {entry["name"] for entry in entries}
+        top = next(name for name in (_TOP, "all-switches") if name not in taken)
+        entries.append({"name": top, "switches": fold_for_slurm(sorted(taken))})
+        notes.append(f"LLDP does not tell how these switches are joined: {top} joins them all")
+    return {"switches": entries, "notes": notes}
+
+
+def _refuse_overlap(units: Mapping[frozenset[str], list[str]], names: Mapping[str, str]) -> None:
+    """Refuse nodes that share some of their switches, and not all: no switch of Slurm's would say how near they are.
+
+    Raises:
+        ValueError: there are such nodes.
+    """
+    first: dict[str, frozenset[str]] = {}
+    for switches in units:
+        for switch in sorted(switches):
+            other = first.setdefault(switch, switches)
+            if other != switches:
+                shared = ", ".join(names.get(each) or each for each in sorted(switches & other)[:_MOST_SHOWN])
+                message = (
+                    f"{fold_hosts(units[other])} and {fold_hosts(units[switches])} have {shared} in common, but not "
+                    "their other switches: name the network interfaces of the fabric alone with --interfaces"
+                )
+                raise ValueError(message)
+
+
+def _switches(node: str, text: str, nodes: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield interface, id and name of each switch that a node hears.
+
+    A neighbour that names its port by its MAC address is a machine with lldpd, maybe the node itself by way of a VLAN:
+    switches name their ports.
+
+    Raises:
+        ValueError: the text is not of lldpctl.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as exc:
+        message = f"{node}: `lldpctl -f json0` printed no JSON: is lldpd installed and running there?"
+        raise ValueError(message) from exc
+    if not isinstance(data, dict) or "lldp" not in data:
+        message = f"{node}: this is not what `lldpctl -f json` prints: there is no key lldp"
+        raise ValueError(message)
+    for top in _many(data["lldp"]):
+        for interface, found in _named(top.get("interface")):
+            for name, chassis in _named(found.get("chassis")):
+                ports = [part for port in _many(found.get("port")) for part in _many(port.get("id"))]
+                ids = [_text(part.get("value")) for part in _many(chassis.get("id"))]
+                switch = next(filter(None, [*ids, name]), "")
+                machine = any(part.get("type") == "mac" for part in ports) or name.partition(".")[0] in nodes
+                if switch and not machine:
+                    yield interface, switch, name
+
+
+def _many(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list, or the one that stands for a list of one."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
+
+
+def _named(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects in a value with their names, which are keys above them, or a key in them, or not there."""
+    for item in _many(value):
+        if "name" in item or "id" in item or not all(isinstance(under, dict) for under in item.values()):
+            yield _text(item.get("name")), item
+        else:
+            yield from item.items()
+
+
+def _text(value: object) -> str:
+    """Return a text that may be hidden in an object, and that in a list."""
+    for item in _many(value):
+        return _text(item.get("value"))
+    return value if isinstance(value, str) else ""

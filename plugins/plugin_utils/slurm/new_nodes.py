@@ -1,0 +1,116 @@
+"""Which nodes are to be admitted to a running cluster, and which of them it has already under another name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ...module_utils.common.problems import make_problem
+from ...module_utils.slurm.new_reason import NEW_RESERVATION, is_new, is_untested
+from ...module_utils.slurm.nodes import read_text_nodes
+from ...module_utils.slurm.reservation import parse_reservation
+from ..engine.common.hostlist import fold_hosts, unfold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...module_utils.common.problems import Problem
+    from ...module_utils.slurm.nodes import Node
+
+__all__ = ["new_node_problems", "node_admission"]
+
+# In these a node takes no job, so that provisioning it disturbs nobody.
+_OUT_OF_SERVICE = frozenset({"drained", "down"})
+_GATE = f"ReservationName={NEW_RESERVATION} "
+_ADDRESS = re.compile(r"\binet6?\s+([0-9a-fA-F.:]+)")
+_KNOWN_AS = re.compile(r"^NodeName=(\S+)(?=.*?\sNodeAddr=(\S+))?(?=.*?\sNodeHostName=(\S+))?", re.MULTILINE)
+
+
+def node_admission(
+    declared: Sequence[str], shown: str, asked: str | Sequence[str] = "", drained: str | Sequence[str] = ""
+) -> dict[str, list[str]]:
+    """Return which nodes are new, untested and forgotten.
+
+    `new` are those to be admitted, in the inventory's order: Slurm lacks them, or they wait behind the gate. `untested`
+    are those behind the gate that no validation has judged yet. `forgotten` are nodes of Slurm that the inventory does
+    not have.
+
+    Args:
+        declared: compute nodes of the inventory.
+        shown: output of ``scontrol --oneliner show nodes``, and of the same for the reservation busbar-new.
+        asked: nodes that were asked for, as a list or folded; these and no others.
+        drained: nodes that would be drained by now, were it not for check mode.
+
+    Raises:
+        ValueError: a node that was asked for is no compute node of the inventory, or is in service.
+    """
+    known = {node.name: node for node in read_text_nodes(shown)}
+    left = _left_behind(shown)
+    there = set(declared)
+    return {
+        "new": _new_nodes(declared, known, left, asked, drained),
+        "untested": [name for name, node in known.items() if is_untested(node.reason) or name in left],
+        "forgotten": [name for name in known if name not in there],
+    }
+
+
+def _new_nodes(
+    declared: Sequence[str],
+    known: Mapping[str, Node],
+    left: set[str],
+    asked: str | Sequence[str],
+    drained: str | Sequence[str],
+) -> list[str]:
+    if not asked:
+        return [name for name in declared if name not in known or is_new(known[name].reason) or name in left]
+    wanted = set(unfold_hosts(asked))
+    strangers = wanted - set(declared)
+    if strangers:
+        message = f"{fold_hosts(strangers)}: no compute node of the inventory; put it into the group slurm_compute"
+        raise ValueError(message)
+    out = left | set(unfold_hosts(drained))
+    serving = [name for name in sorted(wanted - out) if name in known and known[name].state not in _OUT_OF_SERVICE]
+    if serving:
+        names, states = fold_hosts(serving), ", ".join(sorted({known[name].state for name in serving}))
+        message = (
+            f"new_nodes: {names} is in service ({states}), and jobs may run there: to measure it, "
+            f"busbar validate -e 'validation_nodes={names}'; to admit it anew, drain it first"
+        )
+        raise ValueError(message)
+    return [name for name in declared if name in wanted]
+
+
+def _left_behind(shown: str) -> set[str]:
+    """Return the nodes that a validation which was killed has left in the reservation of the gate, without a drain."""
+    found = parse_reservation("\n".join(line for line in shown.splitlines() if line.startswith(_GATE)))
+    return set(found.nodes) if found else set()
+
+
+def new_node_problems(
+    new: Sequence[str], shown: str, machines: Mapping[str, str], forgotten: str = ""
+) -> list[Problem]:
+    """Return which new nodes are machines that Slurm has under another name.
+
+    Args:
+        new: the nodes to be admitted.
+        shown: output of ``scontrol --oneliner show nodes``.
+        machines: by node what its machine said: its name, the state of slurmd and its addresses, as ``ip`` shows them.
+        forgotten: how the controller resolves the nodes that are forgotten: lines of ``getent hosts``.
+    """
+    owners = {word: name for name, *words in _KNOWN_AS.findall(shown) for word in (name, *words) if word}
+    resolved = [line.split() for line in forgotten.splitlines() if line.strip()]
+    by_address = {words[0]: next((owners[word] for word in words[1:] if word in owners), "") for words in resolved}
+    problems = []
+    for node in new:
+        lines = machines.get(node, "").splitlines()
+        addresses = _ADDRESS.findall("\n".join(lines[2:]))
+        called = lines[0].split(".")[0] if lines else ""
+        running = len(lines) > 1 and lines[1].strip() in {"active", "activating"}
+        has = {name for name in (owners.get(word, "") for word in (node, *addresses)) if name}
+        has |= {name for name in map(by_address.get, addresses) if name}
+        has |= {owners[called]} if running and called in owners else set()
+        for name in sorted(has - {node}):
+            said = f"is in the cluster already, as {name}"
+            remedy = f"name it {name}, or take {name} out first: busbar provision remove_nodes -e remove_nodes={name}"
+            problems.append(make_problem([node], "slurm_compute", said, remedy))
+    return problems

@@ -1,0 +1,59 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's blocks from the NVLink domains of nodes: the ClusterUUID and CliqueId that their GPUs report."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ..engine.common.hostlist import fold_for_slurm, fold_hosts
+from ..hardware.nvlink_domains import fabric_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["nvlink_topology"]
+
+
+def nvlink_topology(facts: Mapping[str, Mapping[str, Any]], domains: Mapping[str, str]) -> dict[str, Any]:
+    """Return `slurm_topology` for nodes: a block for each NVLink domain.
+
+    Args:
+        facts: for each node what `nvidia_gpu_info` returned.
+        domains: the `nvlink_domain` of nodes that declare one.
+
+    Returns:
+        `blocks`, as the option `slurm_topology` of the role slurm takes them, and `notes`, what a reader should know.
+
+    Raises:
+        ValueError: the GPUs of a node are of no domain, or of several.
+    """
+    blocks: dict[tuple[str, int], list[str]] = defaultdict(list)
+    alone: list[str] = []
+    torn: list[str] = []
+    for node in sorted(facts):
+        found = fabric_of(facts[node])
+        if len(found) == 1:
+            blocks[next(iter(found))].append(node)
+        else:
+            (torn if found else alone).append(node)
+    if torn:
+        message = f"the GPUs of {fold_hosts(torn)} are of several NVLink domains: correct the partitions of the rack"
+        raise ValueError(message)
+    if alone:
+        message = (
+            f"the GPUs of {fold_hosts(alone)} report no ClusterUUID (`nvidia-smi -q`, Fabric): leave out nodes whose "
+            "NVLink ends at the node; in a rack, let the fabric manager of its NVLink switches register them"
+        )
+        raise ValueError(message)
+    entries, notes = [], []
+    for number, ((uuid, clique), nodes) in enumerate(sorted(blocks.items(), key=lambda item: item[1][0]), 1):
+        declared = {domains.get(node, "") for node in nodes}
+        name = next(iter(declared)) if len(declared) == 1 and "" not in declared else f"block{number}"
+        entries.append({"name": name, "nodes": fold_for_slurm(nodes)})
+        notes.append(f"{name}: ClusterUUID {uuid}, CliqueId {clique}")
+    if len({entry["name"] for entry in entries}) < len(entries):
+        message = "several NVLink domains have one nvlink_domain in the inventory: the preflight names them"
+        raise ValueError(message)
+    return {"blocks": entries, "notes": notes}

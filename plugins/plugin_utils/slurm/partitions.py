@@ -1,0 +1,89 @@
+"""What is wrong with who does what in a Slurm cluster, and with its partitions."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ..engine.common.hostlist import unfold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["partition_problems", "role_problems"]
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def role_problems(
+    controllers: Sequence[str], databases: Sequence[str], logins: Sequence[str], compute: Sequence[str]
+) -> list[Problem]:
+    """Return what is wrong with who does what: compute nodes need a controller and a database."""
+    problems = []
+    if compute or logins:
+        missing = [("slurm_controller", controllers, "controller"), ("slurm_database", databases, "database")]
+        problems += [
+            make_problem([], group, f"has no host, so the cluster has no {role}", f"put a host into the group {group}")
+            for group, hosts, role in missing
+            if not hosts
+        ]
+    if controllers and not compute:
+        remedy = "put the compute nodes into the group slurm_compute"
+        problems.append(make_problem([], "slurm_compute", "has no host, so the cluster has no node for jobs", remedy))
+    both = sorted(set(logins) & set(compute))
+    if both:
+        problem = "is a login and a compute node at once: logins would take what jobs were promised"
+        remedy = "take the host out of slurm_login; users can reach Slurm from a compute node, too"
+        problems.append(make_problem(both, "slurm_login", problem, remedy))
+    return problems
+
+
+def partition_problems(
+    partitions: Sequence[Mapping[str, Any]], groups: Mapping[str, Sequence[str]], compute: Sequence[str]
+) -> list[Problem]:
+    """Return what is wrong with the partitions: no node, unknown nodes or groups, names twice, several defaults."""
+    problems = [problem for partition in partitions for problem in _one_partition(partition, groups, set(compute))]
+    names = [str(partition.get("name")) for partition in partitions]
+    problems += [
+        make_problem([], f"slurm_partitions[{name}]", "cannot be a name", "use letters, digits, '_', '-' and '.'")
+        for name in names
+        if not _NAME.fullmatch(name)
+    ]
+    problems += [
+        make_problem([], f"slurm_partitions[{name}]", "is declared more than once", "merge or rename the entries")
+        for name in sorted({name for name in names if names.count(name) > 1})
+    ]
+    defaults = [name for name, partition in zip(names, partitions, strict=True) if partition.get("default")]
+    if len(defaults) > 1:
+        problem = f"has {len(defaults)} default partitions: {', '.join(defaults)}"
+        problems.append(make_problem([], "slurm_partitions", problem, "leave default: true at one of them"))
+    return problems
+
+
+def _one_partition(
+    partition: Mapping[str, Any], groups: Mapping[str, Sequence[str]], compute: set[str]
+) -> list[Problem]:
+    """Return what is wrong with one partition."""
+    key = f"slurm_partitions[{partition.get('name')}]"
+    nodes, names = partition.get("nodes"), partition.get("groups")
+    if not nodes and not names:
+        return []
+    try:
+        chosen = set(unfold_hosts(nodes)) if nodes else set()
+    except ValueError as exc:
+        return [make_problem([], key, str(exc), "correct nodes")]
+    unknown = [name for name in names or [] if name not in groups]
+    problems = [
+        make_problem([], key, f"names the group {name}, which is not in the inventory", "correct groups")
+        for name in unknown
+    ]
+    strangers = sorted(chosen - compute)
+    if strangers:
+        remedy = "correct nodes, or put these hosts into slurm_compute"
+        problems.append(make_problem(strangers, key, "is named by this partition but is no compute node", remedy))
+    chosen.update(host for name in names or [] for host in groups.get(name, ()))
+    if not chosen & compute and not problems:
+        remedy = "correct nodes and groups, or remove the partition"
+        problems.append(make_problem([], key, "names no compute node", remedy))
+    return problems

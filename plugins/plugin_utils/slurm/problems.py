@@ -1,0 +1,252 @@
+"""What is wrong with the declaration of a Slurm cluster, before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ...module_utils.slurm.account_groups import group_errors
+from ...module_utils.slurm.account_rights import rights_errors
+from ...module_utils.slurm.accounting import declaration_errors
+from ..engine.catalogue.gres import gres_problems
+from ..engine.common.hostlist import unfold_hosts
+from ..engine.common.unknown_hardware import unknown_hardware
+from .checks_partition import checks_problems
+from .conf import kinds, merge_config, node_mig, topology_lines
+from .conf_keys import nearest_key, unknown_keys
+from .partitions import partition_problems, role_problems
+from .scripts import script_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .conf import Node
+
+__all__ = ["external_database_problems", "gpu_problems", "slurm_problems"]
+
+# Slurm keeps the interval in 16 bits, and ends a health check after 60 s, in which more than nvidia-smi must fit.
+_HEALTH_LIMITS = {"interval": (0, 65535), "timeout_s": (1, 20)}
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_HIGHEST_PORT = 65535
+# DbdHost and DbdBackupHost.
+_MOST_DATABASES = 2
+_LOCAL_STATE = ("/var/lib/slurm/", "/var/spool/slurm")
+# Seconds between two comparisons of groups with accounting; the alert waits two hours for the next.
+_INTERVAL = (60, 3600)
+
+
+def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
+    *,
+    nodes: Sequence[Node],
+    catalogue: Mapping[str, Any],
+    controllers: Sequence[str],
+    databases: Sequence[str],
+    logins: Sequence[str],
+    partitions: Sequence[Mapping[str, Any]],
+    groups: Mapping[str, Sequence[str]],
+    config: Mapping[str, Any] | None = None,
+    topology: Mapping[str, Any] | None = None,
+    accounting: Mapping[str, Any] | None = None,
+    health: Mapping[str, Any] | None = None,
+    job_scripts: Mapping[str, Any] | None = None,
+    checks_partition: str = "",
+    state_shared: bool = False,
+    state_directory: str = "",
+) -> list[Problem]:
+    """Return all problems of what is declared for Slurm.
+
+    Args:
+        nodes: the compute nodes, as `inventory_node` returns them.
+        catalogue: the known hardware by name.
+        controllers: hosts that run slurmctld, the primary first.
+        databases: hosts that run slurmdbd; without one there is no accounting.
+        logins: hosts where users log in.
+        partitions: items of `slurm_partitions`.
+        groups: hosts of each inventory group.
+        config: `slurm_config` of the site.
+        topology: `slurm_topology` of the site.
+        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, and its `identity_source`.
+        health: `interval` and `timeout_s` of the health check.
+        job_scripts: `slurm_job_scripts`.
+        checks_partition: name of the partition for checks, empty for none.
+        state_shared: whether the controllers share the directory of their state.
+        state_directory: that directory.
+    """
+    compute = [node["name"] for node in nodes]
+    databases_wanted = databases or controllers  # a cluster without accounting is allowed
+    problems = role_problems(controllers, databases_wanted, logins, compute)
+    problems += _node_problems(nodes, catalogue)
+    problems += _controller_problems(controllers, state_directory, shared=state_shared)
+    if len(databases) > _MOST_DATABASES:
+        problem, remedy = (
+            "Slurm knows one backup of slurmdbd, and more hosts are in the group",
+            "take it out of the group",
+        )
+        problems.append(make_problem(databases[_MOST_DATABASES:], "slurm_database", problem, remedy))
+    problems += partition_problems(partitions, groups, compute)
+    problems += checks_problems(partitions, checks_partition, config or {})
+    problems += _config_problems(config or {})
+    problems += _topology_problems(topology or {}, set(compute))
+    problems += _accounting_problems(accounting or {}, databases)
+    problems += _health_problems(health or {})
+    problems += script_problems(job_scripts or {})
+    return problems
+
+
+def _node_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of nodes whose hardware is not known."""
+    return [
+        make_problem([node["name"]], "hardware", *unknown_hardware(node["hardware"], catalogue))
+        for node in nodes
+        if node["hardware"] not in catalogue
+    ] + gpu_problems(nodes, catalogue)
+
+
+def gpu_problems(nodes: Sequence[Node], catalogue: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of MIG layouts, and of how Slurm learns of GPUs; unknown hardware is passed over."""
+    return [
+        problem
+        for node, names in kinds(nodes)
+        for profile in [catalogue.get(node["hardware"] or "")]
+        if profile
+        for problem in gres_problems(names, profile.get("gpu"), node_mig(node, profile), node["gres_mode"])
+    ]
+
+
+def _controller_problems(controllers: Sequence[str], directory: str, *, shared: bool) -> list[Problem]:
+    """Return problems of backup controllers that could not take over the state of the primary."""
+    if len(controllers) <= 1:
+        return []
+    remedy = "put slurm_state_directory on a file system that all controllers mount, then set slurm_state_shared: true"
+    if not shared:
+        problem = "backup controllers need the state of the primary, and its directory is not declared as shared"
+        return [make_problem(controllers, "slurm_state_shared", problem, remedy)]
+    if directory.startswith(_LOCAL_STATE):
+        problem = f"{directory} is a local directory, and each controller would keep a state of its own"
+        return [make_problem(controllers, "slurm_state_directory", problem, remedy)]
+    return []
+
+
+def _config_problems(config: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of the site's own keys that would break what the role relies on."""
+    problems = []
+    merged = {key.lower(): value for key, value in merge_config({}, config).items()}
+    given = merged.get("slurmctldparameters")
+    words = given if isinstance(given, (list, tuple)) else str(given or "").split(",")
+    if "slurmctldparameters" in merged and "enable_configless" not in {str(word).strip() for word in words}:
+        remedy = "add enable_configless to slurm_config.SlurmctldParameters"
+        problem = "lacks enable_configless, so the nodes would get no configuration"
+        problems.append(make_problem([], "slurm_config.SlurmctldParameters", problem, remedy))
+    for key, option in (("clustername", "slurm_cluster_name"), ("statesavelocation", "slurm_state_directory")):
+        if key in merged:
+            problem = f"is an option of its own: {option}"
+            problems.append(make_problem([], f"slurm_config.{key}", problem, f"set {option}"))
+    for key in unknown_keys(map(str, config)):
+        near = nearest_key(key)
+        remedy = f"did you mean {near}?" if near else "remove it; man slurm.conf lists all keys"
+        problems.append(make_problem([], f"slurm_config.{key}", "is not a key of slurm.conf", remedy))
+    return problems
+
+
+def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[Problem]:
+    """Return problems of switches and blocks: unknown nodes, nodes left out, entries without content."""
+    if not topology:
+        return []
+    try:
+        topology_lines(topology)
+        entries = [*(topology.get("switches") or []), *(topology.get("blocks") or [])]
+        placed = {name for entry in entries if entry.get("nodes") for name in unfold_hosts(entry["nodes"])}
+    except (KeyError, ValueError) as exc:
+        return [make_problem([], "slurm_topology", str(exc), "correct the entry")]
+    strangers, missing = sorted(placed - compute), sorted(compute - placed)
+    problems = []
+    if strangers:
+        problem = "is named by the topology but is no compute node"
+        problems.append(make_problem(strangers, "slurm_topology", problem, "correct its nodes"))
+    if missing:
+        problem = "is a compute node that no switch or block of the topology names; Slurm could not place its jobs"
+        problems.append(make_problem(missing, "slurm_topology", problem, "add it to a switch or block"))
+    return problems
+
+
+def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]) -> list[Problem]:
+    """Return problems of accounts, users, QOS and groups."""
+    declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
+    if any(declared.values()) and not databases:
+        problem = "are declared, but no host runs the accounting database"
+        remedy = "put a host into the group slurm_database"
+        return [make_problem([], "slurm_accounts, slurm_users, slurm_qos", problem, remedy)]
+    groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
+    if (groups or admins) and not databases:
+        remedy = "put a host into the group slurm_database"
+        return [
+            make_problem([], "slurm_account_groups, slurm_admin_groups", "no host runs the accounting database", remedy)
+        ]
+    if (groups or admins) and accounting.get("identity_source") == "declared":
+        problem = "are declared, and no host knows a directory (identity_source is declared)"
+        remedy = "set identity_source to ldap_server or external, or name the users in slurm_users"
+        return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
+    interval = int(accounting.get("account_groups_interval") or _INTERVAL[0])
+    if not _INTERVAL[0] <= interval <= _INTERVAL[1]:
+        problem, remedy = f"{interval} s is out of bounds", f"give {_INTERVAL[0]} to {_INTERVAL[1]} s"
+        return [make_problem([], "slurm_account_groups_interval", problem, remedy)]
+    here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
+    errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
+    errors += group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
+    return [make_problem([], f"slurm_{key}", problem, "correct the entry") for key, problem in errors]
+
+
+def external_database_problems(
+    external: Mapping[str, Any], databases: Sequence[str], *, has_password: bool
+) -> list[Problem]:
+    """Return what is wrong with `slurm_database_external`; nothing if the site does not set it.
+
+    Args:
+        external: the option.
+        databases: hosts that run slurmdbd.
+        has_password: whether the site sets `slurm_database_password`.
+    """
+    if not external:
+        return []
+    key, host, port = "slurm_database_external", str(external.get("host") or ""), int(external.get("port") or 3306)
+    file = str(external.get("ca_file") or "")
+    problems = []
+    if not databases:
+        problem = "is set, but no host runs slurmdbd"
+        problems.append(make_problem([], key, problem, "put a host into the group slurm_database"))
+    if len(databases) > 1 and host in _LOOPBACK:
+        problem = f"{host} is another database on each host of slurm_database"
+        problems.append(make_problem(databases, f"{key}.host", problem, "name the database as all of them reach it"))
+    if not 0 < port <= _HIGHEST_PORT:
+        problems.append(make_problem([], f"{key}.port", f"{port} is not a port", "use 1 to 65535, or leave it out"))
+    if file and not _is_authority(file):
+        problem = f"{file} is not a file with a certificate (PEM) on the provisioning host"
+        remedy = "give the absolute path of the authority of the database, such as {{ inventory_dir }}/database_ca.pem"
+        problems.append(make_problem([], f"{key}.ca_file", problem, remedy))
+    if not has_password:
+        problem = f"is not set, and busbar does not know the password at {host}"
+        remedy = "set it, for example from Ansible Vault (docs/security.md)"
+        problems.append(make_problem([], "slurm_database_password", problem, remedy))
+    return problems
+
+
+def _is_authority(file: str) -> bool:
+    """Whether a file holds a certificate; a relative path depends on the folder of the run, and does not count."""
+    try:
+        return Path(file).is_absolute() and "-----BEGIN CERTIFICATE-----" in Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _present_names(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [str(item["name"]) for item in items if item.get("state", "present") == "present"]
+
+
+def _health_problems(health: Mapping[str, Any]) -> list[Problem]:
+    """Return problems of the health check's times."""
+    return [
+        make_problem([], f"node_health_{key}", f"{health[key]} s is out of bounds", f"give {least} to {most} s")
+        for key, (least, most) in _HEALTH_LIMITS.items()
+        if key in health and not least <= int(health[key]) <= most
+    ]

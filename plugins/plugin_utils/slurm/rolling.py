@@ -1,0 +1,220 @@
+"""Which nodes a rolling update takes, in which batches, and what an earlier run of it has done. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...module_utils.slurm.jobs import jobs_on, parse_nodes
+from ..engine.common.hostlist import fold_hosts, unfold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["UPDATE_REASON", "cut", "rolling_plan", "share_of"]
+
+# What the reason of every drain of an update begins with.
+UPDATE_REASON = "busbar: update"
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]+)?) *%")
+_NUMBER = re.compile(r"[0-9]+")
+_ALL = 100.0
+_OUT = ("drain", "down", "fail", "maint", "boot", "reboot", "power", "unknown")
+
+
+class _Cluster(NamedTuple):
+    """What the inventory and Slurm say of the nodes."""
+
+    compute: Sequence[str]
+    limited: Sequence[str]
+    needed: Mapping[str, Sequence[str]]
+    places: Mapping[str, Mapping[str, str]]
+
+
+def share_of(given: object, whole: int, key: str, least: int) -> int:
+    """Return how many a number, or a share such as 25%, is of some nodes; a share is rounded down, to `least` or more.
+
+    Raises:
+        ValueError: it is neither, or out of bounds.
+    """
+    text = str(given).strip()
+    share = _SHARE.fullmatch(text)
+    if share:
+        percent = float(share.group(1))
+        if percent > _ALL or (least and not percent):
+            message = f"{key}: {text}: give {'more than 0' if least else '0'} to 100 %"
+            raise ValueError(message)
+        return max(least, math.floor(whole * percent / _ALL + 1e-9))
+    if not _NUMBER.fullmatch(text) or int(text) < least:
+        message = f"{key}: {text!r}: give a number of nodes{' of at least 1' if least else ''} or a share such as 25%"
+        raise ValueError(message)
+    return int(text)
+
+
+def _allowed(asked: Mapping[str, Any], batch: int) -> int:
+    """Return how many nodes of a batch may fail before the update stops.
+
+    Raises:
+        ValueError: neither a number nor a share.
+    """
+    return share_of(asked["max_failures"], batch, "update_nodes_max_failures", 0)
+
+
+def cut(nodes: Sequence[str], size: int, places: Mapping[str, str] | None = None) -> list[list[str]]:
+    """Return batches of at most `size` nodes; with `places` (node to its switch or rack) all of a batch are in one."""
+    groups: dict[str, list[str]] = {}
+    for node in nodes:
+        groups.setdefault((places or {}).get(node, ""), []).append(node)
+    return [group[at : at + size] for group in groups.values() for at in range(0, len(group), size)]
+
+
+def rolling_plan(
+    asked: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    seen: Mapping[str, str],
+    state: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the plan of a rolling update.
+
+    Args:
+        asked: `nodes`, `batch`, `by` ('', 'switch' or 'rack'), `max_failures`, and whatever else makes two updates the
+            same when it is the same.
+        cluster: `compute`, the compute nodes of the inventory; `limited`, the hosts of this run; `needed`, hosts by the
+            group that says what else they do; `switches`, as `slurm_topology` has them; `rack`, of each node.
+        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of
+            ``squeue -h -a -o '%i|%u|%N'``.
+        state: what an earlier run left: `key`, `done`, `ended`.
+
+    Returns:
+        `problems` (then nothing else counts), `batches`, `keepers` (a name for each batch that is no node's), `serial`
+        (how many hosts each has with its keeper), `allowed` (how many of each may fail), `skipped` with reasons,
+        `finished` by an earlier run, `key`, and `lines` that tell it all.
+    """
+    where = _Cluster(
+        cluster["compute"],
+        cluster["limited"],
+        cluster["needed"],
+        {"switch": _switches(cluster.get("switches") or ()), "rack": cluster.get("rack") or {}},
+    )
+    known = parse_nodes(seen["nodes"])
+    try:
+        wanted = list(dict.fromkeys(unfold_hosts(asked["nodes"] or "")))
+    except ValueError as error:
+        return {"problems": [f"update_nodes: {error}"]}
+    problems, size = _problems(asked, where, wanted, known)
+    if problems:
+        return {"problems": problems}
+    key = _key(asked, wanted)
+    before = state if state and not state.get("ended") else {}
+    done = [node for node in before.get("done", []) if node in wanted] if before.get("key") == key else []
+    skipped = _skipped(where, wanted, known)
+    finished = [node for node in done if node not in skipped and not _is_own(known[node])]
+    left = [node for node in wanted if node not in skipped and node not in finished]
+    # What a run that was cut off has out of service comes first.
+    left.sort(key=lambda node: not _is_own(known[node]))
+    batches = cut(left, size, where.places.get(str(asked["by"])))
+    strays = [node for node, each in known.items() if _is_own(each) and node not in wanted]
+    jobs = jobs_on(seen["queue"], left)
+    return {
+        "problems": [],
+        "key": key,
+        "batches": batches,
+        # Ansible drops hosts that it cannot reach, and ends the whole playbook with a batch that has none left.
+        "keepers": [f"update-batch-{number}" for number in range(1, len(batches) + 1)],
+        "serial": [len(batch) + 1 for batch in batches],
+        "allowed": [_allowed(asked, len(batch)) for batch in batches],
+        "finished": finished,
+        "skipped": skipped,
+        "lines": _lines(batches, finished, skipped, jobs, strays),
+    }
+
+
+def _switches(declared: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the leaf switch, or the block, of each node."""
+    return {node: str(each["name"]) for each in declared for node in unfold_hosts(each.get("nodes") or "")}
+
+
+def _problems(
+    asked: Mapping[str, Any], where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]
+) -> tuple[list[str], int]:
+    """Return what is wrong with what was asked for, and the size of a batch."""
+    if not wanted:
+        return ["update_nodes names no node: give some, such as -e 'update_nodes=gpu[1-16]'"], 0
+    found, size = [], 0
+    for name in sorted(set(wanted) - set(where.compute)):
+        near = difflib.get_close_matches(name, where.compute, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        found.append(f"update_nodes: {name} is no compute node of the inventory (slurm_compute){hint}")
+    absent = fold_hosts(name for name in wanted if name in where.compute and name not in known)
+    if absent:
+        found.append(f"update_nodes: Slurm has no node {absent}; `sinfo -N` lists those that it has")
+    for group, hosts in where.needed.items():
+        both = [name for name in wanted if name in hosts]
+        if both:
+            found.append(
+                f"update_nodes: {fold_hosts(both)} is in the group {group}, too, whose services would end with it: "
+                "update it by hand, and leave it out here"
+            )
+    try:
+        size = share_of(asked["batch"], len(wanted), "update_nodes_batch", 1)
+        _allowed(asked, size)
+    except ValueError as error:
+        found.append(str(error))
+    by = str(asked["by"])
+    if by and by not in where.places:
+        found.append(f"update_nodes_by: {by!r}: give switch or rack, or leave it out")
+    elif by:
+        lost = [name for name in wanted if name in where.compute and name not in where.places[by]]
+        remedy = {"switch": "slurm_topology", "rack": "nvlink_domain"}[by]
+        if lost:
+            found.append(f"update_nodes_by: the {by} of {fold_hosts(lost)} is not known: set {remedy}")
+    return found, size
+
+
+def _skipped(where: _Cluster, wanted: Sequence[str], known: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Return the nodes that are left as they are, with the reason."""
+    found = {}
+    for node in wanted:
+        state, reason = known[node]
+        if node not in where.limited:
+            found[node] = "outside of --limit"
+        elif not _is_own(known[node]) and (state.startswith(_OUT) or "*" in state):
+            found[node] = f"{state.rstrip('*')}{': ' + reason if reason else ''}, and left as it is"
+    return found
+
+
+def _is_own(node: tuple[str, str]) -> bool:
+    return node[1].startswith(UPDATE_REASON)
+
+
+def _key(asked: Mapping[str, Any], wanted: Sequence[str]) -> str:
+    """Return what two runs of the same update have in common; how many at a time does not count."""
+    what = {name: value for name, value in asked.items() if name not in {"nodes", "batch", "by", "max_failures"}}
+    text = json.dumps([sorted(wanted), what], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _lines(
+    batches: Sequence[Sequence[str]],
+    finished: Sequence[str],
+    skipped: Mapping[str, str],
+    jobs: Mapping[str, Sequence[str]],
+    strays: Sequence[str],
+) -> list[str]:
+    found = [f"updated by an earlier run: {fold_hosts(finished)}"] if finished else []
+    found += [f"{node} is skipped: {why}" for node, why in skipped.items()]
+    for number, batch in enumerate(batches, 1):
+        waits = [f"{node}: {', '.join(jobs[node])}" for node in batch if node in jobs]
+        found.append(
+            f"batch {number} of {len(batches)}: {fold_hosts(batch)}"
+            + (f", waits for {'; '.join(waits)}" if waits else ", runs no jobs")
+        )
+    if strays:
+        found.append(
+            f"{fold_hosts(strays)} is drained by another update that was cut off: run that again, or "
+            f"scontrol update nodename={fold_hosts(strays)} state=resume"
+        )
+    return found if batches else [*found, "no node is left to be updated"]

@@ -1,0 +1,268 @@
+"""Which hosts an upgrade of Slurm takes, in which order, and what speaks against it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...module_utils.common.problems import Problem, make_problem
+from ...module_utils.slurm.jobs import jobs_on, parse_nodes
+from ...module_utils.slurm.new_reason import UPGRADE_REASON
+from ...module_utils.slurm.releases import release, release_text, window_problem
+from ..engine.common.hostlist import fold_hosts
+from .rolling import cut, share_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["STAGES", "upgrade_plan"]
+
+# In the order in which they are upgraded: the group of the inventory, the package of its daemon, and the daemon.
+STAGES = {
+    "slurm_database": ("slurmdbd", "slurmdbd"),
+    "slurm_controller": ("slurmctld", "slurmctld"),
+    "slurm_compute": ("slurmd", "slurmd"),
+    "slurm_login": ("slurm-client", "sackd"),
+}
+KEY = "slurm_repository"
+_SEVERAL = 5
+
+Host = dict[str, Any]
+
+
+class _Step(NamedTuple):
+    """What an upgrade does to one daemon of one host."""
+
+    host: str
+    stage: str
+    before: str
+    after: str
+    todo: bool
+
+
+def upgrade_plan(
+    hosts: Mapping[str, Host],
+    cluster: Mapping[str, Sequence[str]],
+    seen: Mapping[str, str],
+    batch: object = "25%",
+) -> dict[str, Any]:
+    """Return the plan of an upgrade.
+
+    Args:
+        hosts: of each host that answers what the module `slurm_release` said: `installed` and `offered`, versions by
+            package; `daemons`, by name ``current``, ``stale`` (an older program runs) or ``stopped``; `removes`, which
+            packages apt would remove; `error`, why it would do nothing.
+        cluster: the hosts of each group of STAGES.
+        seen: `nodes`, the output of ``sinfo -h -N -a -o '%N|%T|%E'``, and `queue`, that of
+            ``squeue -h -a -o '%i|%u|%N'``; empty where slurmctld does not answer.
+        batch: how many compute nodes at a time, a number or a share.
+
+    Returns:
+        `problems` (then nothing else counts), `stages` (the hosts of each that have something to do), `serial` (how
+        many compute nodes at a time), `packages` (by host, with the versions to install), `versions` (by host, before
+        and after), `stops` (by host, the daemons that cannot run while its packages change), `left` (hosts that stay as
+        they are, with the reason), `drained` (nodes that an upgrade which was cut off has drained), and `lines`.
+    """
+    steps = [_step(name, stage, hosts[name]) for stage in STAGES for name in cluster.get(stage, ()) if name in hosts]
+    absent = {name: "is not reached" for stage in STAGES for name in cluster.get(stage, ()) if name not in hosts}
+    problems = _problems(hosts, cluster, steps, absent)
+    known = parse_nodes(seen.get("nodes") or "")
+    drained = [name for name, (_state, reason) in known.items() if reason.startswith(UPGRADE_REASON)]
+    stages = {
+        stage: [step.host for step in steps if step.stage == stage and (step.todo or _is_ours(step, drained))]
+        for stage in STAGES
+    }
+    try:
+        size = share_of(batch, len(stages["slurm_compute"]) or 1, "upgrade_slurm_batch", 1)
+    except ValueError as error:
+        problems.append(make_problem([], "upgrade_slurm_batch", str(error).partition(": ")[2], "give 25%, or 10"))
+        size = 1
+    if problems:
+        return {"problems": problems}
+    queue = seen.get("queue") or ""
+    return {
+        "problems": [],
+        "stages": stages,
+        "serial": size,
+        "packages": {name: _packages(host) for name, host in hosts.items()},
+        "versions": {
+            step.host: {"before": step.before, "after": step.after}
+            for step in steps
+            if step.host in hosts and step.todo
+        },
+        "stops": {name: _stops(name, cluster, hosts[name]) for name in hosts},
+        "left": absent,
+        "drained": drained,
+        "lines": _lines(steps, stages, size)
+        + _notes(jobs_on(queue, list(known)), absent, answers=bool(known), todo=any(stages.values())),
+    }
+
+
+def _step(name: str, stage: str, host: Host) -> _Step:
+    package, daemon = STAGES[stage]
+    before, after = (str(host[which].get(package) or "") for which in ("installed", "offered"))
+    # Also what was installed beside it, such as headers for plugins: all of one host have one version.
+    todo = any(host["offered"].get(each, version) != version for each, version in host["installed"].items())
+    running = host["daemons"].get(daemon, "current")
+    return _Step(name, stage, before, after, todo or running != "current")
+
+
+def _is_ours(step: _Step, drained: Sequence[str]) -> bool:
+    return step.stage == "slurm_compute" and step.host in drained
+
+
+def _packages(host: Host) -> list[dict[str, str]]:
+    return [
+        {"name": name, "version": host["offered"][name]}
+        for name, version in host["installed"].items()
+        if host["offered"].get(name, version) != version
+    ]
+
+
+def _stops(name: str, cluster: Mapping[str, Sequence[str]], host: Host) -> list[str]:
+    """Return the daemons that stand still while the packages of a host change, in the order in which they stop.
+
+    The library and the plugins of all of them are replaced at once, and a daemon reads some only when it needs them.
+    slurmd is started anew at once instead: its jobs do not miss it.
+    """
+    if name not in {*cluster.get("slurm_database", ()), *cluster.get("slurm_controller", ())}:
+        return []
+    return [daemon for daemon in ("slurmctld", "slurmd", "slurmdbd") if daemon in host["daemons"]]
+
+
+def _problems(
+    hosts: Mapping[str, Host],
+    cluster: Mapping[str, Sequence[str]],
+    steps: Sequence[_Step],
+    absent: Mapping[str, str],
+) -> list[Problem]:
+    found = _unready(cluster, steps, absent)
+    if found:
+        return found
+    for (before, after), names in _grouped(steps):
+        problem, remedy = window_problem(before, after)
+        if problem:
+            found.append(make_problem(names, KEY, problem, remedy))
+    if found:
+        return found
+    found += _order(steps)
+    for name, host in hosts.items():
+        if host.get("error"):
+            found.append(make_problem([name], KEY, str(host["error"]), "see that apt can install these packages there"))
+        if host.get("removes"):
+            gone = ", ".join(host["removes"])
+            remedy = f"add the packages that must come along to {KEY}.packages, or remove {gone} yourself first"
+            found.append(make_problem([name], KEY, f"apt would remove {gone}", remedy))
+    return found + _plugin_problems(hosts)
+
+
+def _plugin_problems(hosts: Mapping[str, Host]) -> list[Problem]:
+    """Return the SPANK plugins that the new Slurm would refuse: of a required one all jobs fail, and slurmd may too."""
+    found: dict[tuple[str, str, str, str], list[str]] = {}
+    for name, host in hosts.items():
+        for each in host.get("plugins") or ():
+            after = {release_text(version) for version in host["offered"].values()} - {release_text(each["slurm"])}
+            if after:
+                found.setdefault((each["library"], each["slurm"], each["file"], max(after)), []).append(name)
+    return [
+        make_problem(
+            names,
+            "slurm_spank_plugins",
+            f"{library} is built for Slurm {slurm}, and {after} would refuse it, and the jobs with it",
+            f"declare it in slurm_spank_plugins, so that it is built for {after} in step, or take its line out of "
+            f"{file} until you have built it for {after}",
+        )
+        for (library, slurm, file, after), names in found.items()
+    ]
+
+
+def _unready(
+    cluster: Mapping[str, Sequence[str]],
+    steps: Sequence[_Step],
+    absent: Mapping[str, str],
+) -> list[Problem]:
+    """Return what keeps the versions from being compared, or the order from being kept."""
+    found = []
+    for stage in ("slurm_database", "slurm_controller"):
+        lost = [name for name in cluster.get(stage, ()) if name in absent]
+        if lost:
+            remedy = "see that it answers, and leave --limit out or name it there"
+            found.append(
+                make_problem(lost, stage, "must be part of an upgrade, and is not reached in this run", remedy)
+            )
+    if not cluster.get("slurm_controller"):
+        remedy = "put the host that runs slurmctld into it"
+        found.append(make_problem([], "slurm_controller", "has no host, so there is nothing to upgrade", remedy))
+    for step in steps:
+        package = STAGES[step.stage][0]
+        if not step.before:
+            remedy = "busbar provision slurm installs it"
+            found.append(make_problem([step.host], package, "is not installed", remedy))
+        elif not step.after:
+            remedy = f"see what apt-cache policy {package} says there, and correct {KEY}"
+            found.append(make_problem([step.host], package, "is offered by no package source", remedy))
+    both = [name for name in cluster.get("slurm_database", ()) if name in cluster.get("slurm_compute", ())]
+    alone = [name for name in both if name not in cluster.get("slurm_controller", ())]
+    if alone:
+        problem = "runs slurmdbd and slurmd: its jobs would miss slurmd for as long as the database is converted"
+        found.append(make_problem(alone, "slurm_database", problem, "take it out of slurm_compute first"))
+    return found
+
+
+def _order(steps: Sequence[_Step]) -> list[Problem]:
+    """Return where a daemon would be newer than the one that it reports to."""
+    found = []
+    for upper, lower in (("slurm_database", "slurm_controller"), ("slurm_controller", "slurm_compute")):
+        above = [step for step in steps if step.stage == upper]
+        if not above:
+            continue
+        least = min(above, key=lambda step: release(step.after))
+        newer = (step for step in steps if step.stage == lower and release(step.after) > release(least.after))
+        found += [
+            make_problem(
+                [step.host],
+                STAGES[lower][0],
+                f"{step.after} would be newer than {STAGES[upper][0]} {least.after} of {least.host}",
+                f"offer {least.host} {release_text(step.after)} too: give all hosts the same {KEY}",
+            )
+            for step in newer
+        ]
+    return found
+
+
+def _grouped(steps: Iterable[_Step]) -> list[tuple[tuple[str, str], list[str]]]:
+    """Return the hosts by what is installed and offered there."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for step in steps:
+        names = found.setdefault((step.before, step.after), [])
+        if step.host not in names:
+            names.append(step.host)
+    return list(found.items())
+
+
+def _lines(steps: Sequence[_Step], stages: Mapping[str, Sequence[str]], size: int) -> list[str]:
+    """Return what is upgraded in which order."""
+    found = []
+    for number, (stage, names) in enumerate(stages.items(), 1):
+        daemon = STAGES[stage][0] if stage != "slurm_login" else "commands of Slurm"
+        chosen = [step for step in steps if step.stage == stage and step.host in names]
+        for (before, after), hosts in _grouped(chosen):
+            change = f"{before} -> {after}" if before != after else f"{after} is installed, and not in force yet"
+            found.append(f"{number}. {daemon} of {fold_hosts(hosts)}: {change}")
+        if stage == "slurm_compute" and names:
+            batches = cut(names, size)
+            told = "; ".join(fold_hosts(batch) for batch in batches[:_SEVERAL])
+            found.append(f"   in {len(batches)} batches: {told}{' ...' if len(batches) > _SEVERAL else ''}")
+    versions = ", ".join(sorted({step.after for step in steps}))
+    return found or [f"nothing to do: all hosts have {versions}"]
+
+
+def _notes(jobs: Mapping[str, Sequence[str]], absent: Mapping[str, str], *, answers: bool, todo: bool) -> list[str]:
+    """Return which jobs run meanwhile, and which hosts stay as they are."""
+    found = []
+    running = sorted({job for each in jobs.values() for job in each})
+    if todo and not answers:
+        found.append("slurmctld does not answer, so running jobs are not known")
+    elif todo:
+        more = f" and {len(running) - _SEVERAL} more" if len(running) > _SEVERAL else ""
+        found.append(f"jobs that run on: {', '.join(running[:_SEVERAL]) or 'none'}{more}")
+    return found + [f"{name} {why}, and stays as it is" for name, why in absent.items()]

@@ -1,0 +1,1 @@
+"""Mounts, NFS, /etc/hosts, and local scratch disks."""

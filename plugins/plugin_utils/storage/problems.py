@@ -1,0 +1,257 @@
+"""What is wrong with a declaration of exports and mounts, before any node is contacted."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...module_utils.common.problems import Problem, make_problem
+from ...module_utils.storage.mounts import STORAGE_TYPES, lies_in, nfs_source, option
+from ...module_utils.storage.nfs_exports import EXPORT_OPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["export_problems", "mount_problems", "network_problems", "served_paths"]
+
+_EXPORT_KEYS = frozenset({"path", "clients", "options", "owner", "group", "mode", "mount"})
+_MOUNT_KEYS = {
+    "nfs_client_mounts": frozenset({"src", "path", "options", "automount"}),
+    "storage_mounts_entries": frozenset({"type", "src", "path", "options", "automount", "packages"}),
+}
+_PATH = re.compile(r"/[A-Za-z0-9._+@:/-]*")
+_MODE = re.compile(r"[0-7]{3,4}")
+_NAME = re.compile(r"(@?|(\*\.)?)[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_WORD = re.compile(r"[^\s,()\"'#]+")
+# What the kernel or the running system keeps there is nobody else's.
+_NOT_FOR_SHARING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/root")
+_NOT_FOR_MOUNTING = ("/proc", "/sys", "/dev", "/run", "/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/var/lib/nfs")
+
+
+def export_problems(hosts: Sequence[str], exports: object) -> list[Problem]:
+    """Return what is wrong with `nfs_server_exports` of some hosts."""
+    key = "nfs_server_exports"
+    if not isinstance(exports, (list, tuple)):
+        return [make_problem(hosts, key, "is no list", "write a list of exports, each with a path")]
+    if not exports:
+        remedy = "declare an export, such as [{path: /shared}], or take the host out of the group nfs_server"
+        return [make_problem(hosts, key, "is empty, so the server would serve nothing", remedy)]
+    problems = []
+    for export in exports:
+        problems += _one_export(hosts, key, export)
+    paths = [_normal(export["path"]) for export in exports if isinstance(export, dict) and export.get("path")]
+    for number, path in enumerate(paths):
+        for other in paths[:number]:
+            if path == other:
+                problems.append(make_problem(hosts, key, f"exports {path} twice", "merge the two entries"))
+            elif "/" not in {path, other} and (lies_in(path, other) or lies_in(other, path)):
+                outer, inner = sorted((path, other), key=len)
+                problem = (
+                    f"{inner} lies inside {outer}, which is exported as well: the rights would depend on the way in"
+                )
+                problems.append(make_problem(hosts, key, problem, f"export {outer} alone, or take {inner} out of it"))
+    return problems
+
+
+def network_problems(hosts: Sequence[str], key: str, networks: object) -> list[Problem]:
+    """Return what is wrong with a list of networks."""
+    if not isinstance(networks, (list, tuple)):
+        return [make_problem(hosts, key, "is no list", "write a list of networks, such as [10.0.0.0/24]")]
+    faults = ((network, _network_fault(str(network))) for network in networks)
+    return [make_problem(hosts, f"{key}[{name}]", *fault) for name, fault in faults if fault]
+
+
+def mount_problems(
+    host: str,
+    key: str,
+    entries: object,
+    served: Mapping[str, Sequence[str]],
+    exported: Iterable[str] = (),
+) -> list[Problem]:
+    """Return what is wrong with the mounts of one host.
+
+    Args:
+        host: its name.
+        key: the variable, `nfs_client_mounts` or `storage_mounts_entries`.
+        entries: its value.
+        served: paths that each server of the inventory exports, by every name and address of it.
+        exported: paths that this very host exports.
+    """
+    if not isinstance(entries, (list, tuple)):
+        return [make_problem([host], key, "is no list", "write a list of mounts, each with src and path")]
+    own = [_normal(path) for path in exported]
+    problems = []
+    paths: list[str] = []
+    for entry in entries:
+        found = _mount_form(host, key, entry)
+        if not found:
+            path = _normal(entry["path"])
+            found = _mount_place(host, f"{key}[{path}]", path, paths, own)
+            found += _mount_source(host, f"{key}[{path}]", entry, served)
+            paths.append(path)
+        problems += found
+    return problems
+
+
+def served_paths(
+    servers: Mapping[str, Sequence[str]], exports: Mapping[str, Sequence[Mapping[str, Any]]], hosts: Iterable[str]
+) -> dict[str, list[str]]:
+    """Return the paths that each host of the inventory exports, by every name and address of it.
+
+    Args:
+        servers: names and addresses of each host of the inventory.
+        exports: items of `nfs_server_exports` by server.
+        hosts: all hosts; one that is no server exports nothing.
+    """
+    served: dict[str, list[str]] = {}
+    for host in hosts:
+        paths = [
+            _normal(str(item["path"])) for item in exports.get(host, ()) if isinstance(item, dict) and "path" in item
+        ]
+        served |= dict.fromkeys([host, *servers.get(host, ())], paths)
+    return served
+
+
+def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]:
+    """Return what is wrong with one export by itself."""
+    if not isinstance(export, dict) or not isinstance(export.get("path"), str):
+        return [make_problem(hosts, key, f"has an entry without a path: {export}", "give each entry a path")]
+    path, key = export["path"], f"{key}[{export['path']}]"
+    problems = _unknown_keys(hosts, key, export, _EXPORT_KEYS)
+    fault = _path_fault(path, _NOT_FOR_SHARING, "exported")
+    if fault:
+        problems.append(make_problem(hosts, key, *fault))
+    if "clients" in export and not export["clients"]:
+        problem, remedy = (
+            "is empty, so nobody could mount it",
+            "name who may, or leave clients out for the whole cluster",
+        )
+        problems.append(make_problem(hosts, f"{key}.clients", problem, remedy))
+    for client in _items(export.get("clients")):
+        fault = _client_fault(str(client))
+        if fault:
+            problems.append(make_problem(hosts, f"{key}.clients", *fault))
+    for item in _items(export.get("options")):
+        name = str(item).partition("=")[0]
+        if name not in EXPORT_OPTIONS or not _WORD.fullmatch(str(item)):
+            remedy = "write each option as an item of its own, as exports(5) names it"
+            problems.append(make_problem(hosts, f"{key}.options", f"{item!r} is no option of an export", remedy))
+    mode = export.get("mode")
+    if mode is not None and not (isinstance(mode, str) and _MODE.fullmatch(mode)):
+        problem = f"{mode!r} is no mode"
+        problems.append(make_problem(hosts, f"{key}.mode", problem, 'write it in octal, in quotes, such as "1777"'))
+    return problems
+
+
+def _mount_form(host: str, key: str, entry: object) -> list[Problem]:
+    """Return what is wrong with the form of one mount."""
+    if not isinstance(entry, dict) or not all(isinstance(entry.get(name), str) for name in ("src", "path")):
+        return [make_problem([host], key, f"has an entry without src or path: {entry}", "give each entry both")]
+    key_here = f"{key}[{entry['path']}]"
+    problems = _unknown_keys([host], key_here, entry, _MOUNT_KEYS[key])
+    kind = entry.get("type")
+    if "type" in _MOUNT_KEYS[key] and kind not in STORAGE_TYPES:
+        known = ", ".join(STORAGE_TYPES)
+        problems.append(make_problem([host], f"{key_here}.type", f"{kind!r} is not known", f"use one of: {known}"))
+    for item in _items(entry.get("options")):
+        if not _WORD.fullmatch(str(item)):
+            remedy = "write each option as an item of its own, without blanks"
+            problems.append(make_problem([host], f"{key_here}.options", f"{item!r} is no option of a mount", remedy))
+    if option(map(str, _items(entry.get("options"))), "secret", "password", "pass") is not None:
+        remedy = "put the secret into a file of mode 0600 and name it: secretfile=, or credentials="
+        problems.append(make_problem([host], f"{key_here}.options", "holds a secret, which all could read", remedy))
+    return problems
+
+
+def _mount_place(host: str, key: str, path: str, before: Sequence[str], own: Sequence[str]) -> list[Problem]:
+    """Return what is wrong with the place of a mount."""
+    fault = _path_fault(path, _NOT_FOR_MOUNTING, "mounted over")
+    if fault:
+        return [make_problem([host], key, *fault)]
+    if path in before:
+        return [make_problem([host], key, "is declared as a mount point twice", "keep one of the entries")]
+    hidden = next((export for export in own if lies_in(path, export) or lies_in(export, path)), None)
+    if hidden:
+        problem = f"the host itself exports {hidden}, and would mount over it"
+        return [make_problem([host], key, problem, "take the host out of nfs_client, or mount elsewhere")]
+    return []
+
+
+def _mount_source(host: str, key: str, entry: Mapping[str, Any], served: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Return what is wrong with what is to be mounted, as far as the inventory knows."""
+    if entry.get("type", "nfs") != "nfs":
+        return []
+    try:
+        server, path = nfs_source(entry["src"])
+    except ValueError as exc:
+        return [make_problem([host], f"{key}.src", str(exc), "write it as server:/path")]
+    if server not in served or any(lies_in(path, export) for export in served[server]):
+        return []
+    if not served[server]:
+        problem, remedy = f"{server} exports nothing", f"put {server} into nfs_server and declare nfs_server_exports"
+    else:
+        problem = f"{server} does not export {path}, only {', '.join(served[server])}"
+        remedy = "correct src, or add the path to nfs_server_exports of that server"
+    return [make_problem([host], f"{key}.src", problem, remedy)]
+
+
+def _path_fault(path: str, forbidden: Sequence[str], what: str) -> tuple[str, str] | None:
+    """Return what is wrong with a path, and the remedy."""
+    if not path.startswith("/"):
+        return "is not an absolute path", "write the whole path, from / on"
+    if _normal(path) == "/":
+        return f"the root of the host cannot be {what}", "name a directory of its own, such as /shared"
+    if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
+        return "has signs or parts that a path here cannot have", "use letters, digits and . _ + @ : - only, and no .."
+    place = next((each for each in forbidden if lies_in(_normal(path), each)), None)
+    if place:
+        return f"{place} belongs to the system and cannot be {what}", "name a directory of its own, such as /shared"
+    return None
+
+
+def _client_fault(client: str) -> tuple[str, str] | None:
+    """Return what is wrong with a client of an export, and the remedy."""
+    if re.fullmatch(r"[*?.]+", client) or client in {"0.0.0.0/0", "::/0", "everyone"}:
+        return f"{client} lets everybody in", "name the networks, addresses or hosts that may mount"
+    if "/" in client or re.fullmatch(r"[0-9.]+|[0-9A-Fa-f:]*:[0-9A-Fa-f:]*", client):
+        return _network_fault(client)
+    if not _NAME.fullmatch(client):
+        return f"{client!r} is no network, address or host name", "write one of these, without options or blanks"
+    return None
+
+
+def _network_fault(network: str) -> tuple[str, str] | None:
+    """Return what is wrong with a network or address, and the remedy."""
+    try:
+        parsed = ipaddress.ip_network(network)
+    except ValueError:
+        try:
+            meant = ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            return f"{network!r} is not a network", "write it as address/bits, such as 10.0.0.0/24"
+        return f"{network} is an address inside a network, not a network", f"write {meant}, or the address alone"
+    if parsed.prefixlen == 0:
+        return f"{network} lets everybody in", "name the cluster's own networks"
+    return None
+
+
+def _unknown_keys(hosts: Sequence[str], key: str, entry: Mapping[str, Any], known: frozenset[str]) -> list[Problem]:
+    """Return a problem for each key that means nothing, and for lists that are none."""
+    problems = [
+        make_problem(hosts, f"{key}.{name}", "is not known", f"use one of: {', '.join(sorted(known))}")
+        for name in sorted(set(map(str, entry)) - known)
+    ]
+    return problems + [
+        make_problem(hosts, f"{key}.{name}", "is no list", "write it as a list: [first, second]")
+        for name in ("clients", "options", "packages")
+        if name in known and not isinstance(entry.get(name) or [], (list, tuple))
+    ]
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _normal(path: str) -> str:
+    return re.sub(r"/+", "/", path).rstrip("/") or "/"

@@ -1,0 +1,1 @@
+"""Brings a host back to its state before busbar."""

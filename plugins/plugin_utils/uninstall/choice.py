@@ -1,0 +1,105 @@
+"""Which hosts an uninstallation takes, in which order, and what is wrong with the request. On the provisioning host."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, TypedDict
+
+from ...module_utils.common.problems import Problem, make_problem
+from ..engine.common.hostlist import fold_hosts, unfold_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["SERVERS", "Answer", "uninstall_choice", "uninstall_problems"]
+
+KEY, DATA_KEY = "uninstall_nodes", "uninstall_leaves_data"
+# What others need goes last, and only with the last of those who need it.
+SERVERS = ("slurm_controller", "slurm_database", "nfs_server", "ldap_server", "monitoring", "portal")
+
+
+class Answer(TypedDict):
+    """What a host says of itself: whether busbar keeps a record there, and which jobs and data it serves."""
+
+    recorded: bool
+    serves: list[str]
+
+
+def uninstall_choice(asked: str | Sequence[str], groups: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the hosts by what is done with them: `compute` is drained first, `servers` go last.
+
+    Args:
+        asked: names, as a list or folded.
+        groups: the inventory's.
+    """
+    names = unfold_hosts(asked) if asked else []
+    servers = [name for name in names if any(name in (groups.get(group) or []) for group in SERVERS)]
+    compute = [name for name in names if name in (groups.get("slurm_compute") or []) and name not in servers]
+    clients = [name for name in names if name not in {*servers, *compute}]
+    return {"names": names, "compute": compute, "clients": clients, "servers": servers}
+
+
+def uninstall_problems(
+    asked: str | Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    answers: Mapping[str, Answer | None] | None = None,
+    *,
+    leaves_data: bool = False,
+) -> list[Problem]:
+    """Return what is wrong with a request to uninstall hosts.
+
+    Args:
+        asked: names, as a list or folded.
+        groups: the inventory's.
+        answers: of all hosts, None of one that was not reached or not asked; without them only the names are looked at.
+        leaves_data: whether the user knows that jobs and data stay behind.
+    """
+    try:
+        choice = uninstall_choice(asked, groups)
+    except ValueError as exc:
+        return [make_problem([], KEY, str(exc), "name hosts of the inventory, such as -e 'uninstall_nodes=gpu[3-4]'")]
+    names, known = choice["names"], list(groups.get("all") or [])
+    if not names:
+        return [make_problem([], KEY, "names no host", "name the hosts, such as -e 'uninstall_nodes=gpu[3-4]'")]
+    problems = []
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            problem = "no host of the inventory" + (f"; did you mean {near[0]}?" if near else "")
+            problems.append(make_problem([name], KEY, problem, "name hosts as the inventory does"))
+    if problems or answers is None:
+        return problems
+    silent = [name for name in names if answers.get(name) is None]
+    if silent:
+        problem = "not reached, or left out by --limit, so nobody knows what is there"
+        remedy = "make it answer (busbar doctor), or leave it out of uninstall_nodes"
+        problems.append(make_problem(silent, KEY, problem, remedy))
+    return problems + _server_problems(choice, known, answers, leaves_data=leaves_data)
+
+
+def _server_problems(
+    choice: Mapping[str, Sequence[str]],
+    known: Sequence[str],
+    answers: Mapping[str, Answer | None],
+    *,
+    leaves_data: bool,
+) -> list[Problem]:
+    """Return why servers cannot go: others need them, or they serve what nobody would serve any more."""
+    found = {name: answers.get(name) for name in choice["servers"]}
+    servers = {name: answer for name, answer in found.items() if answer and answer["recorded"]}
+    others = [name for name in known if name not in choice["names"]]
+    belong = [name for name in others if (answer := answers.get(name)) is None or answer["recorded"]]
+    problems = []
+    if servers and belong:
+        problem = f"serves {fold_hosts(belong)}, which still belong to the cluster or were not asked"
+        remedy = "name them too, uninstall them first, or delete them from the inventory when they are gone"
+        problems.append(make_problem(servers, KEY, problem, remedy))
+    for name, answer in servers.items():
+        if answer["serves"] and not leaves_data:
+            problem = f"would stay on the disk, and nobody would serve it any more: {', '.join(answer['serves'])}"
+            remedy = (
+                "make a backup (busbar provision backup) and prove it (busbar backup verify), then add "
+                f"-e {DATA_KEY}=true"
+            )
+            problems.append(make_problem([name], DATA_KEY, problem, remedy))
+    return problems

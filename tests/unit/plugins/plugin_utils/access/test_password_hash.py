@@ -1,0 +1,28 @@
+"""The hash of a password: right, and the same at every run."""
+
+from __future__ import annotations
+
+import bcrypt
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.password_hash import bcrypt_hash
+
+
+def test_it_is_stable_and_the_password_fits() -> None:
+    found = bcrypt_hash("correct horse", "kept", 4)
+    assert found == bcrypt_hash("correct horse", "kept", 4)
+    assert found.startswith("$2b$04$")
+    assert bcrypt.checkpw(b"correct horse", found.encode())
+    assert not bcrypt.checkpw(b"correct horses", found.encode())
+
+
+def test_every_salt_gives_another() -> None:
+    assert len({bcrypt_hash("correct horse", f"kept{number}", 4) for number in range(20)}) == 20
+
+
+@pytest.mark.parametrize(
+    ("password", "salt", "message"),
+    [("", "kept", "0 bytes"), ("x" * 73, "kept", "73 bytes: 1 to 72"), ("a\0b", "kept", "zero"), ("x", "", "salt")],
+)
+def test_what_cannot_be_hashed_is_refused(password: str, salt: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bcrypt_hash(password, salt, 4)

@@ -1,0 +1,95 @@
+"""Which secrets are replaced, on which hosts, and what is refused before anything is made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access.rotation import rotation_plan
+
+TOP = Path(__file__).resolve().parents[5]
+HOSTS = ["ctl", "gpu1", "gpu2"]
+KNOWN: dict[str, dict[str, Any]] = {
+    "munge": {"secret": "munge.key", "option": "munge_key", "used": True, "hosts": HOSTS, "pause": "seconds"},
+    "grafana": {"secret": "grafana.password", "used": False, "unused": "no Grafana", "hosts": ["mon"], "pause": ""},
+    "ssh": {"secret": "ssh_ca", "used": True, "hosts": [*HOSTS, "mon"], "pause": "none"},
+}
+FILES = {"munge.key", "ssh_ca"}
+
+
+def told(chosen: object, **changed: Any) -> list[str]:  # noqa: ANN401
+    given = {"known": KNOWN, "reached": [*HOSTS, "mon"], "files": FILES, **changed}
+    plan = rotation_plan(chosen, **given)
+    assert plan["problems"], "nothing is refused"
+    assert plan["hosts"] == {}
+    assert plan["lines"] == []
+    return [f"{','.join(each['hosts'])}: {each['key']}: {each['problem']}" for each in plan["problems"]]
+
+
+@pytest.mark.parametrize("chosen", ["ssh,munge", ["ssh", "munge"], "ssh, munge, ssh,"])
+def test_what_is_chosen_comes_in_the_order_of_the_rotation(chosen: object) -> None:
+    plan = rotation_plan(chosen, KNOWN, [*HOSTS, "mon"], FILES)
+    assert plan["problems"] == []
+    assert plan["hosts"] == {"munge": HOSTS, "ssh": [*HOSTS, "mon"]}
+    assert plan["lines"] == [
+        "munge: a new munge.key, on ctl,gpu[1-2]; pause: seconds",
+        "ssh: a new ssh_ca, on ctl,gpu[1-2],mon; pause: none",
+    ]
+
+
+@pytest.mark.parametrize("chosen", ["", [], " , "])
+def test_nothing_chosen_names_the_choice(chosen: object) -> None:
+    assert told(chosen) == [": rotate_secrets: no secret is chosen"]
+    assert "munge, grafana, ssh" in rotation_plan(chosen, KNOWN, HOSTS, FILES)["problems"][0]["remedy"]
+
+
+@pytest.mark.parametrize("chosen", ["jwt", ["munge", "jwt"], {"jwt": 1}, 7, None, True])
+def test_what_is_not_known_is_refused(chosen: object) -> None:
+    assert "is no secret that can be replaced" in told(chosen)[0]
+
+
+def test_what_the_site_does_not_have_is_refused_with_the_reason() -> None:
+    assert told("grafana") == [": rotate_secrets: grafana: no Grafana"]
+    assert told("munge", files={"ssh_ca"}) == [": rotate_secrets: munge: munge.key was never made"]
+
+
+def test_a_secret_of_the_site_is_the_sites() -> None:
+    assert told("munge", given={"munge_key"}) == [
+        ": munge_key: the site sets it, so it is not for busbar to replace munge"
+    ]
+
+
+def test_a_host_that_is_not_there_would_be_lost() -> None:
+    (problem,) = told("munge", reached=["ctl", "gpu2"])
+    assert problem.startswith("gpu1: rotate_secrets: munge: not in this run (--limit), or they do not answer")
+    assert rotation_plan("munge", KNOWN, HOSTS, FILES)["problems"] == [], "the host of another secret may be away"
+
+
+@pytest.mark.parametrize("left", ["munge.key_next", "munge.key_previous"])
+def test_one_that_was_cut_off_goes_on_and_is_not_forgotten(left: str) -> None:
+    (line,) = rotation_plan("munge", KNOWN, HOSTS, {*FILES, left})["lines"]
+    assert line.startswith("munge: goes on where it stopped, on ctl,gpu[1-2]")
+    lines = rotation_plan("ssh", KNOWN, [*HOSTS, "mon"], {*FILES, left})["lines"]
+    assert lines[1:] == ["munge was begun and is not finished: run this with munge as well"]
+
+
+def test_each_secret_is_one_that_the_preflight_knows() -> None:
+    """File, size and option are those of the roles, which the preflight's are held equal to."""
+    known = yaml.safe_load((TOP / "playbooks/vars/rotate_secrets.yml").read_text())["__rotate_secrets_known"]
+    preflight = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
+    sizes = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
+    for name, each in known.items():
+        assert each.get("option") == preflight[each["secret"]].get("option"), name
+        assert each.get("bytes", sizes[each["secret"]]) == sizes[each["secret"]], name
+    # Salt and key of Grafana's database open nothing from outside; restic's password goes with its snapshots.
+    kept = {"monitoring.salt", "grafana_secret.key", "backup.password"}
+    assert {each["secret"] for each in known.values()} | kept == preflight.keys()
+
+
+def test_each_secret_has_its_row_in_the_documentation() -> None:
+    known = yaml.safe_load((TOP / "playbooks/vars/rotate_secrets.yml").read_text())["__rotate_secrets_known"]
+    rows = re.findall(r"^\| `(\w+)` \|", (TOP / "docs/security.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [*known]

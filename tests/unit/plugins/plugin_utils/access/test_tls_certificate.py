@@ -1,0 +1,150 @@
+"""Certificates of hosts: what openssl and Python's own TLS make of them, and when they are made anew."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.access import tls_certificate as tls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_760_000_000
+DAY = 86400
+NAMES = ["gpu1", "gpu1.cluster.example", "10.0.0.11", "fd00::11"]
+
+
+@pytest.fixture(scope="module", name="authority")
+def _authority() -> str:
+    return tls.make_authority("alpha", NOW)
+
+
+@pytest.fixture(scope="module", name="key")
+def _key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A private key as a host makes it, with its public half beside it."""
+    path = tmp_path_factory.mktemp("key") / "host.key"
+    make = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "256", "-m", "PEM", "-N", "", "-C", "", "-f", str(path)]
+    subprocess.run(make, check=True)
+    return path
+
+
+@pytest.fixture(scope="module", name="public")
+def _public(key: Path) -> str:
+    return key.with_suffix(".key.pub").read_text()
+
+
+def _reason(certificate: str, public: str, authority: str, **other: object) -> str:
+    asked = {"names": NAMES, "now": NOW, "days": 365, "renew_days": 90} | other
+    return tls.renewal_reason(certificate, public, authority, **asked)  # type: ignore[arg-type]
+
+
+def test_openssl_accepts_it_for_both_purposes_and_all_names(authority: str, public: str, tmp_path: Path) -> None:
+    certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
+    (tmp_path / "ca").write_text(tls.authority_certificate(authority))
+    (tmp_path / "host").write_text(certificate)
+    for check in ("sslserver", "sslclient"):
+        for name in (["-verify_hostname", NAMES[0]], ["-verify_hostname", NAMES[1]], ["-verify_ip", NAMES[2]]):
+            command = ["openssl", "verify", "-x509_strict", "-attime", str(NOW), "-purpose", check, *name]
+            done = subprocess.run(
+                [*command, "-CAfile", str(tmp_path / "ca"), str(tmp_path / "host")],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+    assert tls.end_of(certificate) == NOW + 365 * DAY
+    trusted = tls.authority_certificate(authority)
+    assert tls.first_end(trusted + certificate) == tls.first_end(certificate + trusted) == NOW + 365 * DAY
+    assert tls.first_end(trusted) > NOW + 19 * 365 * DAY
+
+
+def test_it_speaks_tls_with_a_peer_of_the_same_authority(key: Path, public: str, tmp_path: Path) -> None:
+    """With the key that a host makes, in the form that it has there."""
+    import time  # noqa: PLC0415 - only here is the real time wanted
+
+    now = int(time.time())
+    authority = tls.make_authority("beta", now)
+    (tmp_path / "crt").write_text(tls.sign_host(public, authority, names=["localhost"], now=now, days=1))
+    (tmp_path / "ca").write_text(tls.authority_certificate(authority))
+    server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca"))
+    server.verify_mode = ssl.CERT_REQUIRED
+    client = ssl.create_default_context(cafile=str(tmp_path / "ca"))
+    for side in (server, client):
+        side.load_cert_chain(tmp_path / "crt", key)
+    ours, theirs = socket.socketpair()
+    answers: list[bytes] = []
+
+    def serve() -> None:
+        with server.wrap_socket(theirs, server_side=True) as stream:
+            answers.append(stream.recv(5))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    with client.wrap_socket(ours, server_hostname="localhost") as stream:
+        stream.sendall(b"hello")
+        thread.join(timeout=10)
+    assert answers == [b"hello"]
+
+
+def test_a_good_one_stays(authority: str, public: str) -> None:
+    certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
+    assert _reason(certificate, public, authority) == ""
+    assert _reason(certificate, public, authority, now=NOW + 274 * DAY) == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"now": NOW + 276 * DAY}, "it ends soon"),
+        ({"now": NOW + 400 * DAY}, "it ends soon"),
+        ({"names": [*NAMES, "10.0.0.12"]}, "its names differ"),
+        ({"names": NAMES[:2]}, "its names differ"),
+        ({"now": NOW - 2 * DAY}, "it is not valid yet"),
+    ],
+)
+def test_why_it_is_renewed(authority: str, public: str, changed: dict[str, object], reason: str) -> None:
+    certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
+    assert _reason(certificate, public, authority, **changed) == reason
+
+
+def test_another_key_authority_or_text_is_noticed(authority: str, public: str) -> None:
+    certificate = tls.sign_host(public, authority, names=NAMES, now=NOW, days=365)
+    assert _reason("", public, authority) == "there is none"
+    assert _reason(certificate, tls.made_up_key(), authority) == "it is for another key"
+    assert "another authority" in _reason(certificate, public, tls.make_authority("alpha", NOW))
+    assert "cannot be read" in _reason("-----BEGIN CERTIFICATE-----", public, authority)
+
+
+def test_it_does_not_outlive_its_authority_nor_is_it_renewed_for_that(authority: str, public: str) -> None:
+    late = tls.end_of(tls.authority_certificate(authority)) - 30 * DAY
+    certificate = tls.sign_host(public, authority, names=NAMES, now=late, days=365)
+    assert tls.end_of(certificate) == late + 30 * DAY
+    assert _reason(certificate, public, authority, now=late) == ""
+    with pytest.raises(ValueError, match="rename tls_ca among the secrets to tls_ca_previous"):
+        tls.sign_host(public, authority, names=NAMES, now=late + 31 * DAY, days=365)
+
+
+def test_a_long_name_is_carried_whole_among_the_names(authority: str, public: str) -> None:
+    name = f"{'n' * 60}.cluster.example"
+    certificate = tls.sign_host(public, authority, names=[name], now=NOW, days=1)
+    assert _reason(certificate, public, authority, names=[name], days=1, renew_days=0) == ""
+
+
+@pytest.mark.parametrize("text", ["", "ssh-ed25519 AAAA", "no key"])
+def test_what_is_no_key_is_refused(authority: str, text: str) -> None:
+    with pytest.raises(ValueError, match="the host's public key is"):
+        tls.sign_host(text, authority, names=NAMES, now=NOW, days=1)
+
+
+def test_an_authority_of_two_halves_is_refused(authority: str) -> None:
+    other = tls.make_authority("alpha", NOW)
+    mixed = authority.partition("-----BEGIN CERT")[0] + tls.authority_certificate(other)
+    with pytest.raises(ValueError, match="its certificate is not for its private key"):
+        tls.read_authority(mixed)
+    with pytest.raises(ValueError, match="does not hold a private key"):
+        tls.read_authority(tls.authority_certificate(other))

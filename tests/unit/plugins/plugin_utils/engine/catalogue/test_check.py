@@ -1,0 +1,226 @@
+"""The catalogue and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
+    floor_advice,
+    profile_problems,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+
+CATALOGUE = site_catalogue({})
+WANTED = set(
+    "dgx1 dgx2 c4140_v100 dgx_a100 hgx_a100 rudra_a100_pcie dgx_h100 hgx_h100 dgx_h200 dgx_b200 gb200_nvl72 gb300 l40s "  # noqa: SIM905
+    "rtx_3060_desktop rtx_4080x2_desktop rtx_4090 sandbox_gpu dgx_a100_80gb dgx_b300 rtx_pro_6000 dgx_spark "
+    "h100_nvl".split()
+)
+
+
+def test_the_catalogue_is_sound() -> None:
+    assert set(CATALOGUE) >= WANTED
+    assert hardware_problems(CATALOGUE) == []
+    assert floor_advice(CATALOGUE) == []
+
+
+def hardware_problems(catalogue: dict[str, Any]) -> list[str]:
+    """What is wrong with all profiles, each with its place."""
+    return [one_line(each) for name, profile in catalogue.items() for each in profile_problems(name, profile)]
+
+
+def changed(name: str, path: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any value
+    catalogue = {name: copy.deepcopy(CATALOGUE[name])}
+    *way, last = path.split(".")
+    place = catalogue[name]
+    for key in way:
+        place = place[key]
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "words"),
+    [
+        (
+            "dgx_h100",
+            "sockets",
+            0,
+            "hardware dgx_h100: sockets: 0 is less than 1; expected: CPU sockets of a node, 1 or more",
+        ),
+        (
+            "dgx_h100",
+            "memory_mb",
+            "2 TB",
+            "memory_mb: '2 TB' is not a whole number; expected: memory that Slurm gives out, in MiB",
+        ),
+        ("dgx_h100", "memory_mb", None, "memory_mb: is missing; expected: memory that Slurm gives out"),
+        ("dgx_h100", "colour", "green", "colour: unknown key"),
+        ("dgx_h100", "storage", {"source": "x"}, "storage: has neither read_floor_bytes_per_second nor write_floor_"),
+        (
+            "dgx_h100",
+            "storage",
+            {"read_floor_bytes_per_second": 1e9},
+            "storage.source: is missing; expected: where each figure comes from",
+        ),
+        (
+            "dgx_h100",
+            "storage",
+            {"write_floor_bytes_per_second": "1 GB", "source": "x"},
+            "storage.write_floor_bytes_per_second: '1 GB' is not a number; expected: less is a FAIL; bytes per second",
+        ),
+        (
+            "dgx_h100",
+            "storage",
+            {"write_floor_bytes_per_second": 1e9, "floor_gbs": 1, "source": "x"},
+            "storage.floor_gbs: unknown key",
+        ),
+        ("dgx_h100", "training", {"source": "x"}, "training: has neither efficiency_floor nor"),
+        ("dgx_h100", "training", {"efficiency_floor": 0.8}, "training.source: is missing; expected: where"),
+        (
+            "dgx_h100",
+            "training",
+            {"efficiency_floor": 80, "source": "x"},
+            "training.efficiency_floor: 80 is more than 1",
+        ),
+        ("dgx_h100", "training", {"efficiency_floor": 1, "x": 1, "source": "x"}, "training.x: unknown key"),
+        (
+            "dgx_h100",
+            "training",
+            {"gpt_share_floor": 0.2, "source": "x"},
+            "training.gpt_share_floor: is a share of training.peak_tflops, which is missing",
+        ),
+        (
+            "dgx_h100",
+            "training",
+            {"peak_tflops": 989, "resnet50_share_floor": 30, "source": "x"},
+            "training.resnet50_share_floor: 30 is more than 1",
+        ),
+        (
+            "dgx1",
+            "gemm",
+            {"share_floor": 0.4, "memory_gbs": 900, "memory_share_floor": 0.6, "source": "x"},
+            "gemm.share_floor: is a share of training.peak_tflops or gemm.peak_tflops, which are missing",
+        ),
+        ("dgx_h100", "gpu.count", 8.0, "gpu.count: 8.0 is not a whole number"),
+        ("dgx_h100", "gpu.nvlnk_gbs", 450, "gpu.nvlnk_gbs: unknown key (did you mean nvlink_gbs?); expected: model, "),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", float("nan"), "busbw.inter_node.floor_gbs: nan is not a number"),
+        ("dgx_h100", "validation_backend", "gloo", "validation_backend: 'gloo' is none of nccl, mpi"),
+        ("dgx_h100", "gpu.count", True, "gpu.count: True is not a whole number"),
+        ("dgx_h100", "gpu.settings", {"power_limit_w": "much"}, "gpu.settings: power_limit_w: must be watts"),
+        ("dgx_h100", "gpu.settings", ["ecc"], "gpu.settings: ['ecc'] is not a dictionary or null"),
+        ("dgx_h100", "gpu.mig", {"profile": "1g.10gb", "count": 8}, "gpu.mig: GPU 0,1,2,3,4,5,6,7: 8 x 1g.10gb"),
+        ("l40s", "gpu.mig", {"profile": "1g.10gb"}, "gpu.mig: NVIDIA L40S with 46068 MiB has no MIG"),
+        ("dgx_h100", "gpu.gres_mode", "rsmi", "gpu.gres_mode: 'rsmi' is unknown"),
+        ("dgx_h100", "gpu.slurm_type", "", "gpu.slurm_type: '' is empty"),
+        ("dgx_h100", "gpu.pcie_gen", "5", "gpu.pcie_gen: '5' is not a whole number"),
+        ("dgx_h100", "gpu.pcie_width", 0, "gpu.pcie_width: 0 is less than 1"),
+        ("dgx_h100", "gpu.cpu_sockets", [0, 1], "names the socket of 2 GPUs, and gpu.count is 8"),
+        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [2], "gpu.cpu_sockets: 2 is no socket of 2, which are 0 to 1"),
+        ("dgx_h100", "gpu.cpu_sockets", [0] * 7 + [-1], "gpu.cpu_sockets[7]: -1 is less than 0"),
+        ("dgx_h100", "gpu.cpu_sockets", "0-3", "gpu.cpu_sockets: '0-3' is not a list"),
+        ("dgx_h100", "gpu.device_files", "/dev/nvidia0", "gpu.cpu_sockets needs a file for each GPU, and 1 are named"),
+        ("dgx_h100", "gpu.nvswitch", "yes", "gpu.nvswitch: 'yes' is not true or false"),
+        ("l40s", "gpu.nvswitch", True, "gpu.nvswitch: GPUs behind NVSwitches have NVLinks"),
+        ("l40s", "gpu.generation", "kepler", "gpu.generation: 'kepler' is none of maxwell, pascal"),
+        ("dgx_h100", "nics", [], "nics: [] is empty; expected: the NICs that carry the GPUs' traffic"),
+        (
+            "dgx_h100",
+            "nics",
+            [{"count": 1}],
+            "nics[0].gbps: is missing; expected: line rate of one of them, Gb/s, above 0",
+        ),
+        ("dgx_h100", "busbw.inter_node.source", " ", "every figure needs its source"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.floor_gbs",
+            None,
+            "busbw.inter_node.floor_gbs: is missing; expected: less is a FAIL; GB/s, ",
+        ),
+        ("dgx_h100", "busbw.inter_node.floor_gbs", 401, "is above limit 400"),
+        ("dgx_h100", "busbw.between_planets", {}, "busbw.between_planets: unknown key"),
+        ("c4140_v100", "p2p", [], "p2p: [] is not a dictionary"),
+        ("c4140_v100", "p2p.floor_gbs", 0, "p2p.floor_gbs: 0 is not above 0"),
+        (
+            "c4140_v100",
+            "p2p.source",
+            " ",
+            "p2p.source: ' ' is empty; expected: where each figure comes from; every figure needs its source",
+        ),
+        ("c4140_v100", "p2p.floor_gbs", 151, "no pair of GPUs reaches the floor 151"),
+        ("sandbox_gpu", "p2p", {"floor_gbs": 64, "source": "x"}, "no pair of GPUs reaches the floor 64"),
+        # Thresholds that somebody publishes and no node can reach.
+        ("dgx_h100", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 800, "source": "x"}, "no hardware reaches"),
+        ("dgx_b200", "busbw.inter_node", {"limit_gbs": 900, "floor_gbs": 900, "source": "x"}, "no hardware reaches"),
+        ("hgx_a100", "busbw.intra_node", {"limit_gbs": 400, "floor_gbs": 350, "source": "x"}, "no hardware reaches"),
+        (
+            "rtx_3060_desktop",
+            "busbw.inter_node",
+            {"limit_gbs": 1, "floor_gbs": 0.5, "source": "x"},
+            "no hardware reaches",
+        ),
+        ("dgx_h100", "busbw.intra_node.limit_gbs", 900, "above the computed ceiling"),
+        ("dgx_h100", "busbw.inter_node.collectives", [], "busbw.inter_node.collectives: [] is not a dictionary"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives",
+            {"sum": {"floor_gbs": 1, "source": "x"}},
+            "collectives.sum: unknown key; expected: all_gather, ",
+        ),
+        ("dgx_h100", "busbw.inter_node.collectives.alltoall.source", None, "alltoall.source: is missing"),
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives.alltoall.floor_gbs",
+            "40",
+            "alltoall.floor_gbs: '40' is not a number",
+        ),
+        # 400 Gb/s for each of 8 GPUs: what two nodes reach does not carry over to many.
+        (
+            "dgx_h100",
+            "busbw.inter_node.collectives.alltoall.floor_gbs",
+            90,
+            "collectives.alltoall: no hardware reaches the floor 90; the ceiling is 50 GB/s",
+        ),
+        # No switch adds up a gather, so 460 is for all_reduce only.
+        ("dgx_h100", "busbw.intra_node.collectives.all_gather.floor_gbs", 480, "all_gather: no hardware reaches"),
+        (
+            "sandbox_gpu",
+            "busbw.inter_node.collectives",
+            {"alltoall": {"floor_gbs": 200, "source": "x"}},
+            "alltoall: no hardware reaches the floor 200; the ceiling is 100 GB/s",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(name: str, path: str, value: Any, words: str) -> None:  # noqa: ANN401 - any value
+    problems = hardware_problems(changed(name, path, value))
+    assert any(words in problem for problem in problems), problems
+    assert all(problem.startswith(f"hardware {name}: ") for problem in problems)
+
+
+def test_links_to_the_host_may_be_declared() -> None:
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_gen", 5)) == []
+    assert hardware_problems(changed("dgx_h100", "gpu.pcie_width", 16)) == []
+
+
+@pytest.mark.parametrize("profile", [None, [], "dgx", 3, {}])
+def test_what_is_no_profile_is_refused(profile: object) -> None:
+    assert profile_problems("dgx", profile)
+
+
+def test_hosts_and_place_are_those_given() -> None:
+    (problem,) = profile_problems("x", None, ["gpu1"], "hardware_profiles_extra.x")
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], "hardware_profiles_extra.x")
+    assert "profile.schema.json" in problem["remedy"]
+
+
+def test_a_floor_that_half_a_node_reaches_is_a_warning() -> None:
+    assert "under half" in floor_advice(changed("dgx_b200", "busbw.intra_node.floor_gbs", 420))[0]["problem"]
+    (said,) = floor_advice(changed("dgx_h100", "busbw.inter_node.collectives.alltoall.floor_gbs", 25))
+    assert said["key"] == "hardware dgx_h100: busbw.inter_node.collectives.alltoall"
+    assert said["problem"].startswith("floor 25 GB/s, under half of 50.38")

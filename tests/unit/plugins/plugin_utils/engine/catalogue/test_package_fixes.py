@@ -1,0 +1,131 @@
+"""Which revisions of Slurm and munge lack security fixes, by distribution, and that the docs say the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.package_fixes import (
+    package_fixes,
+    unfixed_packages,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.package_versions import (
+    compare_dpkg,
+    compare_rpm,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice
+
+TOP = Path(__file__).resolve().parents[6]
+DEBIAN_12 = {"id": "debian", "version": "12", "name": "Debian 12"}
+DEBIAN_13 = {"id": "debian", "version": "13", "name": "Debian 13"}
+UBUNTU = {"id": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04"}
+ROCKY = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
+
+
+@pytest.mark.parametrize(
+    ("system", "key", "version", "said"),
+    [
+        (DEBIAN_12, "slurm", "22.05.8-4+deb12u3", "published no fix"),
+        (DEBIAN_13, "slurm", "24.11.5-4", "fixed in 24.11.5-4+deb13u1"),
+        (DEBIAN_13, "slurm", "24.11.5-4+deb13u1", ""),
+        (DEBIAN_13, "slurm", "24.11.5-4+deb13u2", ""),
+        # Packages of another source on Debian 13: a greater number alone is no fix.
+        (DEBIAN_13, "slurm", "25.11.3-1", "older than 25.11.8"),
+        (DEBIAN_13, "slurm", "25.05.8-1", "older than 25.05.9"),
+        (DEBIAN_13, "slurm", "26.05.5-1", ""),
+        (DEBIAN_13, "slurm", "25.11.8-1", ""),
+        (UBUNTU, "slurm", "23.11.4-1.2ubuntu5", "may have"),
+        (ROCKY, "slurm", "22.05.9-1.el9", "may have"),
+        (ROCKY, "slurm", "25.11.8-300.ohpc.4.1", ""),
+        (ROCKY, "slurm", "25.11.10-1.el9", ""),
+        (ROCKY, "slurm", "26.11.0-1.el9", ""),
+        (DEBIAN_12, "munge", "0.5.15-2", "fixed in 0.5.15-2+deb12u1"),
+        (DEBIAN_12, "munge", "0.5.15-2+deb12u1", ""),
+        (DEBIAN_13, "munge", "0.5.16-1.1~deb13u1", ""),
+        (DEBIAN_13, "munge", "0.5.16-1", "fixed in 0.5.16-1.1~deb13u1"),
+        (DEBIAN_13, "munge", "0.5.18-1", ""),
+        (UBUNTU, "munge", "0.5.15-4ubuntu0.1", ""),
+        (UBUNTU, "munge", "0.5.15-4build1", "fixed in 0.5.15-4ubuntu0.1"),
+        (ROCKY, "munge", "0.5.13-13.el9", "may have"),
+    ],
+)
+def test_revisions_without_fixes(system: dict[str, str], key: str, version: str, said: str) -> None:
+    found = [*unfixed_packages(system, {key: version})]
+    assert bool(found) == bool(said)
+    for each in found:
+        assert said in each.problem
+        assert version in each.problem
+        assert "CVE-2026-" in each.problem
+        assert "docs/upgrade.md" in each.remedy
+        # A fix that the table does not know is looked up on the host.
+        assert ("changelog" in each.remedy) == ("may have" in each.problem)
+
+
+def test_preflight_and_doctor_warn() -> None:
+    """Both show what `node_advice` returns."""
+    node = {"os": DEBIAN_12, "versions": {"slurm": "22.05.8-4+deb12u3", "munge": "0.5.15-2"}}
+    found = node_advice("ctl", node)
+    assert [(each["hosts"], each["key"]) for each in found] == [(["ctl"], "Slurm"), (["ctl"], "munge")]
+    assert node_advice("ctl", {"os": DEBIAN_13, "versions": {"slurm": "24.11.5-4+deb13u1"}}) == []
+
+
+def test_the_table_has_sources_and_days_and_support_md_says_the_same() -> None:
+    table = package_fixes()
+    page = (TOP / "docs/support.md").read_text()
+    page = page[page.index("## Known vulnerabilities") :]
+    assert f"As of {table['as_of']}" in page
+    names = {"debian": "Debian", "ubuntu": "Ubuntu"}
+    for product in table["products"]:
+        assert f"{product['name']} {', '.join(product['upstream'])}" in page
+        for each in [product, *product["distributions"]]:
+            assert re.search(r", \d{4}-\d{2}-\d{2}$", each["source"])
+            assert each["source"][-10:] <= str(table["as_of"])
+        for each in product["distributions"]:
+            row = f"| {product['name']} on {names[each['os']]} {each['version']} |"
+            (line,) = (line for line in page.splitlines() if line.startswith(row))
+            assert (each["fixed"] or "no package is fixed") in line
+            missing = each.get(
+                "not_named", [] if each["fixed"] else [hole["id"] for hole in product["vulnerabilities"]]
+            )
+            assert re.findall(r"CVE-\d+-\d+", line) == missing
+    rows = len(re.findall(r"^\| (?:Slurm|munge) on ", page, re.MULTILINE))
+    assert rows == sum(len(product["distributions"]) for product in table["products"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        # As `dpkg --compare-versions` says.
+        ("24.11.5-4", "24.11.5-4+deb13u1", -1),
+        ("24.11.5-4ubuntu1", "24.11.5-4+deb13u1", -1),
+        ("0.5.16-1.1~deb13u1", "0.5.16-1.1", -1),
+        ("0.5.9-1", "0.5.15-1", -1),
+        ("1:1.0-1", "2.0-1", 1),
+        ("1.0~rc1-1", "1.0-1", -1),
+        ("1.0", "1.0-0", 0),
+        ("25.05.9-1", "25.05.9-1", 0),
+    ],
+)
+def test_debian_versions(one: str, other: str, expected: int) -> None:
+    assert (compare_dpkg(one, other), compare_dpkg(other, one)) == (expected, -expected)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        # As rpm.vercmp says; `_` and `.` only separate.
+        ("25.05.9-1.el9", "25.05.10-1.el9", -1),
+        ("1.0~rc1-1", "1.0-1", -1),
+        ("1.0^git1-1", "1.0-1", 1),
+        ("1.0^git1-1", "1.0.1-1", -1),
+        ("1.0a-1", "1.0-1", 1),
+        ("1.0.a-1", "1.0.1-1", -1),
+        ("1_0-1", "1.0-1", 0),
+        ("1:1.0-1", "2.0-1", 1),
+        ("25.11.8-300.ohpc", "25.11.8", 0),
+        ("0.5.13-13.el9", "0.5.13-13.el9_7.1", -1),
+    ],
+)
+def test_rpm_versions(one: str, other: str, expected: int) -> None:
+    assert (compare_rpm(one, other), compare_rpm(other, one)) == (expected, -expected)

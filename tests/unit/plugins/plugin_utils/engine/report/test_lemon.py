@@ -1,0 +1,76 @@
+"""The lemon score: what counts, how much, and that no signal alone makes a lemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.lemon import (
+    LIMIT,
+    SIGNALS,
+    lemon_score,
+)
+
+DAY = 86400
+
+
+def out(day: float, reason: str, hours: float = 1, node: str = "gpu1") -> dict[str, Any]:
+    """A time out of service that began on a day."""
+    begin = int(day * DAY)
+    return {"node": node, "from": begin, "until": begin + int(hours * 3600), "state": "DRAIN", "reason": reason}
+
+
+def job(count: int, failed: str = "gpu1", state: str = "NODE_FAIL", day: float = 2) -> dict[str, Any]:
+    return {"count": count, "failed_nodes": [failed], "state": state, "end": int(day * DAY)}
+
+
+@pytest.mark.parametrize(
+    ("events", "jobs", "blames", "points", "counts"),
+    [
+        ([], [], [], 0, (0, 0, 0, 0, 0)),
+        ([out(2, "new memory")], [], [], 1, (0, 1, 0, 0, 0)),
+        ([out(2, "busbar health: GPU 0: Xid 79 (x)")], [], [], 2, (1, 1, 0, 0, 0)),
+        ([], [job(1)], [], 2, (0, 0, 0, 0, 1)),
+        ([], [job(8), job(8)], [], 2, (0, 0, 0, 2, 0)),
+        # What another node did, what the job did itself, and what is long past.
+        ([], [job(8, "gpu2"), job(1, state="FAILED"), job(1, day=0)], [0], 0, (0, 0, 0, 0, 0)),
+        ([out(0.5, "long past"), out(2, "of another", node="gpu2")], [], [], 0, (0, 0, 0, 0, 0)),
+        # Slurm tells of one outage in several events; a plan of busbar's and the reboot in it are none.
+        ([out(2, "x"), out(2 + 1 / 24, "Not responding"), out(5, "x")], [], [], 2, (0, 2, 0, 0, 0)),
+        ([out(2, "busbar: NVIDIA driver"), out(2 + 1 / 24, "Node unexpectedly rebooted")], [], [], 0, (0,) * 5),
+        ([], [], [3 * DAY, 4 * DAY], 4, (0, 0, 2, 0, 0)),
+        # Each up to its most.
+        ([out(day, "x") for day in range(2, 20)], [], [], 3, (0, 18, 0, 0, 0)),
+    ],
+)
+def test_points(
+    events: list[dict[str, Any]],
+    jobs: list[dict[str, Any]],
+    blames: list[int],
+    points: int,
+    counts: tuple[int, ...],
+) -> None:
+    score = lemon_score(events, jobs, blames, node="gpu1", since=DAY)
+    assert score.points == points
+    assert tuple(score.counts.values()) == counts
+    assert score.missing == []
+
+
+def test_different_xids_count_once_each() -> None:
+    reasons = ("Xid 79 (x)", "Xid 79 (y)", "Xid 48 (z)")
+    events = [out(day, f"busbar health: GPU 0: {reason}") for day, reason in enumerate(reasons, start=2)]
+    score = lemon_score(events, [], [], node="gpu1", since=DAY)
+    assert (score.counts["xid_cnt"], score.counts["out_count"]) == (2, 3)
+
+
+def test_what_is_not_known_is_missing_and_no_zero() -> None:
+    score = lemon_score(None, None, [2 * DAY], node="gpu1", since=DAY)
+    assert score.points == 2
+    assert score.missing == ["xid_cnt", "out_count", "multi_node_node_fails", "single_node_node_fails"]
+
+
+def test_no_signal_alone_makes_a_lemon_and_all_of_them_do() -> None:
+    assert all(signal.most < LIMIT for signal in SIGNALS.values())
+    events = [out(2, "busbar health: GPU 0: Xid 79 (x)"), out(4, "Not responding")]
+    score = lemon_score(events, [job(1), job(4)], [3 * DAY], node="gpu1", since=DAY)
+    assert score.points >= LIMIT

@@ -1,0 +1,110 @@
+"""The shared tree in a report: its table, bars and metrics, also in a report that somebody has spoilt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import culprits, normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.shown import shown_storage
+from junitparser import Failure, JUnitXml
+from plotly.graph_objects import Figure
+from prometheus_client.parser import text_string_to_metric_families
+from report_samples import EVIL
+from storage_samples import edit, private, stored
+
+SLOW = stored(edit("speed-read", "gpu2", rate=500))
+PRIVATE = stored(private("gpu3", type="tmpfs", mount="/shared", source="tmpfs"))
+ROW: dict[str, Any] = {"node": "gpu1", "verdict": "PASS", "filesystem": "", "reason": "", "write": 1e8, "read": 2e8}
+ROW |= {"write_floor": 1e6, "read_floor": None}
+
+
+def tree(report: dict[str, Any]) -> Any:  # noqa: ANN401 - None where the report holds none
+    return normalised(report)["tests"][0]["own"]
+
+
+def with_storage(value: object) -> dict[str, Any]:
+    return {**PRIVATE, "tests": [{**PRIVATE["tests"][0], "storage": value}]}
+
+
+def test_the_worst_node_is_the_first_row() -> None:
+    table = shown_storage(tree(SLOW))["table"]
+    assert table is not None
+    rows = [[cell["text"] for cell in row] for row in table["rows"]]
+    assert [row[:2] for row in rows] == [["FAIL", "gpu2"], ["PASS", "gpu1"], ["PASS", "gpu3"]]
+    assert rows[0][2:7] == ["400", "0.001", "0.0005", "0.001", "nfs4 ctl:/export on /shared"]
+    assert [row[0].get("badge") for row in table["rows"]] == ["fail", "pass", "pass"]
+    assert {len(row) for row in rows} == {len(table["columns"])}
+
+
+def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
+    assert [item["nodes"] for item in culprits(normalised(PRIVATE))] == [["gpu3"]]
+    report = {key: value for key, value in PRIVATE.items() if key != "culprits"}
+    assert culprits(normalised(report)) == []
+
+
+def test_bars_and_floors_are_drawn_for_each_node() -> None:
+    (chart,) = shown_storage(tree(SLOW))["charts"]
+    figure = Figure(chart_figure(chart))
+    assert [(bar.type, bar.name) for bar in figure.data] == [
+        ("bar", "write"),
+        ("scatter", "write floor"),
+        ("bar", "read"),
+        ("scatter", "read floor"),
+    ]
+    assert list(figure.data[0].y) == ["gpu2", "gpu1", "gpu3"]
+    assert set(figure.data[1].x) == {0.001}
+
+
+@pytest.mark.parametrize(
+    ("rows", "bars"),
+    [
+        ([], None),
+        ([{**ROW, "write": None, "read": None}], None),
+        ([{**ROW, "write": None}], 1),
+        ([{**ROW, "node": f"gpu{number}"} for number in range(90)], 40),
+    ],
+)
+def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars: int | None) -> None:
+    charts = shown_storage({"path": "/shared", "mode": "", "nodes": rows})["charts"]
+    assert [len(chart_figure(chart)["data"][0]["y"]) for chart in charts] == ([] if bars is None else [bars])
+
+
+def test_metrics_of_each_node() -> None:
+    families = {family.name: family.samples for family in text_string_to_metric_families(metrics(normalised(SLOW)))}
+    read = {sample.labels["node"]: sample.value for sample in families["busbar_storage_read_bytes_per_second"]}
+    assert read == {"gpu1": 5e8, "gpu2": 500, "gpu3": 5e8}
+    verdicts = {sample.labels["node"]: sample.value for sample in families["busbar_storage_verdict"]}
+    assert verdicts == {"gpu1": 0, "gpu2": 1, "gpu3": 0}
+    assert families["busbar_storage_write_floor_bytes_per_second"][0].labels["path"] == "/shared"
+    assert "busbar_check_verdict" not in families
+
+
+def test_junit_tells_the_node() -> None:
+    (case,) = next(iter(JUnitXml.fromstring(junit(normalised(PRIVATE)))))
+    assert (case.name, case.classname) == ("storage", "busbar.validation.storage")
+    assert isinstance(case.result[0], Failure)
+    assert "gpu3: sees another tree at /shared" in case.result[0].text
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        (None, None),
+        ([], None),
+        ({}, 0),
+        ({"nodes": "gpu1"}, 0),
+        ({"nodes": [None, {}, {"node": EVIL, "write": float("inf"), "read": "9", "verdict": "GREAT"}]}, 2),
+    ],
+)
+def test_a_spoilt_report_is_still_read(value: object, rows: int | None) -> None:
+    storage = tree(with_storage(value))
+    assert (None if storage is None else len(storage["nodes"])) == rows
+    if rows:
+        assert {row["verdict"] for row in storage["nodes"]} == {"INCONCLUSIVE"}
+        assert {row["write"] for row in storage["nodes"]} == {None}
+        assert shown_storage(storage)["charts"] == []
+    metrics(normalised(with_storage(value)))

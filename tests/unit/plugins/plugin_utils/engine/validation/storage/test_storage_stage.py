@@ -1,0 +1,156 @@
+"""The check of the shared tree as a stage: what is planned, what the report says, who goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+    input_problems,
+    typed,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+    FIRST,
+    budget,
+    next_step,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+    drain_plan,
+    report,
+    summary_lines,
+)
+from report_samples import nccl_text
+from storage_samples import NAMES, OPTIONS, STORAGE, edit, entry, private, storage_lines, storage_text
+from validation_samples import CATALOGUE, job_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import State
+
+
+def after(text: str | None, options: dict[str, Any] | None = None, **changes: Any) -> State:  # noqa: ANN401
+    options = options or OPTIONS
+    return with_results(options, None, next_step(options), {"tests": [entry(**changes)]}, [text])
+
+
+def said(*changes: Callable[[dict[str, Any]], dict[str, Any] | None]) -> str:
+    return storage_text(storage_lines(3, *changes))
+
+
+def test_it_comes_first_as_one_job_of_all_nodes() -> None:
+    step = next_step(OPTIONS)
+    assert (step["stage"], [test["name"] for test in step["tests"]]) == ("storage", ["storage"])
+    job = step["tests"][0]["job"]
+    assert (job["nodes"], job["script"], job["partners"]) == (NAMES, STORAGE["script"], 0)
+    assert job["arguments"] == ["--ntasks-per-node=1", "--partition=batch"]
+    assert "storage: all together at /shared, at most 600 s" in budget(OPTIONS)
+
+
+def test_without_the_stage_nothing_of_it_is_asked_for() -> None:
+    options = {key: value for key, value in OPTIONS.items() if key != "storage"} | {"stages": ["cluster"]}
+    assert next_step(options)["stage"] == "cluster"
+    assert input_problems(options) == []
+
+
+def test_one_node_gets_the_partners_that_are_asked_for() -> None:
+    job = next_step(OPTIONS | {"nodes": ["gpu2"], "partners": 1})["tests"][0]["job"]
+    assert (job["nodes"], job["candidates"], job["partners"]) == (["gpu2"], ["gpu1", "gpu3"], 1)
+
+
+def test_what_passes_goes_on() -> None:
+    state = after(said())
+    assert state["tests"][0]["verdict"] == "PASS"
+    assert state["tests"][0]["source"] == "the operator"
+    step = next_step(OPTIONS, state)
+    assert (step["stage"], step["tests"][0]["job"]["nodes"]) == ("cluster", NAMES)
+    whole = with_results(OPTIONS, state, step, {"tests": [job_entry("cluster", NAMES)]}, [nccl_text(NAMES, 8, 365.0)])
+    data = report(OPTIONS, whole)
+    assert (data["verdict"], data["reason"].split(":")[0]) == ("PASS", "cluster")
+
+
+def test_who_is_blamed_is_named_drained_and_goes_no_further() -> None:
+    state = after(said(private("gpu2", type="nfs4", mount="/shared", source="other:/x")))
+    step = next_step(OPTIONS, state)
+    assert step["tests"][0]["job"]["nodes"] == ["gpu1", "gpu3"]
+    data = report(OPTIONS, state)
+    assert [(item["kind"], item["nodes"], item["tests"]) for item in data["culprits"]] == [
+        ("node", ["gpu2"], ["storage"])
+    ]
+    assert data["reason"].startswith("storage: gpu2: sees another tree at /shared than the others")
+    assert [item["node"] for item in drain_plan(typed(OPTIONS), data["culprits"], FIRST)["nodes"]] == ["gpu2"]
+    assert any(line.startswith("FAIL  storage on gpu[1-3]") for line in summary_lines(data))
+
+
+def test_what_all_suffer_from_drains_nobody() -> None:
+    state = after(said(edit("write", ok=False, error="Read-only file system")))
+    data = report(OPTIONS, state)
+    assert (data["verdict"], data.get("culprits"), data["drain"]["nodes"]) == ("FAIL", None, [])
+    assert "all nodes, so it is the tree or its server" in data["reason"]
+    assert next_step(OPTIONS, state)["tests"][0]["job"]["nodes"] == NAMES
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "verdict", "words"),
+    [
+        (None, {}, "INCONCLUSIVE", "could not be fetched from gpu1"),
+        (said(), {"state": "FAILED", "exit_code": "1:0"}, "INCONCLUSIVE", "ended as FAILED with exit code 1:0"),
+        ("", {"problem": "did not start within 60 s: Resources"}, "INCONCLUSIVE", "did not start within 60 s"),
+        (said(), {"problem": "did not end within 600 s and was cancelled"}, "INCONCLUSIVE", "did not end within"),
+        (said(edit("see", "gpu1", result="wrong")), {"problem": "did not end"}, "FAIL", "gpu1: reads other bytes"),
+    ],
+)
+def test_what_became_of_the_job_counts(text: str | None, changes: dict[str, Any], verdict: str, words: str) -> None:
+    test = after(text, **changes)["tests"][0]
+    assert test["verdict"] == verdict
+    assert words in test["reason"]
+
+
+@pytest.mark.parametrize(
+    ("profile", "options", "verdict", "source"),
+    [
+        ({}, {"read_floor": 0, "write_floor": 0}, "INCONCLUSIVE", None),
+        ({}, {"read_floor": 0, "write_floor": 0, "speed": False}, "PASS", None),
+        (
+            {"read_floor_bytes_per_second": 1e6, "source": "x"},
+            {"read_floor": 0, "write_floor": 5},
+            "PASS",
+            "operator; x",
+        ),
+        (
+            {"read_floor_bytes_per_second": 9e9, "source": "x"},
+            {"read_floor": 0, "write_floor": 5},
+            "FAIL",
+            "operator; x",
+        ),
+        ({"read_floor_bytes_per_second": 9e9, "source": "x"}, {"read_floor": 7, "write_floor": 5}, "PASS", "operator"),
+    ],
+)
+def test_floors_are_the_operators_or_the_profiles(
+    profile: dict[str, Any], options: dict[str, Any], verdict: str, source: str | None
+) -> None:
+    catalogue = {"dgx_h100": CATALOGUE["dgx_h100"] | ({"storage": profile} if profile else {})}
+    asked = OPTIONS | {"catalogue": catalogue, "storage": STORAGE | options}
+    (test,) = after(said(), asked)["tests"]
+    assert test["verdict"] == verdict, test["reason"]
+    assert test["source"] == (f"the {source}" if source else None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"path": ""}, "needs the path of a tree"),
+        ({"path": "shared"}, "needs the path of a tree"),
+        ({"path": "/a\nb"}, "needs the path of a tree"),
+        ({"size": "12Q"}, "validation_storage_size: '12Q' is no size"),
+        ({"size": "4K"}, "validation_storage_size: 4K is less than 1M"),
+        ({"seconds": 0}, "validation_storage_seconds: 0 is not a whole number, 1 or more"),
+        ({"write_floor": -1}, "validation_storage_write_floor: -1 is not a number, 0 or more"),
+    ],
+)
+def test_bad_options_are_one_clear_line(changes: dict[str, Any], words: str) -> None:
+    (problem,) = input_problems(OPTIONS | {"storage": STORAGE | changes})
+    assert words in problem
+    with pytest.raises(ValueError, match="validation_storage_"):
+        next_step(OPTIONS | {"storage": STORAGE | changes}, FIRST)

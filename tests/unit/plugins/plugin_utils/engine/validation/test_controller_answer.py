@@ -1,0 +1,101 @@
+"""A controller's answer: what may be taken over, and what a forged one comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.controller_answer import (
+    checked_answer,
+    output_path,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+    next_step,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
+from validation_samples import job_entry, validation_options
+
+NODES = ["gpu1", "gpu2"]
+OPTIONS = validation_options(NODES, stages=["cluster"], pool=[*NODES, "gpu3"])
+STEP = next_step(OPTIONS)
+
+
+def answered(**changes: Any) -> Any:  # noqa: ANN401 - any part of an entry
+    entry = {**job_entry("cluster", NODES), "output": "/etc/shadow", **changes}
+    return checked_answer(OPTIONS, STEP, {"tests": [entry], "node_reasons": ["gpu9 fan"]}, "ctl")
+
+
+def test_an_honest_answer_is_taken_over_and_the_path_is_worked_out_here() -> None:
+    found = answered()
+    (entry,) = found["tests"]
+    assert (entry["batch_host"], entry["job_id"], entry["output"]) == ("gpu1", "7", "/var/log/x-7.out")
+    assert (found["node_reasons"], found["msg"]) == (["gpu9 fan"], "")
+    assert entry["nodes"] == NODES
+
+
+def test_whose_jobs_have_a_node_is_taken_over_as_a_text_of_one_line() -> None:
+    words = {"gpu2": "job 11 of alice\x1b[2J\nPASS"}
+    (entry,) = answered(nodes=["gpu1"], left_out=words, busy=words)["tests"]
+    assert entry["busy"] == entry["left_out"] == {"gpu2": "job 11 of alice [2J PASS"}
+    assert answered(busy="all")["tests"][0]["busy"] == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch_host": "localhost"}, "gives batch_host 'localhost' for the test cluster, which is none of its nodes"),
+        ({"batch_host": "127.0.0.1"}, "gives batch_host '127.0.0.1'"),
+        ({"batch_host": "login"}, "gives batch_host 'login'"),
+        ({"batch_host": "gpu3"}, "gives batch_host 'gpu3'"),
+        ({"batch_host": ["gpu1"]}, "gives batch_host ['gpu1']"),
+        ({"job_id": "../../home/op/secrets/ssh_ca"}, "gives job_id '../../home/op/secrets/ssh_ca' for the test"),
+        ({"job_id": "7; rm -rf /"}, "gives job_id '7; rm -rf /'"),
+        ({"job_id": "7\n"}, "gives job_id '7\\n'"),
+        ({"job_id": "\u0667"}, "gives job_id"),
+        ({"job_id": 7}, "gives job_id 7"),
+        ({"nodes": ["gpu1", "localhost"]}, "gives a node 'localhost' for nodes of the test cluster"),
+        ({"nodes": ["gpu1", "gpu1"]}, "which is not one of gpu[1-2]"),
+        ({"nodes": "gpu1"}, "gives a list 'gpu1' for nodes of the test cluster"),
+        ({"partners": ["gpu3"]}, "gives a node 'gpu3' for partners of the test cluster"),
+        ({"left_out": {"ctl": "x"}}, "gives a node 'ctl' for left_out"),
+        ({"busy": {"ctl": "x"}}, "gives a node 'ctl' for busy"),
+        ({"name": "../../report.html"}, "no entry of that name"),
+    ],
+)
+def test_a_forged_answer_is_refused_whole(changes: dict[str, Any], words: str) -> None:
+    found = answered(**changes)
+    assert (found["tests"], found["node_reasons"]) == ([], [])
+    assert found["msg"].startswith("ctl gives ")
+    assert words in found["msg"]
+    # What was asked for is never run again by such an answer, and the report says whose it was.
+    state = with_results(OPTIONS, None, STEP, found, [])
+    assert next_step(OPTIONS, state)["tests"] == []
+    told = report(OPTIONS, state, "")
+    assert told["verdict"] == "INCONCLUSIVE"
+    assert "ctl gives " in told["reason"]
+
+
+@pytest.mark.parametrize("tests", ["gpu1", {"a": 1}, [1, 2], [None], [[]]])
+def test_an_answer_of_another_kind_is_refused(tests: object) -> None:
+    found = checked_answer(OPTIONS, STEP, {"tests": tests}, "ctl")
+    assert found["tests"] == []
+    assert found["msg"].startswith("ctl gives ")
+
+
+def test_texts_are_short_and_of_letters() -> None:
+    found = answered(problem="\x1b[2J" + "x" * 10_000, state=["RUNNING"], seconds=float("inf"))
+    (entry,) = found["tests"]
+    assert entry["problem"].startswith(" [2Jxxx")
+    assert (len(entry["problem"]), entry["state"], entry["seconds"]) == (2000, "['RUNNING']", 0.0)
+
+
+def test_a_failed_module_keeps_its_message() -> None:
+    found: Any = checked_answer(OPTIONS, STEP, {"msg": "Connection refused", "unreachable": True}, "ctl")
+    assert found == {"tests": [], "node_reasons": [], "msg": "Connection refused"}
+
+
+@pytest.mark.parametrize("job", ["", "x", "../7", "7/../../x", "-1", "1" * 11])
+def test_a_path_is_made_of_a_number_alone(job: str) -> None:
+    with pytest.raises(ValueError, match="is no number of a job"):
+        output_path("/var/log/x-%j.out", job)

@@ -1,0 +1,56 @@
+"""What ports counted during a job."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.counters import port_findings
+
+
+def _said(*lines: str, asked: tuple[str, ...] = ("gpu1", "gpu2")) -> str:
+    told = [*(f"before {node} - read 1" for node in asked), *lines, *(f"after {node} - read 1" for node in asked)]
+    return "\n".join(f"# busbar counter: {line}" for line in told)
+
+
+def test_errors_that_rose_name_the_port() -> None:
+    text = _said(
+        "before gpu1 mlx5_0/1 symbol_error 7",
+        "after gpu1 mlx5_0/1 symbol_error 1007",
+        "after gpu1 mlx5_0/1 link_downed 1",
+        "before gpu2 mlx5_0/1 symbol_error 50",
+        "after gpu2 mlx5_0/1 symbol_error 50",
+    )
+    expected = (
+        "cable, transceiver or switch port at mlx5_0/1 of gpu1: link_downed +1, symbol_error +1000 during the test"
+    )
+    assert port_findings(text, slow=False) == [expected]
+    assert port_findings(text, slow=True) == [expected]
+
+
+def test_signs_of_congestion_count_where_a_test_was_slow() -> None:
+    text = _said("after gpu2 eth1 rx_prio3_pause 90", "after gpu1 eth1 rx_prio3_pause 5")
+    assert port_findings(text, slow=False) == []
+    assert port_findings(text, slow=True) == ["signs of congestion or loss: rx_prio3_pause rose on gpu[1-2]"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        _said("before gpu1 mlx5_0/1 symbol_error 9"),
+        _said("before gpu1 mlx5_0/1 symbol_error 9", "after gpu1 mlx5_0/1 symbol_error 2"),
+        # A node that was not asked before has counted all this since it booted.
+        _said("after gpu3 mlx5_0/1 symbol_error 9000"),
+        _said("after gpu1 mlx5_0/1 symbol_error many", "after gpu1 mlx5_0/1 symbol_error -5"),
+    ],
+)
+def test_what_did_not_rise_is_no_finding(text: str | None) -> None:
+    assert port_findings(text, slow=True) == []
+
+
+def test_many_ports_are_counted() -> None:
+    nodes = tuple(f"gpu{number}" for number in range(1, 31))
+    text = _said(*(f"after {node} mlx5_0/1 symbol_error 5" for node in nodes), asked=nodes)
+    found = port_findings(text, slow=False)
+    assert len(found) == 9
+    assert found[-1] == "22 more ports counted errors"

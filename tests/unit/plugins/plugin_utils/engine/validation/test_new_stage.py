@@ -1,0 +1,290 @@
+"""A stage that no product file knows: registered here, it is planned, judged, blamed, reported and told to Prometheus.
+
+It asks each node how far its clock is off, and holds that against an option of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+import jsonschema
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import culprits, normalised
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import registry
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+    input_problems,
+    typed,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import (
+    CODES,
+    Metric,
+    Section,
+    Series,
+    ShownTest,
+    finite,
+    number_cell,
+    text_cell,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stage import OneJob
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+    budget,
+    next_step,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+    report,
+    summary_lines,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
+from junitparser import Failure, JUnitXml
+from prometheus_client.parser import text_string_to_metric_families
+from report_samples import EVIL, nccl_text
+from validation_samples import job_entry, validation_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport, ReadTest
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import (
+        Options,
+        Planned,
+        Report,
+        State,
+    )
+
+SCHEMA = json.loads((Path(__file__).parents[6] / "roles/validation/files/report.schema.json").read_text())
+NODES = ["gpu1", "gpu2", "gpu3"]
+
+
+class ClockOptions(TypedDict):
+    """validation_clock_most_ms, and the job."""
+
+    script: str
+    most_ms: Annotated[float, Span(0)]
+
+
+class Clock(OneJob[ClockOptions]):
+    """Whether the clocks of all nodes agree; its job prints a line 'clock NODE MILLISECONDS' for each."""
+
+    name = "clock"
+    form = ClockOptions
+    title = "Clocks"
+
+    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
+        """Judge each clock by the option."""
+        del planned
+        most = self.own(options)["most_ms"]
+        lines = [line.split() for line in text.splitlines() if line.startswith("clock ")]
+        offsets = {node: float(offset) for _word, node, offset in lines}
+        late = {node: offset for node, offset in offsets.items() if offset > most}
+        silent = [node for node in nodes if node not in offsets]
+        words = [f"{node}: {offset:g} ms off, {most:g} allowed" for node, offset in late.items()]
+        words += [f"{node} told nothing" for node in silent]
+        return {
+            "verdict": "FAIL" if late else "INCONCLUSIVE" if silent else "PASS",
+            "reason": words[0] if words else f"at most {max(offsets.values()):g} ms off",
+            "findings": words,
+            "blamed": [{"node": node, "reason": f"{offset:g} ms off"} for node, offset in late.items()],
+            "clock": {"most_ms": most, "offsets": offsets},
+        }
+
+    def read(self, value: object, plain: Callable[[object], str]) -> dict[str, Any] | None:
+        """Take over numbers."""
+        if not isinstance(value, dict) or not isinstance(value.get("offsets"), dict):
+            return None
+        offsets = {plain(node): finite(offset) for node, offset in value["offsets"].items()}
+        return {"most_ms": finite(value.get("most_ms")), "offsets": offsets}
+
+    def section(self, figures: dict[str, Any]) -> Section:
+        """Show bars, a line and a table."""
+        offsets = figures["offsets"]
+        limits = [] if figures["most_ms"] is None else [figures["most_ms"]]
+        series: list[Series] = [{"name": "offset", "values": list(offsets.values()), "limits": limits}]
+        return {
+            "charts": [
+                {
+                    "kind": "bars",
+                    "title": "",
+                    "unit": "ms",
+                    "labels": list(offsets),
+                    "series": series,
+                    "sideways": False,
+                },
+                {
+                    "kind": "lines",
+                    "title": "In order",
+                    "unit": "ms",
+                    "across": "node",
+                    "at": list(range(len(offsets))),
+                    "series": series,
+                },
+            ],
+            "table": {
+                "columns": [("Node", "text"), ("Offset, ms", "number")],
+                "rows": [[text_cell(node), number_cell(offset)] for node, offset in offsets.items()],
+            },
+            "note": "Against the clock of the controller.",
+            "facts": [("Allowed", f"{figures['most_ms']} ms")],
+        }
+
+    def metrics(self, test: ShownTest) -> list[Metric]:
+        """Tell of the whole and of each node."""
+        told: list[Metric] = [
+            {"name": "clock_verdict", "help": "Of all.", "labels": {}, "value": CODES[test["verdict"]]},
+        ]
+        for node, offset in (test["own"] or {"offsets": {}})["offsets"].items():
+            seconds = None if offset is None else offset / 1000
+            labels = {"node": node}
+            told.append({"name": "clock_offset_seconds", "help": "Of a node.", "labels": labels, "value": seconds})
+        return told
+
+
+CLOCK = {"script": "#!/bin/bash\nclock\n", "most_ms": "5"}
+OPTIONS = validation_options(NODES, stages=["clock", "cluster"], clock=CLOCK, drain_failed="true", drain_limit="50")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the stage run before all that busbar brings."""
+    monkeypatch.setattr(registry, "STAGES", (Clock(), *registry.STAGES))
+
+
+def after(text: str | None, **changes: Any) -> State:  # noqa: ANN401 - any part of an entry
+    step = next_step(OPTIONS)
+    return with_results(OPTIONS, None, step, {"tests": [job_entry("clock", NODES, **changes)]}, [text])
+
+
+def validated(text: str) -> Report:
+    """The report of the stage and of what follows it."""
+    state = after(text)
+    step = next_step(OPTIONS, state)
+    nodes = step["tests"][0]["job"]["nodes"]
+    whole = [nccl_text(nodes, 8, 365.0)]
+    return report(OPTIONS, with_results(OPTIONS, state, step, {"tests": [job_entry("cluster", nodes)]}, list(whole)))
+
+
+GOOD = "clock gpu1 0.5\nclock gpu2 1.5\nclock gpu3 0.25\n"
+BAD = GOOD.replace("1.5", "900")
+
+
+def test_it_is_planned_in_its_place_with_its_options_in_their_types() -> None:
+    step = next_step(OPTIONS)
+    assert (step["stage"], [test["name"] for test in step["tests"]]) == ("clock", ["clock"])
+    job = step["tests"][0]["job"]
+    assert (job["nodes"], job["script"], job["minimum"]) == (NODES, CLOCK["script"], 1)
+    assert typed(OPTIONS)["own"]["clock"]["most_ms"] == 5
+    assert "clock: at most 600 s; cluster: all together" in budget(OPTIONS)
+    assert next_step(OPTIONS | {"stages": ["cluster"]})["stage"] == "cluster"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"clock": CLOCK | {"most_ms": "soon"}}, "validation_clock_most_ms: 'soon' is not a number, 0 or more"),
+        ({"clock": CLOCK | {"most": 3}}, "validation_clock_most: there is no such option"),
+        ({"stages": ["clok"]}, f"validation_stages: 'clok' is not one of clock, {', '.join(registry.choices())}"),
+    ],
+)
+def test_wrong_options_are_one_clear_error(changes: dict[str, Any], words: str) -> None:
+    assert input_problems(OPTIONS | changes) == [words]
+
+
+def test_what_passes_goes_on() -> None:
+    found = validated(GOOD)
+    assert [(test["name"], test["verdict"]) for test in found["tests"]] == [("clock", "PASS"), ("cluster", "PASS")]
+    assert (found["verdict"], found["tests"][1]["nodes"], found.get("culprits")) == ("PASS", NODES, None)
+
+
+def test_who_is_blamed_is_named_drained_and_takes_no_further_part() -> None:
+    found = validated(BAD)
+    assert found["tests"][1]["nodes"] == ["gpu1", "gpu3"]
+    assert (found["verdict"], found["reason"]) == ("FAIL", "clock: gpu2: 900 ms off")
+    assert [(item["kind"], item["nodes"], item["tests"]) for item in found["culprits"]] == [
+        ("node", ["gpu2"], ["clock"])
+    ]
+    assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu2"]
+    assert summary_lines(found)[0] == "FAIL  clock on gpu[1-3]: gpu2: 900 ms off, 5 allowed"
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "words"),
+    [
+        (None, {}, "could not be fetched from gpu1"),
+        (GOOD, {"problem": "did not end within 600 s and was cancelled"}, "did not end within 600 s"),
+        (GOOD, {"state": "FAILED", "exit_code": "1:0"}, "ended as FAILED with exit code 1:0"),
+        ("", {}, "gpu1 told nothing"),
+    ],
+)
+def test_what_became_of_its_job_counts(text: str | None, changes: dict[str, Any], words: str) -> None:
+    (test,) = after(text, **changes)["tests"]
+    assert test["verdict"] == "INCONCLUSIVE"
+    assert words in test["reason"]
+    assert next_step(OPTIONS, after(text, **changes))["tests"][0]["job"]["nodes"] == NODES
+
+
+def test_all_files_of_a_report_are_written(tmp_path: Path) -> None:
+    written = json.dumps(validated(BAD))
+    jsonschema.validate(json.loads(written), SCHEMA, cls=jsonschema.Draft202012Validator)
+    (tmp_path / "report.json").write_text(written)
+    write_pages(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    section = page.split('<section id="stage-clock">')[1].split("</section>")[0]
+    for words in ("<h2>Clocks</h2>", "Offset, ms</button>", ">900</td>", "Against the clock", "5.0 ms"):
+        assert words in section
+    assert section.count('class="plot"') == 2
+    assert '<section id="checks">' not in page
+    suite = next(iter(JUnitXml.fromstring((tmp_path / "junit.xml").read_text())))
+    cases = {case.name: case for case in suite}
+    assert cases["clock"].classname == "busbar.validation.clock"
+    assert [type(result) for result in cases["clock"].result] == [Failure]
+    told = {item.name: item.samples for item in text_string_to_metric_families((tmp_path / "busbar.prom").read_text())}
+    offsets = {sample.labels["node"]: sample.value for sample in told["busbar_clock_offset_seconds"]}
+    assert offsets == {"gpu1": 0.0005, "gpu2": 0.9, "gpu3": 0.00025}
+    assert [sample.value for sample in told["busbar_clock_verdict"]] == [1]
+    assert "busbar_check_verdict" not in told
+
+
+def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> None:
+    first = normalised(json.loads(json.dumps(validated(GOOD))))
+    alone: ReadTest = {**first["tests"][0], "own": {"most_ms": 5.0, "offsets": {"gpu2": 2.0}}}
+    second: ReadReport = {**first, "tests": [alone]}
+    other: ReadReport = {**first, "tests": []}
+    told = {item.name: item.samples for item in text_string_to_metric_families(metrics(second, [first]))}
+    offsets = {sample.labels["node"]: sample.value for sample in told["busbar_clock_offset_seconds"]}
+    assert offsets == {"gpu1": 0.0005, "gpu2": 0.002, "gpu3": 0.00025}
+    later = {item.name: item.samples for item in text_string_to_metric_families(metrics(other, [first]))}
+    assert len(later["busbar_clock_offset_seconds"]) == 3
+    assert "busbar_clock_verdict" not in later
+
+
+def test_readers_of_a_report_blame_nobody_by_its_tests() -> None:
+    found = {key: value for key, value in validated(BAD).items() if key != "culprits"}
+    found["tests"] = [{**found["tests"][0], "nodes": ["gpu2"]}]  # type: ignore[index]  # a list of tests
+    assert culprits(normalised(found)) == []
+
+
+@pytest.mark.parametrize("value", [None, 3, {}, {"offsets": 3}, {"offsets": {EVIL: EVIL, "gpu1": float("inf")}}])
+def test_a_spoilt_report_is_shown_all_the_same(tmp_path: Path, value: object) -> None:
+    found = json.loads(json.dumps(validated(BAD)))
+    found["tests"][0]["clock"] = value
+    (tmp_path / "report.json").write_text(json.dumps(found))
+    write_pages(tmp_path)
+    assert EVIL not in (tmp_path / "report.html").read_text()
+
+
+def test_who_does_not_know_the_stage_shows_its_tests_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = json.dumps(validated(BAD))
+    monkeypatch.undo()
+    (tmp_path / "report.json").write_text(written)
+    write_pages(tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "stage-clock" not in page
+    assert "gpu2: 900 ms off, 5 allowed" in page.split('<section id="checks">')[1]
+    assert 'classname="busbar.validation.clock"' in junit(normalised(json.loads(written)))

@@ -1,0 +1,174 @@
+"""Checks of single nodes within a validation, with a check of words instead of a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import node_checks
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import (
+    input_problems,
+    typed,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.node_checks import (
+    Check,
+    planned_checks,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+    budget,
+    next_step,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+    report,
+    summary_lines,
+)
+from check_samples import OPTIONS, answer, entry
+
+if TYPE_CHECKING:
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Entry
+
+HUNG = {"problem": "did not end within 900 s and was cancelled", "state": "RUNNING"}
+CRASHED = {"problem": "the job ended as NODE_FAIL (None)", "state": "NODE_FAIL"}
+WORDS = {"good": "PASS", "bad": "FAIL"}
+JOBS = {
+    "words": {"script": "#!/bin/bash\necho good\n", "time_limit": 900, "arguments": ["--mem=0"]},
+    "more": {"script": "#!/bin/bash\necho more\n", "time_limit": 30},
+}
+ASKED: dict[str, Any] = {**OPTIONS, "node_checks": ["words", "more"], "check_jobs": JOBS}
+
+
+def judge_words(data: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    verdict = WORDS.get(data["text"], "INCONCLUSIVE")
+    return {"verdict": verdict, "reason": f"{about['node']} said {data['text']!r}", "own": data["text"]}
+
+
+@pytest.fixture(autouse=True)
+def checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check(lambda text: {"text": text.strip()}, judge_words, gpus=2)
+    monkeypatch.setattr(node_checks, "CHECKS", {"words": check, "more": check})
+
+
+def drive(said: dict[str, str], how: dict[str, Any] | None = None, **changes: Any) -> tuple[Any, list[Any]]:  # noqa: ANN401
+    """Run a validation in which the checks say these words; `how` is what becomes of their jobs."""
+    options = {**ASKED, **changes}
+    state, steps = None, []
+    while (step := next_step(options, state, 1000.0))["tests"]:
+        steps.append(step)
+        both = [
+            answer(test)
+            if test["kind"] == "collective"
+            else (entry(test, **(how or {})), said.get(test["name"], "good"))
+            for test in step["tests"]
+        ]
+        result = {"tests": [one for one, _text in both], "node_reasons": []}
+        state = with_results(options, state, step, result, [text for _one, text in both])
+    assert state is not None
+    return report(options, state), steps
+
+
+def test_each_kind_is_a_round_of_its_own_after_the_all_reduce() -> None:
+    found, steps = drive({})
+    kinds = [sorted({test["kind"] for test in step["tests"]}) for step in steps]
+    assert kinds == [["collective"], ["words"], ["more"], ["collective"]]
+    assert [step["stage"] for step in steps] == ["node", "node", "node", "cluster"]
+    assert [step["time_limit"] for step in steps] == [600, 900, 30, 600]
+    assert (found["verdict"], len(found["tests"])) == ("PASS", 4 + 4 + 4 + 1)
+
+
+def test_the_job_asks_for_all_gpus_of_its_node() -> None:
+    job = planned_checks(typed(ASKED), ["gpu2"])[0]
+    assert (job["name"], job["stage"], job["kind"], job["job"]["nodes"]) == ("words-gpu2", "node", "words", ["gpu2"])
+    assert job["job"]["script"] == JOBS["words"]["script"]
+    assert job["job"]["arguments"] == ["--ntasks-per-node=1", "--gpus-per-node=8", "--mem=0"]
+
+
+def test_a_node_with_too_few_gpus_has_no_check_and_one_of_unknown_hardware_has() -> None:
+    hardware = {"gpu1": "rtx_3060_desktop", "gpu2": "no_such"}
+    found = planned_checks(typed({**ASKED, "hardware": hardware, "node_checks": ["words"]}), ["gpu1", "gpu2"])
+    assert [test["name"] for test in found] == ["words-gpu2"]
+    assert found[0]["job"]["arguments"] == ["--ntasks-per-node=1", "--mem=0"]
+
+
+def test_a_node_that_fails_its_check_is_to_blame_and_takes_no_further_part() -> None:
+    found, steps = drive({"words-gpu2": "bad"})
+    assert found["verdict"] == "FAIL"
+    assert [(item["kind"], item["nodes"]) for item in found["culprits"]] == [("node", ["gpu2"])]
+    assert found["reason"] == "words-gpu2: gpu2 said 'bad'"
+    assert steps[-1]["tests"][0]["job"]["nodes"] == ["gpu1", "gpu3", "gpu4"]
+    assert "FAIL  words-gpu2 on gpu2: gpu2 said 'bad'" in summary_lines(found)
+    assert [item["node"] for item in found["drain"]["nodes"]] == ["gpu2"]
+
+
+def test_a_check_without_a_result_leaves_no_node_out() -> None:
+    found, steps = drive({"words-gpu2": "what?"})
+    assert (found["verdict"], found.get("culprits", [])) == ("INCONCLUSIVE", [])
+    assert steps[-1]["tests"][0]["job"]["nodes"] == ["gpu1", "gpu2", "gpu3", "gpu4"]
+
+
+@pytest.mark.parametrize(
+    ("how", "word", "verdict", "words"),
+    [
+        (HUNG, "good", "INCONCLUSIVE", "did not end within"),
+        (CRASHED, "bad", "INCONCLUSIVE", "NODE_FAIL"),
+        ({"state": "FAILED", "exit_code": "9:0"}, "good", "INCONCLUSIVE", "exit code 9:0"),
+        ({"state": "FAILED", "exit_code": "1:0"}, "bad", "FAIL", "said 'bad'"),
+    ],
+)
+def test_what_happened_to_the_job_counts(how: dict[str, Any], word: str, verdict: str, words: str) -> None:
+    found, _steps = drive({f"words-gpu{n}": word for n in range(1, 5)}, how, node_checks=["words"])
+    test = next(test for test in found["tests"] if test["kind"] == "words")
+    assert test["verdict"] == verdict
+    assert words in test["reason"]
+
+
+def test_a_check_whose_program_saw_other_values_proves_nothing() -> None:
+    told = "# busbar variable: gpu3 CUDA_DEVICE_ORDER is FASTEST_FIRST, the job set PCI_BUS_ID\n"
+    planned = node_checks.planned_checks(typed(ASKED), ["gpu3"])[0]
+    found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), f"{told}fail")
+    assert found["verdict"] == "INCONCLUSIVE"
+    assert "CUDA_DEVICE_ORDER is FASTEST_FIRST" in found["reason"]
+
+
+def test_an_entry_has_the_keys_of_every_other_and_its_own() -> None:
+    found, _steps = drive({"words-gpu1": "bad"})
+    plain, own = found["tests"][0], next(test for test in found["tests"] if test["name"] == "words-gpu1")
+    assert plain.keys() <= own.keys()
+    assert (own["own"], own["tail"], own["output"], own["collective"]) == ("bad", ["bad"], "words-gpu1.out", "")
+
+
+def test_an_output_that_could_not_be_fetched_is_no_pass() -> None:
+    planned = planned_checks(typed(ASKED), ["gpu1"])[0]
+    found = node_checks.judged_check(typed(ASKED), planned, cast("Entry", entry(planned)), None)
+    assert (found["verdict"], found["reason"]) == ("INCONCLUSIVE", "the output could not be fetched from gpu1")
+
+
+def test_a_left_out_node_is_not_waited_for_again() -> None:
+    step = next_step(ASKED)
+    both = [answer(test) for test in step["tests"]]
+    entries = [one for one, _text in both]
+    entries[0] |= {"nodes": [], "left_out": {"gpu1": "down"}, "job_id": "", "problem": "0 usable node(s)"}
+    state = with_results(ASKED, None, step, {"tests": entries}, [None, *(text for _one, text in both[1:])])
+    assert [test["name"] for test in next_step(ASKED, state)["tests"]] == ["words-gpu2", "words-gpu3", "words-gpu4"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"node_checks": ["nonsense"]}, "'nonsense' is not one of more, words"),
+        ({"check_jobs": {"words": {"script": "", "time_limit": 0}}, "node_checks": ["words"]}, "0 is not 1 to 86400"),
+        ({"time_limit": 60}, "time_limit: 60 is less than the 900 s that words may take"),
+        ({"p2p_floor_gbs": -1}, "validation_p2p_floor_gbs: must be"),
+        ({"stages": ["cluster"]}, "run in the stage node"),
+        ({"check_jobs": {**JOBS, "words": {**JOBS["words"], "problems": ["image: is not there"]}}}, "words_image: is"),
+    ],
+)
+def test_wrong_options_are_named(changes: dict[str, Any], words: str) -> None:
+    assert any(words in problem for problem in input_problems({**ASKED, **changes}))
+    with pytest.raises(ValueError, match=words):
+        next_step({**ASKED, **changes})
+
+
+def test_the_budget_tells_of_the_checks() -> None:
+    assert "then words, at most 900 s, then more, at most 30 s; cluster:" in budget(ASKED)
+    assert input_problems(OPTIONS) == []

@@ -1,0 +1,299 @@
+"""A validation stage by stage, on a cluster of words instead of machines."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.release import passed_nodes
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
+    FIRST,
+    budget,
+    next_step,
+    with_results,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import (
+    drain_plan,
+    report,
+    summary_lines,
+)
+from validation_fabrics import CRASHED, HUNG, NAMES, OPTIONS, Fabric, answer, drive, entry, guilty, with_partners
+from validation_samples import CATALOGUE
+
+
+def test_a_healthy_cluster_needs_two_steps() -> None:
+    found, stages = drive(Fabric())
+    assert (found["verdict"], stages) == ("PASS", ["node", "cluster"])
+    assert "culprits" not in found
+    assert [test["name"] for test in found["tests"]] == [*(f"node-{name}" for name in NAMES), "cluster"]
+
+
+def test_a_healthy_cluster_passes_with_pairs() -> None:
+    found, stages = drive(Fabric(), stages=["node", "pair", "cluster"])
+    assert (found["verdict"], found["culprits"], found["unresolved"]) == ("PASS", [], [])
+    assert stages == ["node", "pair", "pair", "pair", "search", "cluster"]
+    assert sum(test["stage"] == "pair" for test in found["tests"]) == 6
+
+
+@pytest.mark.parametrize("stages", [["cluster"], ["node", "cluster"], ["node", "pair", "cluster"], ["pair"]])
+def test_a_slow_node_is_named_with_its_tests(stages: list[str]) -> None:
+    found, _steps = drive(Fabric(slow="gpu3"), stages=stages)
+    assert (found["verdict"], guilty(found), found["unresolved"]) == ("FAIL", [("node", ["gpu3"])], [])
+    assert found["reason"].startswith("gpu3: slow with gpu")
+    assert sorted(found["culprits"][0]["tests"]) == ["pair-gpu1-gpu3", "pair-gpu2-gpu3", "pair-gpu3-gpu4"]
+    assert any(line == "FAIL  culprit nodes: gpu3" for line in summary_lines(found))
+    assert len({test["name"] for test in found["tests"]}) == len(found["tests"])
+
+
+def test_without_a_floor_the_whole_is_measured_and_the_reason_tells_what_to_set() -> None:
+    catalogue = {"dgx_h100": {**CATALOGUE["dgx_h100"], "busbw": {}}}
+    found, stages = drive(Fabric(), catalogue=catalogue)
+    assert (found["verdict"], stages) == ("INCONCLUSIVE", ["node", "cluster"])
+    assert found["skipped"] == {}
+    assert found["reason"].startswith("cluster: no floor is known for all_reduce of dgx_h100 on 4 node(s)")
+    measured = found["tests"][-1]["measured_busbw"]
+    assert measured is not None
+    for words in (f"{measured:.4g} GB/s", "validation_floor_gbs", "busbw of the hardware profile"):
+        assert words in found["reason"]
+
+
+def test_a_pair_is_held_against_the_floor_of_two_nodes_and_four_against_that_of_four() -> None:
+    found, _steps = drive(Fabric(), stages=["pair", "cluster"], catalogue=CATALOGUE)
+    assert {test["floor"] for test in found["tests"] if test["stage"] == "pair"} == {440.0}
+    assert {test["verdict"] for test in found["tests"] if test["stage"] == "pair"} == {"FAIL"}
+    found, _steps = drive(Fabric(), catalogue=CATALOGUE)
+    assert [(test["floor"], test["verdict"]) for test in found["tests"] if test["stage"] == "cluster"] == [
+        (320.0, "PASS")
+    ]
+
+
+def test_who_fails_alone_is_to_blame_and_the_others_go_on() -> None:
+    found, stages = drive(Fabric(weak="gpu2"))
+    assert (found["verdict"], guilty(found), stages) == ("FAIL", [("node", ["gpu2"])], ["node", "cluster"])
+    assert found["tests"][-1]["nodes"] == ["gpu1", "gpu3", "gpu4"]
+    assert found["culprits"][0]["reason"].startswith("node-gpu2: too slow")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_alone_is_inconclusive_and_the_others_go_on(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(weak="gpu2", broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found)) == ("INCONCLUSIVE", [])
+    assert (found["tests"][-1]["name"], found["tests"][-1]["verdict"]) == ("cluster", "PASS")
+
+
+@pytest.mark.parametrize("how", [HUNG, CRASHED])
+def test_a_node_that_breaks_the_whole_is_found_and_not_drained(how: dict[str, str]) -> None:
+    found, _stages = drive(Fabric(broken="gpu2", how=how))
+    assert (found["verdict"], guilty(found), found["drain"]["nodes"]) == ("INCONCLUSIVE", [], [])
+    assert [item["nodes"] for item in found["unresolved"]] == [["gpu2"]]
+
+
+ALL_PASSED = "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed"
+REST_PASSED = "left out gpu1 (job 11 of alice); all tests that ran on gpu[2-4] passed"
+
+
+@dataclass(frozen=True)
+class Used:
+    """A cluster on whose nodes others' jobs run; a node that is `taken` is so from the cluster's test on."""
+
+    busy: tuple[str, ...]
+    taken: str = ""
+    fabric: Fabric = field(default_factory=Fabric)
+    jobs: str = "job 11 of alice"
+    drained: str = ""
+    state: str = "drained"
+    preempted: bool = False
+
+    def __call__(self, test: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+        """Return the job's entry and the output of a test of those that are free."""
+        nodes = test["job"]["nodes"]
+        left_out = {node: f"not idle: mixed, {self.jobs}" for node in nodes if node in self.busy}
+        busy = dict.fromkeys(left_out, self.jobs)
+        left_out |= {node: f"{self.state} (fan broken)" for node in nodes if node == self.drained}
+        free = [node for node in nodes if node not in left_out]
+        out = {"nodes": free, "left_out": left_out, "busy": busy}
+        if not free:
+            return {**entry(test, job_id="", state="", problem="0 usable node(s), 1 needed"), **out}, None
+        if self.taken in free and len(nodes) > 1 and self.preempted:
+            _made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
+            cut = (text or "")[: len(text or "") // 2]
+            why = f"cut off: it gave way to {self.jobs}"
+            return {**entry(test, state="PREEMPTED", problem=why), **out, "busy": {self.taken: self.jobs}}, cut
+        if self.taken in free and len(nodes) > 1:
+            problem = f"did not start within 60 s: Resources ({self.taken}: {self.jobs})"
+            return {**entry(test, state="PENDING", problem=problem), **out, "busy": {self.taken: self.jobs}}, None
+        made, text = self.fabric({**test, "job": {**test["job"], "nodes": free}})
+        return {**made, **out}, text
+
+
+@pytest.mark.parametrize(
+    ("used", "stages", "words"),
+    [
+        (Used(("gpu1",)), ["node", "cluster"], REST_PASSED),
+        (Used(("gpu1",)), ["node", "pair", "cluster"], REST_PASSED),
+        (Used(tuple(NAMES)), ["node", "pair", "cluster"], "left out gpu[1-4] (job 11 of alice); no node was tested"),
+        (
+            Used((), taken="gpu2"),
+            ["node", "cluster"],
+            "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
+        ),
+        (
+            Used((), taken="gpu2", preempted=True),
+            ["node", "cluster"],
+            "left out gpu2 (job 11 of alice); all tests that ran on gpu[1-4] passed",
+        ),
+    ],
+    ids=["some", "some, pairs", "all", "between", "preempted"],
+)
+def test_jobs_of_others_are_no_error_where_that_is_allowed(used: Used, stages: list[str], words: str) -> None:
+    found, _steps = drive(used, allow_busy=True, stages=stages)
+    assert (found["busy_allowed"], found["reason"]) == (True, words)
+    assert found["verdict"] == "INCONCLUSIVE"
+    said = summary_lines(found)
+    assert said[-1] == f"validation {words}"
+    assert not any(line.startswith("INCONCLUSIVE") for line in said)
+    if len(used.busy) == len(NAMES):
+        assert not any("PASS" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("used", "changes", "verdict", "not_tested"),
+    [
+        (Used(("gpu1",)), {}, "INCONCLUSIVE", True),
+        (Used(("gpu1",)), {"allow_busy": False}, "INCONCLUSIVE", True),
+        (Used(("gpu1",), fabric=Fabric(slow="gpu3")), {"allow_busy": True}, "FAIL", False),
+        (Used(("gpu1",), fabric=Fabric(broken="gpu3", weak="gpu3")), {"allow_busy": True}, "INCONCLUSIVE", False),
+        (Used(("gpu1",), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
+        (Used((), drained="gpu2"), {"allow_busy": True}, "INCONCLUSIVE", True),
+        (Used((), drained="gpu2", state="down"), {"allow_busy": True}, "INCONCLUSIVE", False),
+        (Used((), taken="gpu2", preempted=True), {}, "INCONCLUSIVE", True),
+    ],
+    ids=[
+        "not said",
+        "not allowed",
+        "slow",
+        "broken",
+        "another is drained",
+        "drained",
+        "down",
+        "gave way",
+    ],
+)
+def test_what_others_keep_from_a_test_hides_nothing_else(
+    used: Used, changes: dict[str, Any], verdict: str, *, not_tested: bool
+) -> None:
+    found, _steps = drive(used, **changes)
+    assert (found["verdict"], found["busy_allowed"], found["not_tested"]) == (verdict, False, not_tested)
+    assert summary_lines(found)[-1].startswith(f"{verdict}  validation of ")
+
+
+def test_a_lone_node_is_not_tested_twice() -> None:
+    found, stages = drive(Fabric(), nodes=["gpu1"])
+    assert (found["verdict"], stages, found["skipped"]) == ("PASS", ["node"], {})
+
+
+def test_a_node_with_one_gpu_is_not_tested_alone() -> None:
+    step = next_step({**OPTIONS, "hardware": dict.fromkeys(NAMES, "rtx_3060_desktop")})
+    assert (step["stage"], len(step["tests"])) == ("cluster", 1)
+
+
+def test_stages_that_nobody_is_left_for_are_named() -> None:
+    found, _stages = drive(
+        lambda test: answer(test, 100.0 if test["name"] != "node-gpu1" else 475.0), stages=["node", "pair", "cluster"]
+    )
+    assert found["verdict"] == "FAIL"
+    assert set(found["skipped"]) == {"pair", "cluster"}
+    assert any(line.startswith("not run  stage cluster: 1 node(s)") for line in summary_lines(found))
+
+
+def test_what_the_time_did_not_suffice_for_is_no_pass() -> None:
+    options = {**OPTIONS}
+    step = next_step(options, None, 1000.0)
+    both = [Fabric()(cast("dict[str, Any]", test)) for test in step["tests"]]
+    result = {"tests": [one for one, _text in both], "node_reasons": []}
+    state = with_results(options, None, step, result, [text for _one, text in both])
+    late = next_step(options, state, 1000.0 + 7199)
+    assert (late["tests"], late["stopped"]) == ([], "the time of 7200 s for all tests is over")
+    assert report(options, state, late["stopped"])["verdict"] == "INCONCLUSIVE"
+    assert report(options, state)["verdict"] == "INCONCLUSIVE"
+    # A test may still take its own time: what is left of the whole is the loop's to keep.
+    for bound, now in ((7200, 1000.0 + 7100), (0, 1e9)):
+        step = next_step({**options, "time_limit": bound}, state, now)
+        assert (step["time_limit"], step["wait"], step["stopped"]) == (600, 60, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "before", "drained", "words"),
+    [
+        ({}, [], ["gpu3"], ""),
+        ({"drain_failed": False}, [], [], ""),
+        ({"drain_limit": 24}, [], [], "gpu3 not drained: 1 of 4 nodes would be out"),
+        ({}, ["gpu1 busbar: slow (root, 1)"], [], "2 of 4 nodes would be out"),
+        ({}, ["gpu3 busbar: slow (root, 1)", "gpu2 other (root, 1)"], ["gpu3"], ""),
+        ({"drain_limit": 0}, [], [], "allows 0 %"),
+    ],
+)
+def test_drain(changes: dict[str, Any], before: list[str], drained: list[str], words: str) -> None:
+    blamed: Any = [
+        {"kind": "node", "nodes": ["gpu3"], "reason": 'slow\nwith "gpu1"' + "!" * 300, "tests": []},
+        {"kind": "link", "nodes": ["gpu1", "gpu2"], "reason": "slow", "tests": []},
+    ]
+    found = drain_plan(typed({**OPTIONS, **changes}), blamed, {**FIRST, "node_reasons": before})
+    assert [item["node"] for item in found["nodes"]] == drained
+    assert words in found["refused"]
+    assert bool(words) == bool(found["refused"])
+    assert all(item["reason"].startswith("busbar: slow with  gpu1") for item in found["nodes"])
+    assert all(len(item["reason"]) <= 200 and '"' not in item["reason"] for item in found["nodes"])
+
+
+def test_a_node_that_was_drained_before_gets_a_new_reason_only_where_busbar_drained_it() -> None:
+    names = ("gpu1", "gpu2", "gpu3")
+    blamed: Any = [{"kind": "node", "nodes": [node], "reason": "slow", "tests": []} for node in names]
+    # A new node stays behind its gate, with a reason of that.
+    state: Any = {**FIRST, "held": {"gpu1": "busbar: slower", "gpu2": "fan is loud", "gpu3": "busbar: new"}}
+    found = drain_plan(typed({**OPTIONS, "drain_failed": False}), blamed, state)
+    assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
+    found = drain_plan(typed({**OPTIONS, "drain_failed": True}), blamed, state)
+    assert found == {"nodes": [{"node": "gpu1", "reason": "busbar: slow"}], "refused": ""}
+
+
+def test_the_budget_is_told_in_one_line() -> None:
+    said = budget(OPTIONS)
+    assert said.startswith("validation of gpu[1-4]: node: 4 test(s) of one node at once, at most 600 s; cluster: ")
+    assert said.endswith("never more than 7200 s in all")
+    assert "only if that fails, the culprit search, at most 30 rounds" in said
+
+
+def test_one_bad_nic_among_five_hundred_new_nodes_is_found_and_the_others_are_admitted() -> None:
+    old = [f"old{number}" for number in range(1, 9)]
+    new = [f"new{number:03}" for number in range(1, 501)]
+    pool = [*old, *new]
+    changes: dict[str, Any] = {"nodes": new, "pool": pool, "hardware": dict.fromkeys(pool, "dgx_h100")}
+    fabric, bad, seen, most = with_partners("new321"), "new321", set(), 0
+
+    def watched(test: Any) -> tuple[dict[str, Any], Any]:  # noqa: ANN401 - as planned
+        nonlocal most
+        told, text = fabric(test)
+        seen.update(told["partners"])
+        most = max(most, len(told["nodes"] + told["partners"]))
+        return {**told, "held": {node: "busbar: new" for node in told["nodes"] if node in new}}, text
+
+    began = time.process_time()
+    options = {**OPTIONS, **changes, "partners": 2, "stages": ["node", "cluster"], "standing": dict.fromkeys(old, True)}
+    state, steps = None, 0
+    while (step := next_step(options, state, 1000.0))["tests"]:
+        both = [watched(test) for test in step["tests"]]
+        result = {"tests": [one for one, _text in both], "node_reasons": []}
+        state = with_results(options, state, step, result, [text for _one, text in both])
+        steps += 1
+    assert state is not None
+    found = report(options, state, step["stopped"])
+    assert guilty(found) == [("node", [bad])]
+    assert passed_nodes(state, found, found["culprits"]) == [node for node in new if node != bad]
+    # All of them with two that were there before, then parts of those that are suspected.
+    assert (seen, most) == ({"old1", "old2"}, len(new) + 2)
+    assert steps < 40
+    assert time.process_time() - began < 60

@@ -1,0 +1,264 @@
+"""Grafana's files, read as Grafana reads them, and what is refused."""
+
+from __future__ import annotations
+
+import configparser
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.grafana_plan import (
+    DATASOURCE_UID,
+    grafana_plan,
+)
+
+HOST = "ctl"
+PASSWORD = "n0t-A-placeholder-of-any-kind"  # noqa: S105 - a made-up one
+SETTINGS: dict[str, Any] = {
+    "source": "url",
+    "package": "grafana",
+    "version": "12.3.1",
+    "package_url": "https://mirror.invalid/oss/grafana_12.3.1_linux_amd64.deb",
+    "package_sha256": "ab" * 32,
+    "repository_url": "",
+    "repository_key_url": "",
+    "repository_key_file": "",
+    "repository_fingerprint": "",
+    "address": "10.0.0.10",
+    "port": 3000,
+    "root_url": "",
+    "tls": False,
+    "tls_certificate": "/etc/busbar/tls/host.crt",
+    "tls_key": "/etc/busbar/tls/host.key",
+    "admin_user": "admin",
+    "admin_password": PASSWORD,
+    "prometheus_url": "http://10.0.0.10:9090",
+    "prometheus_others": {},
+    "prometheus_basic_auth": {},
+    "prometheus_ca_file": "",
+    "scrape_interval": "15s",
+    "datasources": [],
+    "folder": "busbar",
+    "dashboards_dir": "/etc/grafana/dashboards",
+    "settings": {},
+}
+REPOSITORY = {
+    "source": "repository",
+    "repository_url": "https://mirror.invalid/grafana",
+    "repository_key_url": "https://mirror.invalid/grafana/gpg.key",
+    "repository_fingerprint": "0" * 40,
+}
+# As Grafana's documentation on provisioning describes the files; what it does not know it would ignore in silence.
+DATASOURCES = {
+    "type": "object",
+    "required": ["apiVersion", "datasources"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": 1},
+        "prune": {"type": "boolean"},
+        "deleteDatasources": {"type": "array"},
+        "datasources": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "type", "access", "uid", "url"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "type": {"type": "string"},
+                    "access": {"enum": ["proxy", "direct"]},
+                    "orgId": {"type": "integer"},
+                    "uid": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,40}$"},
+                    "url": {"type": "string", "pattern": "^https?://"},
+                    "user": {"type": "string"},
+                    "database": {"type": "string"},
+                    "basicAuth": {"type": "boolean"},
+                    "basicAuthUser": {"type": "string"},
+                    "withCredentials": {"type": "boolean"},
+                    "isDefault": {"type": "boolean"},
+                    "jsonData": {"type": "object"},
+                    "secureJsonData": {"type": "object", "additionalProperties": {"type": "string"}},
+                    "version": {"type": "integer"},
+                    "editable": {"type": "boolean"},
+                },
+            },
+        },
+    },
+}
+PROVIDERS = {
+    "type": "object",
+    "required": ["apiVersion", "providers"],
+    "additionalProperties": False,
+    "properties": {
+        "apiVersion": {"const": 1},
+        "providers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "type", "options"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "orgId": {"type": "integer"},
+                    "folder": {"type": "string"},
+                    "folderUid": {"type": "string", "maxLength": 40},
+                    "type": {"const": "file"},
+                    "disableDeletion": {"type": "boolean"},
+                    "allowUiUpdates": {"type": "boolean"},
+                    "updateIntervalSeconds": {"type": "integer", "minimum": 10},
+                    "options": {
+                        "type": "object",
+                        "required": ["path"],
+                        "additionalProperties": False,
+                        "properties": {"path": {"type": "string"}, "foldersFromFilesStructure": {"type": "boolean"}},
+                    },
+                },
+            },
+        },
+    },
+}
+
+
+def plan(**change: Any) -> dict[str, Any]:  # noqa: ANN401 - options are what they are
+    return grafana_plan(SETTINGS | change, HOST)
+
+
+def config(**change: Any) -> configparser.ConfigParser:  # noqa: ANN401 - options are what they are
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(plan(**change)["config"])
+    return parser
+
+
+TLS = {
+    "tls": True,
+    "prometheus_url": "https://10.0.0.10:9090",
+    "prometheus_ca_file": "/etc/busbar/tls/ca.crt",
+    "prometheus_basic_auth": {"username": "busbar", "password": "of-prometheus"},
+}
+
+
+@pytest.mark.parametrize("change", [{}, TLS, {"datasources": [{"name": "A", "type": "alertmanager", "uid": "a"}]}])
+def test_provisioning_is_as_grafana_documents_it(change: dict[str, Any]) -> None:
+    made = plan(**change)
+    sources = yaml.safe_load(made["datasources"])
+    if change.get("datasources"):
+        assert sources["datasources"].pop()["name"] == "A"
+    jsonschema.validate(sources, DATASOURCES)
+    assert [item["uid"] for item in sources["datasources"]] == [DATASOURCE_UID]
+    providers = yaml.safe_load(made["provider"])
+    jsonschema.validate(providers, PROVIDERS)
+    assert providers["providers"][0]["allowUiUpdates"] is False
+    assert providers["providers"][0]["options"]["path"] == "/etc/grafana/dashboards"
+
+
+def test_with_tls_all_is_encrypted_checked_and_known_by_a_password_in_a_file_of_its_own() -> None:
+    made = plan(**TLS)
+    source = yaml.safe_load(made["datasources"])["datasources"][0]
+    assert source["basicAuth"] is True
+    assert source["basicAuthUser"] == "busbar"
+    assert source["jsonData"]["tlsAuthWithCACert"] is True
+    assert source["secureJsonData"]["tlsCACert"] == "$__file{/etc/busbar/tls/ca.crt}"
+    assert made["url"] == "https://10.0.0.10:3000"
+    server = config(**TLS)["server"]
+    assert server["protocol"] == "https"
+    assert server["cert_file"] == "/etc/busbar/tls/host.crt"
+    assert config(**TLS)["security"]["cookie_secure"] == "true"
+
+
+@pytest.mark.parametrize("change", [{}, TLS])
+def test_no_file_that_others_may_read_in_a_diff_holds_a_password(change: dict[str, Any]) -> None:
+    made = plan(**change)
+    for text in (made["config"], made["datasources"], made["provider"]):
+        assert PASSWORD not in text
+        assert "of-prometheus" not in text
+
+
+def test_grafana_is_closed() -> None:
+    found = config()
+    assert found["server"]["http_addr"] == "10.0.0.10"
+    assert found["security"]["admin_password"].startswith("$__file{")
+    assert found["security"]["secret_key"].startswith("$__file{")
+    closed = {
+        "auth.anonymous": ["enabled"],
+        "users": ["allow_sign_up", "allow_org_create"],
+        "analytics": ["reporting_enabled", "check_for_updates", "check_for_plugin_updates"],
+        "news": ["news_feed_enabled"],
+        "snapshots": ["external_enabled"],
+    }
+    assert {found[section][key] for section, keys in closed.items() for key in keys} == {"false"}
+    assert found["security"]["disable_gravatar"] == "true"
+
+
+def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
+    found = config(
+        settings={"users": {"default_theme": "light"}, "news": {"news_feed_enabled": True}, "smtp": {"a": 1}}
+    )
+    assert found["users"]["default_theme"] == "light"
+    assert found["users"]["allow_sign_up"] == "false"
+    assert found["news"]["news_feed_enabled"] == "true"
+    assert found["smtp"]["a"] == "1"
+
+
+def test_an_address_of_ipv6_is_written_as_one() -> None:
+    assert plan(address="fd00::10")["url"] == "http://[fd00::10]:3000"
+
+
+def test_a_package_by_its_address_is_split_into_place_and_file() -> None:
+    assert plan()["package"] == {
+        "source": "https://mirror.invalid/oss",
+        "packages": [
+            {"name": "grafana", "version": "12.3.1", "file": "grafana_12.3.1_linux_amd64.deb", "sha256": "ab" * 32}
+        ],
+    }
+
+
+REFUSED: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"package_sha256": ""}, ["package_sha256"]),
+    ({"package_sha256": "12ab"}, ["package_sha256"]),
+    ({"package_url": ""}, ["package_url"]),
+    ({"package_url": "https://mirror.invalid/"}, ["package_url"]),
+    ({"version": ""}, ["version"]),
+    (REPOSITORY, []),
+    (REPOSITORY | {"repository_fingerprint": ""}, ["repository_fingerprint"]),
+    (REPOSITORY | {"repository_url": "", "repository_key_url": ""}, ["repository_url", "repository_key_url"]),
+    (REPOSITORY | {"repository_key_url": "", "repository_key_file": "/srv/grafana.asc"}, []),
+    ({"address": "0.0.0.0"}, ["address"]),  # noqa: S104 - refused
+    ({"address": ""}, ["address"]),
+    ({"address": "::"}, ["address"]),
+    ({"admin_password": "admin"}, ["admin_password"]),
+    ({"admin_password": ""}, ["admin_password"]),
+    ({"admin_password": "CHANGEME-CHANGEME"}, ["admin_password"]),
+    ({"admin_password": "<your password here>"}, ["admin_password"]),
+    ({"admin_password": "xxxxxxxxxxxxxxxx"}, ["admin_password"]),
+    ({"admin_user": "a b"}, ["admin_user"]),
+    ({"prometheus_url": "10.0.0.10:9090"}, ["prometheus_url"]),
+    ({"settings": {"smtp": "yes"}}, ["settings"]),
+    ({"settings": {"smtp": {"password": "a\nb"}}}, ["settings"]),
+    ({"source": "none", "admin_password": "", "package_sha256": ""}, []),
+]
+
+
+@pytest.mark.parametrize(("change", "keys"), REFUSED)
+def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
+    problems = plan(**change)["problems"]
+    assert [item["key"] for item in problems] == [f"grafana_{key}" for key in keys]
+    for item in problems:
+        assert item["hosts"] == [HOST]
+        assert item["remedy"]
+        password = change.get("admin_password")
+        assert not password or password not in item["problem"]
+
+
+def test_the_prometheus_of_the_other_host_is_a_source_of_its_own_with_the_same_access() -> None:
+    others = {"mon2": "https://10.0.0.11:9090"}
+    made = grafana_plan({**SETTINGS, **TLS, "prometheus_others": others}, HOST)
+    ours, other = yaml.safe_load(made["datasources"])["datasources"]
+    assert (ours["isDefault"], other["isDefault"]) == (True, False)
+    assert (other["name"], other["uid"], other["url"]) == (
+        "Prometheus on mon2",
+        f"{DATASOURCE_UID}-mon2",
+        "https://10.0.0.11:9090",
+    )
+    assert other["secureJsonData"] == ours["secureJsonData"]

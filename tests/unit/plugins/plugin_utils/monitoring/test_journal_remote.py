@@ -1,0 +1,45 @@
+"""Options of the transport of journals: each that cannot be is told by its name, with the remedy."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.journal_remote import (
+    journal_remote_problems,
+)
+
+GOOD = {
+    "receiver": "ctl",
+    "address": "10.0.0.1",
+    "port": 19532,
+    "max_use": "20G",
+    "keep_free": "5G",
+    "max_file_size": "128M",
+    "max_age_days": 30,
+    "rotate_days": 7,
+}
+
+
+def test_the_defaults_are_good() -> None:
+    assert journal_remote_problems(GOOD, "gpu1") == []
+    assert journal_remote_problems(GOOD | {"port": "19532", "max_use": "1T", "keep_free": "1048576"}, "gpu1") == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "problem"),
+    [
+        ({"receiver": ""}, "receiver", "no host receives the journals"),
+        ({"address": ""}, "receiver_address", "is empty"),
+        ({"port": 0}, "port", "0 is no number"),
+        ({"port": 65536}, "port", "65536 is no number"),
+        ({"max_use": "lots"}, "max_use", "'lots' is no size"),
+        ({"keep_free": "10%"}, "keep_free", "'10%' is no size"),
+        ({"max_file_size": "64MB"}, "max_file_size", "'64MB' is no size"),
+        ({"max_file_size": "21G"}, "max_file_size", "one journal may be larger than all may be"),
+        ({"max_age_days": "a month"}, "max_age_days", "'a month' is no number"),
+        ({"rotate_days": 31}, "rotate_days", "is longer than journal_remote_max_age_days"),
+    ],
+)
+def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> None:
+    (found,) = journal_remote_problems(GOOD | changed, "gpu1")
+    assert (found["hosts"], found["key"], found["problem"]) == (["gpu1"], f"journal_remote_{key}", problem)
+    assert found["remedy"]

@@ -1,0 +1,48 @@
+"""What of a node is worth a look: a version below its minimum, a kernel that waits for a boot."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.common.kernels import newer_kernel
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice
+
+
+@pytest.mark.parametrize(
+    ("running", "installed", "newer"),
+    [
+        ("6.8.0-60-generic", ["6.8.0-60-generic", "6.8.0-124-generic"], "6.8.0-124-generic"),
+        ("6.8.0-124-generic", ["6.8.0-60-generic", "6.8.0-124-generic"], ""),
+        # Another flavour is another kernel: the site boots this one.
+        ("6.8.0-60-generic", ["6.8.0-60-generic", "6.8.0-1044-nvidia"], ""),
+        ("6.12.41+deb13-amd64", ["6.12.41+deb13-amd64", "6.12.48+deb13-amd64"], "6.12.48+deb13-amd64"),
+        ("6.1.0-9-amd64", ["6.1.0-9-amd64", "6.1.0-40-amd64"], "6.1.0-40-amd64"),
+        (
+            "5.14.0-427.13.1.el9_4.x86_64",
+            ["5.14.0-427.13.1.el9_4.x86_64", "5.14.0-570.el9_6.x86_64"],
+            "5.14.0-570.el9_6.x86_64",
+        ),
+        # In a container the kernel is its host's.
+        ("6.1.0-9-amd64", ["6.12.48+deb13-amd64"], ""),
+        ("6.1.0-9-amd64", [], ""),
+        ("odd", ["odd", "6.1.0-9-amd64"], ""),
+    ],
+)
+def test_a_kernel_that_waits_for_a_boot(running: str, installed: list[str], newer: str) -> None:
+    assert newer_kernel(running, installed) == newer
+
+
+def test_what_is_said_of_a_node() -> None:
+    node = {
+        "kernel": "6.8.0-60-generic",
+        "kernels": ["6.8.0-60-generic", "6.8.0-124-generic"],
+        "versions": {"driver": "580.95.05", "dcgm": "1:4.5.3-1"},
+    }
+    driver, kernel = node_advice("gpu1", node)
+    assert (driver["hosts"], driver["key"]) == (["gpu1"], "NVIDIA driver")
+    assert driver["problem"].startswith("580.95.05 is older than 580.159.03, the first without the holes of https://")
+    assert driver["remedy"].startswith("update it with nvidia_driver_branch or nvidia_driver_version")
+    assert kernel["problem"] == "6.8.0-60-generic runs, 6.8.0-124-generic is installed: its fixes wait for a reboot"
+
+
+def test_a_node_that_says_nothing_of_itself_is_not_spoken_of() -> None:
+    assert node_advice("gpu1", {}) == []

@@ -1,0 +1,64 @@
+"""The partition for checks, whose jobs give way to all others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.checks_partition import (
+    checks_keys,
+    checks_problems,
+    with_checks,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import partition_lines
+
+BATCH: dict[str, Any] = {"name": "batch", "default": True}
+TIER_2 = {"name": "urgent", "params": {"prioritytier": 2, "PreemptMode": "REQUEUE"}}
+
+
+def test_jobs_of_the_partition_give_way_and_those_of_the_others_do_not() -> None:
+    lines = partition_lines(with_checks([BATCH, TIER_2], "checks", {}), {}, ["gpu1"])
+    batch, urgent, checks = (dict(word.split("=", 1) for word in line.split()) for line in lines)
+    assert (batch["PartitionName"], batch["PreemptMode"], batch["Default"]) == ("batch", "OFF", "yes")
+    assert urgent["PreemptMode"] == "REQUEUE"
+    assert (checks["Nodes"], checks["PriorityTier"], checks["PreemptMode"]) == ("ALL", "0", "CANCEL")
+    assert checks["Hidden"] == "yes"
+    assert "Default" not in checks
+    assert checks_keys("checks") == {"PreemptType": "preempt/partition_prio", "PreemptMode": "CANCEL"}
+
+
+def test_without_it_nothing_changes() -> None:
+    assert with_checks([BATCH], "", {}) == [BATCH]
+    assert checks_keys("") == {}
+    assert checks_problems([{**BATCH, "params": {"PriorityTier": 0}}], "", {"PreemptType": "preempt/qos"}) == []
+
+
+def test_a_site_that_declares_preemption_keeps_what_it_says_of_its_partitions() -> None:
+    own = {"preempttype": "preempt/partition_prio"}
+    assert with_checks([BATCH], "checks", own)[0] == {**BATCH, "params": {}}
+    assert checks_problems([BATCH], "checks", {**own, "PreemptMode": "REQUEUE"}) == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "name", "config", "key", "says"),
+    [
+        ([BATCH], "batch", {}, "slurm_checks_partition", "is in slurm_partitions"),
+        ([BATCH], "a b", {}, "slurm_checks_partition", "not a valid name"),
+        ([BATCH], "checks", {"preempttype": "preempt/qos"}, "slurm_config.PreemptType", "no partition gives way"),
+        ([BATCH], "checks", {"PreemptMode": "off"}, "slurm_config.PreemptMode", "is OFF"),
+        (
+            [{"name": "low", "params": {"priorityTier": "0"}}],
+            "checks",
+            {},
+            "slurm_partitions[low].params.PriorityTier",
+            "would not give way",
+        ),
+    ],
+)
+def test_what_keeps_jobs_from_giving_way_is_refused(
+    partitions: list[dict[str, Any]], name: str, config: dict[str, Any], key: str, says: str
+) -> None:
+    (problem,) = checks_problems(partitions, name, config)
+    assert problem["key"] == key
+    assert says in problem["problem"]
+    assert problem["remedy"]

@@ -1,0 +1,94 @@
+"""Which nodes are to be admitted to a running cluster, and which machines it has already."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.new_nodes import (
+    new_node_problems,
+    node_admission,
+)
+
+DECLARED = ["gpu1", "gpu2", "gpu3", "gpu4"]
+
+
+def shown(name: str, state: str = "IDLE", reason: str = "", address: str = "") -> str:
+    told = f" Reason={reason} [root@2026-11-23T00:00:00]" if reason else ""
+    where = f"NodeAddr={address or name} NodeHostName={name}"
+    return f"NodeName={name} Arch=x86_64 CoresPerSocket=1 {where} Version=24.11 State={state} CPUTot=4{told}\n"
+
+
+SHOWN = shown("gpu1", reason="x NodeName=gpu4") + shown("gpu2")
+CUT = shown("gpu1") + shown("gpu2", "IDLE+DRAIN", "busbar: new")
+FAILED = CUT + shown("gpu3", "DOWN*+DRAIN", "busbar: new: node-gpu3: slow")
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "expected"),
+    [
+        (SHOWN, "", ["gpu3", "gpu4"]),
+        (SHOWN, "gpu[3-4]", ["gpu3", "gpu4"]),
+        ("", "", DECLARED),
+        ("".join(map(shown, DECLARED)), "", []),
+        (CUT, "", ["gpu2", "gpu3", "gpu4"]),
+        (FAILED, "", ["gpu2", "gpu3", "gpu4"]),
+        # What a killed validation has left; scontrol shows it after the reason.
+        (FAILED.replace("]\n", "] ReservationName=busbar-validation\n"), "", ["gpu2", "gpu3", "gpu4"]),
+        (FAILED, ["gpu4", "gpu3"], ["gpu3", "gpu4"]),
+        (shown("gpu2", "IDLE+DRAIN", "replaced, jd"), "gpu2", ["gpu2"]),
+    ],
+)
+def test_new_nodes(said: str, asked: str | list[str], expected: list[str]) -> None:
+    assert node_admission(DECLARED, said, asked)["new"] == expected
+
+
+def test_strangers_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"gpu\[5-6\]: no compute node"):
+        node_admission(DECLARED, SHOWN, "gpu[4-6]")
+
+
+@pytest.mark.parametrize("state", ["IDLE", "MIXED", "ALLOCATED+DRAIN", "IDLE+RESERVED"])
+def test_a_node_in_service_is_not_admitted_again(state: str) -> None:
+    with pytest.raises(ValueError, match=r"gpu1 is in service .*busbar validate -e 'validation_nodes=gpu1'"):
+        node_admission(DECLARED, shown("gpu1", state), "gpu[1,4]")
+
+
+def test_in_check_mode_a_node_that_would_be_drained_is_one_of_them() -> None:
+    assert node_admission(DECLARED, shown("gpu1"), "gpu1", "gpu[1-2]")["new"] == ["gpu1"]
+
+
+def test_those_that_failed_are_not_tested_again_by_themselves() -> None:
+    silent = FAILED.replace("Reason=busbar: new ", "Reason=busbar: new : Not responding ")
+    for said in (FAILED, silent):
+        assert node_admission(DECLARED, said)["untested"] == ["gpu2"]
+
+
+def test_a_node_that_a_killed_validation_left_in_the_reservation_is_behind_the_gate() -> None:
+    left = "".join(map(shown, DECLARED)) + "ReservationName=busbar-new StartTime=x Nodes=gpu[2-3] NodeCnt=2 Users=y\n"
+    found = node_admission(DECLARED, left)
+    assert found["new"] == found["untested"] == ["gpu2", "gpu3"]
+    assert node_admission(DECLARED, left, "gpu2")["new"] == ["gpu2"]
+
+
+def machine(name: str, address: str, slurmd: str = "inactive") -> str:
+    return f"{name}\n{slurmd}\n2: eth0    inet {address}/24 brd 10.0.0.255 scope global eth0\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "resolved", "owner"),
+    [
+        (machine("bare", "10.0.0.9"), "", ""),
+        (machine("gpu4", "10.0.0.9", "active"), "", ""),
+        # Its slurmd is another node's: jobs may run there.
+        (machine("old7.site", "10.0.0.9", "active"), "", "old7"),
+        # Cloned from it, and not yet renamed.
+        (machine("old7", "10.0.0.9"), "", ""),
+        (machine("bare", "10.0.0.7"), "10.0.0.7        old7.site old7\n", "old7"),
+        (machine("bare", "10.0.0.8"), "", "old8"),
+        ("", "10.0.0.7 old7\n", ""),
+    ],
+)
+def test_a_machine_that_the_cluster_has_under_another_name_is_refused(said: str, resolved: str, owner: str) -> None:
+    slurm = shown("gpu1") + shown("old7") + shown("old8", address="10.0.0.8")
+    assert node_admission(DECLARED, slurm)["forgotten"] == ["old7", "old8"]
+    problems = new_node_problems(["gpu4"], slurm, {"gpu4": said}, resolved)
+    assert [problem["problem"] for problem in problems] == ([f"is in the cluster already, as {owner}"] if owner else [])

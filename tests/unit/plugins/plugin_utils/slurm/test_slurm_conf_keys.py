@@ -1,0 +1,35 @@
+"""Keys of slurm.conf, and what was meant by one that is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf_keys import (
+    SLURM_CONF_KEYS,
+    nearest_key,
+    unknown_keys,
+)
+
+OWN = Path(__file__).resolve().parents[5] / "roles" / "slurm" / "vars" / "main.yml"
+
+
+def test_the_roles_own_keys_are_known() -> None:
+    own = yaml.safe_load(OWN.read_text())["__slurm_own_config"]
+    assert unknown_keys([*own, "GresTypes", "healthcheckprogram", "SLURMCTLDHOST", "NodeSet", "MetricsType"]) == []
+    # Only an older or a newer release has these.
+    assert unknown_keys(["FastSchedule", "SlurmctldPlugstack", "MetricsAuthUsers"]) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("SchedulerTyp", "SchedulerType"), ("maxjobcont", "MaxJobCount"), ("PreemptModus", "PreemptMode"), ("Zebra", "")],
+)
+def test_the_nearest_name_is_offered(key: str, meant: str) -> None:
+    assert unknown_keys([key, "MaxJobCount"]) == [key]
+    assert nearest_key(key) == meant
+
+
+def test_each_key_stands_once() -> None:
+    assert len({key.lower() for key in SLURM_CONF_KEYS}) == len(SLURM_CONF_KEYS) > 200

@@ -1,0 +1,106 @@
+"""What is wrong with the declaration of a Slurm cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.conf import inventory_node
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.problems import (
+    external_database_problems,
+    slurm_problems,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD: dict[str, Any] = {
+    "nodes": [inventory_node(name, {"hardware": "dgx"}) for name in ("gpu1", "gpu2")],
+    "catalogue": {"dgx": {}},
+    "controllers": ["ctl"],
+    "databases": ["ctl"],
+    "logins": ["login"],
+    "partitions": [{"name": "batch", "default": True}],
+    "groups": {"slurm_compute": ["gpu1", "gpu2"], "others": ["ctl"]},
+}
+
+
+def test_a_good_declaration_has_none() -> None:
+    assert slurm_problems(**GOOD) == []
+    assert slurm_problems(**{**GOOD, "databases": []}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "says"),
+    [
+        ({"controllers": []}, "slurm_controller", "no controller"),
+        ({"nodes": [inventory_node("gpu1", {"hardware": "x"})]}, "hardware", "unknown hardware 'x'"),
+        ({"nodes": []}, "slurm_compute", "no node"),
+        ({"partitions": [{"name": "p", "groups": ["others"]}]}, "slurm_partitions[p]", "names no compute node"),
+        ({"partitions": [{"name": "p", "groups": ["nope"]}]}, "slurm_partitions[p]", "not in the inventory"),
+        ({"partitions": [{"name": "p", "nodes": "gpu9"}]}, "slurm_partitions[p]", "is no compute node"),
+        ({"controllers": ["a", "b"]}, "slurm_state_shared", "not declared as shared"),
+        (
+            {"controllers": ["a", "b"], "state_shared": True, "state_directory": "/var/lib/slurm/slurmctld"},
+            "slurm_state_directory",
+            "is a local directory",
+        ),
+        ({"databases": ["a", "b", "c"]}, "slurm_database", "knows one backup"),
+        ({"config": {"slurmctldparameters": "idle_on_node_suspend"}}, "slurm_config.SlurmctldParameters", "configless"),
+        ({"config": {"StateSaveLocation": "/x"}}, "slurm_config.statesavelocation", "slurm_state_directory"),
+        ({"config": {"SchedulerTyp": "x"}}, "slurm_config.SchedulerTyp", "is not a key of slurm.conf"),
+        ({"topology": {"switches": [{"name": "s"}]}}, "slurm_topology", "neither nodes nor switches"),
+        ({"topology": {"switches": [{"name": "s", "nodes": "gpu[1-3]"}]}}, "slurm_topology", "no compute node"),
+        ({"topology": {"switches": [{"name": "s", "nodes": "gpu1"}]}}, "slurm_topology", "no switch or block"),
+        (
+            {"accounting": {"accounts": [{"name": "a"}]}, "databases": []},
+            "slurm_accounts, slurm_users, slurm_qos",
+            "no host",
+        ),
+        ({"health": {"interval": 70000, "timeout_s": 10}}, "node_health_interval", "70000 s is out of bounds"),
+        ({"health": {"interval": 300, "timeout_s": 60}}, "node_health_timeout_s", "60 s is out of bounds"),
+        ({"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}}, "slurm_users[u]", "account a, which is not"),
+    ],
+)
+def test_problems(change: dict[str, Any], key: str, says: str) -> None:
+    problems = slurm_problems(**{**GOOD, **change})
+    assert [problem["key"] for problem in problems] == [key]
+    assert says in problems[0]["problem"]
+    assert problems[0]["remedy"]
+
+
+def test_shared_state_allows_a_backup_controller() -> None:
+    change = {"controllers": ["a", "b"], "state_shared": True, "state_directory": "/shared/slurm"}
+    assert slurm_problems(**{**GOOD, **change}) == []
+
+
+def test_configless_may_stand_in_a_list() -> None:
+    assert slurm_problems(**GOOD, config={"SlurmctldParameters": ["x", "enable_configless"]}) == []
+
+
+def test_the_nearest_key_is_the_remedy() -> None:
+    problems = slurm_problems(**{**GOOD, "config": {"maxjobcont": 5}})
+    assert problems[0]["remedy"] == "did you mean MaxJobCount?"
+
+
+def test_an_external_database_needs_what_slurmdbd_needs(tmp_path: Path) -> None:
+    authority, text = tmp_path / "ca.pem", tmp_path / "text.pem"
+    authority.write_text("-----BEGIN CERTIFICATE-----\n")
+    text.write_text("no certificate")
+    good = {"host": "sql.example.org", "port": 3307, "ca_file": str(authority)}
+    assert external_database_problems({}, [], has_password=False) == []
+    assert external_database_problems(good, ["ctl", "login"], has_password=True) == []
+    assert external_database_problems({"host": "localhost"}, ["ctl"], has_password=True) == []
+    wrong = {"host": "localhost", "port": 70000, "ca_file": str(text)}
+    found = external_database_problems(wrong, ["ctl", "login"], has_password=False)
+    assert [(each["key"], each["hosts"]) for each in found] == [
+        ("slurm_database_external.host", ["ctl", "login"]),
+        ("slurm_database_external.port", []),
+        ("slurm_database_external.ca_file", []),
+        ("slurm_database_password", []),
+    ]
+    for file in ("ca.pem", str(tmp_path / "missing.pem"), str(tmp_path)):
+        (one,) = external_database_problems(good | {"ca_file": file}, ["ctl"], has_password=True)
+        assert f"{file} is not a file with a certificate" in one["problem"]
+    (none,) = external_database_problems(good, [], has_password=True)
+    assert "slurm_database" in none["remedy"]

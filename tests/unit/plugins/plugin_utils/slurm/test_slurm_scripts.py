@@ -1,0 +1,40 @@
+"""Several scripts where Slurm calls one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.scripts import script_keys, script_problems
+
+FOLDER = "/usr/local/lib/busbar"
+
+
+@pytest.mark.parametrize(
+    ("scripts", "wanted"),
+    [
+        ({}, {}),
+        ({"Prolog": "/a"}, {"Prolog": "/a"}),
+        ({"Prolog": ["/a"], "Epilog": []}, {"Prolog": "/a"}),
+        ({"Prolog": ["/a", "/b"], "Epilog": ["/c"]}, {"Prolog": f"{FOLDER}/job_prolog", "Epilog": "/c"}),
+    ],
+)
+def test_one_script_is_named_and_several_are_called(scripts: dict[str, Any], wanted: dict[str, str]) -> None:
+    assert script_keys(scripts, FOLDER) == wanted
+
+
+@pytest.mark.parametrize(
+    ("scripts", "key", "said"),
+    [
+        ({"Prologue": "/a"}, "slurm_job_scripts.Prologue", "is no key for scripts of jobs"),
+        ({"Prolog": "a.sh"}, "slurm_job_scripts.Prolog", "'a.sh' is no absolute path"),
+        ({"Epilog": ["/a", "~/b"]}, "slurm_job_scripts.Epilog", "'~/b' is no absolute path"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(scripts: dict[str, Any], key: str, said: str) -> None:
+    (problem,) = script_problems(scripts)
+    assert (problem["key"], problem["problem"]) == (key, said)
+
+
+def test_what_can_be_called_is_not() -> None:
+    assert script_problems({"Prolog": ["/a", "/b"], "TaskProlog": "/c"}) == []

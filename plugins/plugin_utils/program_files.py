@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["program_files"]
+__all__ = ["imported_files", "program_files"]
 
 UTILS = Path(__file__).resolve().parents[1] / "module_utils"
 
@@ -24,13 +24,18 @@ def program_files(names: list[str], utils: Path = UTILS) -> dict[str, str]:
     Raises:
         FileNotFoundError: there is no such module.
     """
+    return imported_files([f"{name.replace('.', '/')}.py" for name in names], utils)
+
+
+def imported_files(paths: list[str], top: Path) -> dict[str, str]:
+    """Return the text of files below a folder and of all files that they import by relative names."""
     texts: dict[str, str] = {}
-    waiting = [f"{name.replace('.', '/')}.py" for name in names]
+    waiting = list(paths)
     while waiting:
         path = waiting.pop()
         if path not in texts:
-            texts[path] = (utils / path).read_text(encoding="utf-8")
-            waiting += _imported(path, ast.parse(texts[path]), utils)
+            texts[path] = (top / path).read_text(encoding="utf-8")
+            waiting += _imported(path, ast.parse(texts[path]), top)
     return dict(sorted(texts.items()))
 
 

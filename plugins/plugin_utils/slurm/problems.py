@@ -209,7 +209,7 @@ def external_database_problems(
     """
     if not external:
         return []
-    key, host, port = "slurm_database_external", str(external.get("host") or ""), int(external.get("port") or 3306)
+    key, host, port = "slurm_database_external", str(external.get("host") or ""), int(external.get("port", 3306))
     file = str(external.get("ca_file") or "")
     problems = []
     if not databases:

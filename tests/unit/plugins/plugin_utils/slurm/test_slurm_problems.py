@@ -99,6 +99,8 @@ def test_an_external_database_needs_what_slurmdbd_needs(tmp_path: Path) -> None:
         ("slurm_database_external.ca_file", []),
         ("slurm_database_password", []),
     ]
+    (zero,) = external_database_problems(good | {"port": 0}, ["ctl"], has_password=True)
+    assert zero["key"] == "slurm_database_external.port"
     for file in ("ca.pem", str(tmp_path / "missing.pem"), str(tmp_path)):
         (one,) = external_database_problems(good | {"ca_file": file}, ["ctl"], has_password=True)
         assert f"{file} is not a file with a certificate" in one["problem"]

@@ -62,7 +62,7 @@ def _playbooks(**_: object) -> list[str]:
 
 
 def _hardware(**_: object) -> list[str]:
-    folder = collection() / "plugins" / "module_utils" / "catalogue" / "hardware"
+    folder = collection() / "plugins" / "plugin_utils" / "engine" / "catalogue" / "hardware"
     return sorted(path.stem for path in folder.glob("*.yml"))
 
 

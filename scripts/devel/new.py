@@ -123,7 +123,7 @@ def new_stage(name: str) -> list[Path]:
     title = camel(name)
     specs = edited(VALIDATION, CHOICES, rf"\g<1>, {name}]")
     registered = edited(REGISTRY, TUPLE, rf"\g<1>, {title}())")
-    registered = registered.replace("\nfrom .", f"\nfrom .{name}.stage import {title}\nfrom .", 1)
+    registered = registered.replace("\nfrom .", f"\nfrom .programs.{name} import {title}\nfrom .", 1)
     files = written(STAGE, name)
     VALIDATION.write_text(specs, encoding="utf-8")
     REGISTRY.write_text(registered, encoding="utf-8")

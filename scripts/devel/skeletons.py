@@ -139,21 +139,20 @@ def test_a_second_run_changes_nothing(sandbox: Cluster) -> None:
 }
 
 STAGE = {
-    "plugins/plugin_utils/engine/validation/NAME/__init__.py": '"""The stage NAME."""\n',
-    "plugins/plugin_utils/engine/validation/NAME/stage.py": '''\
+    "plugins/plugin_utils/engine/validation/programs/NAME.py": '''\
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage NAME: one job of all nodes, in which each says that it is there."""
+"""The stage NAME: one job of all nodes, in which each node prints a line."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
-from ..judge import INCONCLUSIVE, PASS
-from ..stage import OneJob
+from .judged import Judged
+from .stage import ProgramStage
 
 if TYPE_CHECKING:
-    from ..model import Options, Planned
+    from ..model import Options
 
 __all__ = ["Name"]
 
@@ -164,23 +163,22 @@ class NameOptions(TypedDict):
     script: str
 
 
-class Name(OneJob[NameOptions]):
-    """Whether each node of a job says so."""
+class Name(ProgramStage[NameOptions]):
+    """Checks that each node of a job printed its line."""
 
     name = "NAME"
     form = NameOptions
     title = "Name"
 
-    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Look for the line of each node."""
-        del options, planned
+    def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
+        """Return the nodes without a line."""
+        del options, ranks
         lines = {tuple(line.split()) for line in text.splitlines()}
         silent = [node for node in nodes if ("NAME", node) not in lines]
-        return {
-            "verdict": INCONCLUSIVE if silent or not nodes else PASS,
-            "reason": f"no line of {', '.join(silent)}" if silent else f"{len(nodes)} node(s) answered",
-            "findings": [],
-        }
+        return Judged(
+            said=f"{len(nodes)} node(s) answered",
+            gaps=[f"no line of {', '.join(silent) or 'any node'}"] if silent or not nodes else [],
+        )
 ''',
     "roles/validation/templates/job_NAME.sh.j2": """\
 #!/bin/bash
@@ -190,7 +188,7 @@ class Name(OneJob[NameOptions]):
 
 srun --quiet --kill-on-bad-exit=0 --ntasks-per-node=1 bash -c 'echo "NAME $SLURMD_NODENAME"'
 """,
-    "tests/unit/plugins/plugin_utils/engine/validation/test_NAME_stage.py": '''\
+    "tests/unit/plugins/plugin_utils/engine/validation/programs/test_NAME_stage.py": '''\
 """The stage NAME: what the output of its job means."""
 
 from __future__ import annotations
@@ -198,7 +196,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.NAME.stage import Name
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.NAME import Name
 
 NODES = ["gpu1", "gpu2"]
 
@@ -209,12 +207,12 @@ NODES = ["gpu1", "gpu2"]
         ("NAME gpu1\\nNAME gpu2\\n", NODES, "PASS", "2 node(s) answered"),
         ("NAME gpu1\\n", NODES, "INCONCLUSIVE", "no line of gpu2"),
         ("", NODES, "INCONCLUSIVE", "no line of gpu1, gpu2"),
-        ("", [], "INCONCLUSIVE", "0 node(s)"),
+        ("", [], "INCONCLUSIVE", "no line of any node"),
     ],
 )
-def test_a_node_that_says_nothing_is_named(text: str, nodes: list[str], verdict: str, words: str) -> None:
+def test_a_node_without_a_line_is_named(text: str, nodes: list[str], verdict: str, words: str) -> None:
     nothing: Any = {}
-    answer = Name().answer(nothing, nothing, nodes, text)
+    answer = Name().judged(nothing, nodes, 1, text).answer("NAME")
     assert answer["verdict"] == verdict
     assert words in answer["reason"]
 ''',

@@ -7,15 +7,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .cluster.stage import Cluster, Rail
-from .gemm.stage import Gemm
-from .hpl.stage import Hpl
 from .nic.stage import Nic
 from .node.stage import Node
 from .pair.stage import Pair
-from .rdma_pairs.stage import RdmaPairs
-from .soak.stage import Soak
+from .programs.gemm import Gemm
+from .programs.hpl import Hpl
+from .programs.rdma_pairs import RdmaPairs
+from .programs.soak import Soak
+from .programs.training import Training
 from .storage.stage import Storage
-from .training.stage import Training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

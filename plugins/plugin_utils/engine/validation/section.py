@@ -21,8 +21,12 @@ __all__ = [
     "Series",
     "ShownTest",
     "Table",
+    "at_least",
+    "bars",
+    "curves",
     "finite",
     "number_cell",
+    "points",
     "rows_of",
     "text_cell",
 ]
@@ -144,10 +148,64 @@ def finite(value: object, least: float = 0.0) -> float | None:
     return float(value) if known and isinstance(value, (int, float)) else None
 
 
-def rows_of(value: Mapping[str, Any], most: int) -> list[dict[str, Any]]:
-    """Return the rows of somebody's figures, so many at most; what is none is left out."""
-    rows = value.get("rows")
+def rows_of(value: Mapping[str, Any], most: int, key: str = "rows") -> list[dict[str, Any]]:
+    """Return the rows under a key of figures of unknown origin, up to a limit; without entries of another type."""
+    rows = value.get(key)
     return [row for row in rows[:most] if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def bars(title: str, unit: str, labels: list[str], series: list[Series], *, sideways: bool = False) -> list[Chart]:
+    """Return a chart of bars, or nothing if there is no label."""
+    chart: Bars = {
+        "kind": "bars",
+        "title": title,
+        "unit": unit,
+        "labels": labels,
+        "series": series,
+        "sideways": sideways,
+    }
+    return [chart] if labels else []
+
+
+def points(value: object, width: int, most: int = 1000) -> list[list[float | None]]:
+    """Return rows of so many numbers from JSON of unknown origin; the first of each is known, and they ascend."""
+    rows = [row for row in value if isinstance(row, list) and len(row) == width] if isinstance(value, list) else []
+    found = [[finite(each) for each in row] for row in rows[:most]]
+    return sorted((row for row in found if row[0] is not None), key=lambda row: row[0] or 0.0)
+
+
+def curves(  # noqa: PLR0913 - the parts of a chart
+    title: str,
+    unit: str,
+    across: str,
+    rows: list[list[float | None]],
+    columns: dict[str, int],
+    *,
+    limits: Sequence[float] = (),
+) -> list[Chart]:
+    """Return a chart of lines, or nothing if nothing was measured.
+
+    Args:
+        title: of the chart.
+        unit: of the values.
+        across: unit of the first number of each row.
+        rows: points as read by `points`.
+        columns: name of each line, and the place of its values in a row.
+        limits: level lines.
+    """
+    series: list[Series] = []
+    for name, place in columns.items():
+        if any(row[place] is not None for row in rows):
+            line: Series = {"name": name, "values": [row[place] for row in rows]}
+            series.append({**line, "limits": list(limits)} if limits else line)
+    at = [row[0] or 0.0 for row in rows]
+    chart: Lines = {"kind": "lines", "title": title, "unit": unit, "across": across, "at": at, "series": series}
+    return [chart] if series else []
+
+
+def at_least(*floors: tuple[float | None, str]) -> tuple[str, str]:
+    """Return the fact that names the known floors, each in the form of its text."""
+    return "At least", ", ".join(text.format(floor) for floor, text in floors if floor)
 
 
 def number_cell(value: float | None, factor: float = 1) -> Cell:

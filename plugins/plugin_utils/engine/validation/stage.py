@@ -1,15 +1,12 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a stage of a validation is: the protocol, and the base of those that are one job of all nodes."""
+"""The protocol of a stage of a validation."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
-
-from .check_entry import check_entry
-from .tests import candidates, profile_names
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,9 +14,8 @@ if TYPE_CHECKING:
     from .model import Culprit, Entry, Options, Planned, State, Test, Unresolved
     from .section import Metric, Section, ShownTest
 
-__all__ = ["Counts", "Next", "OneJob", "Own", "Shown", "Stage"]
+__all__ = ["Counts", "Next", "Own", "Stage"]
 
-_PAIR = 2
 Own = TypeVar("Own")
 
 
@@ -50,20 +46,6 @@ class Next:
     search: bool = False
     wait: int | None = None
     label: str = ""
-
-
-class Shown(NamedTuple):
-    """How a report shows the figures of a stage, where that is in a file of its own.
-
-    Attributes:
-        read: as Stage.read.
-        section: as Stage.section.
-        metrics: the figures for Prometheus out of what read gave.
-    """
-
-    read: Callable[[object, Callable[[object], str]], Any]
-    section: Callable[[Any], Section]
-    metrics: Callable[[Any], list[Metric]]
 
 
 class Stage(Generic[Own]):
@@ -174,89 +156,3 @@ class Stage(Generic[Own]):
         """Return the figures of a test for Prometheus."""
         del test
         return []
-
-
-class OneJob(Stage[Own]):
-    """A stage that is one job of all nodes; a node alone gets the partners that are asked for."""
-
-    # How the report shows the stage's own figures; a stage may override read, section and metrics instead.
-    shown: ClassVar[Shown | None] = None
-    # Whether a FAIL is proof whatever became of the job; a speed on a node that is going down is none.
-    proves: ClassVar[bool] = False
-
-    def read(self, value: object, plain: Callable[[object], str]) -> Any:  # noqa: ANN401 - the stage's own form
-        """Return the figures of a test."""
-        return self.shown.read(value, plain) if self.shown else super().read(value, plain)
-
-    def section(self, figures: Any) -> Section:  # noqa: ANN401 - as read gave it
-        """Return what the page shows of them."""
-        return self.shown.section(figures) if self.shown else super().section(figures)
-
-    def metrics(self, test: ShownTest) -> list[Metric]:
-        """Return what Prometheus is told of them."""
-        return self.shown.metrics(test["own"]) if self.shown and test["own"] else []
-
-    def ranks_per_node(self, options: Options, nodes: list[str]) -> int:
-        """Return how many ranks run on each node."""
-        del options, nodes
-        return 1
-
-    def arguments(self, options: Options, ranks: int) -> list[str]:
-        """Return the arguments of sbatch, but for the site's own."""
-        del options
-        return [f"--ntasks-per-node={ranks}"]
-
-    def script(self, options: Options, ranks: int) -> str:
-        """Return the batch script."""
-        del ranks
-        return cast("str", options["own"][self.name]["script"])
-
-    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
-        """Return what the output of the job says.
-
-        Args:
-            options: of the validation.
-            planned: the test.
-            nodes: those that took part.
-            text: the output; empty where there is none.
-
-        Returns:
-            verdict, reason and findings; where it applies source (of the floors), blamed (node and reason of each),
-            program and version, and the stage's own figures under its name.
-        """
-        raise NotImplementedError
-
-    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
-        """Return the one test, unless it has been."""
-        if self.tests_of(state):
-            return Next()
-        return Next([self._planned(options, nodes)]) if nodes else Next(skipped="no node passed what came before")
-
-    def _planned(self, options: Options, nodes: list[str]) -> Planned:
-        partners = options["partners"] if len(nodes) < _PAIR else 0
-        others = candidates(options, nodes) if partners else []
-        ranks = self.ranks_per_node(options, nodes + others)
-        return {
-            "name": self.name,
-            "stage": self.name,
-            "kind": self.name,
-            "ranks_per_node": ranks,
-            "job": {
-                "name": self.name,
-                "nodes": nodes,
-                "candidates": others,
-                "partners": partners,
-                "minimum": 1,
-                "script": self.script(options, ranks),
-                "arguments": [*self.arguments(options, ranks), *options["sbatch_arguments"]],
-                "output": options["output"],
-            },
-        }
-
-    def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
-        """Return the report's entry of the test."""
-        nodes = entry["nodes"] + entry["partners"]
-        answer = self.answer(options, planned, nodes, text or "")
-        ranks = planned["ranks_per_node"] * len(nodes)
-        hardware = ", ".join(profile_names(options, nodes))
-        return [check_entry(planned, entry, text, answer, hardware=hardware, ranks=ranks, proves=self.proves)]

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from ..programs.output import json_object, plain_text
 
 __all__ = ["read_storage"]
 
 _MARK = "busbar-storage "
-_LONGEST = 300
 _MOST_RANK = 1_000_000
 _COUNTS = ("reads", "missing", "wrong", "back", "other")
 
@@ -42,11 +42,8 @@ def read_storage(text: str) -> dict[str, Any]:
 
 
 def _parsed(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text, parse_constant=lambda _word: None)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict) or not isinstance(found.get("check"), str) or not _words(found.get("node")):
+    found = json_object(text)
+    if not isinstance(found.get("check"), str) or not _words(found.get("node")):
         return None
     rank = _whole(found.get("rank"))
     return found if rank is not None and rank <= _MOST_RANK else None
@@ -58,7 +55,7 @@ def _whole(value: object) -> int | None:
 
 
 def _words(value: object) -> str:
-    return "".join(char if char.isprintable() else " " for char in value)[:_LONGEST] if isinstance(value, str) else ""
+    return plain_text(value) if isinstance(value, str) else ""
 
 
 def _blank(found: dict[str, Any]) -> dict[str, Any]:

@@ -5,20 +5,30 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from ..options import Span, bytes_of
-from ..stage import OneJob, Shown
+from ..programs.columns import Column, Figures, Gauge
+from ..programs.judged import Floors
+from ..programs.stage import ProgramStage
+from ..section import CODE_WORDS, bars, text_cell
 from ..tests import profile_of
 from .check import judge_storage
 from .found import WAYS, Limits
 from .output import read_storage
-from .shown import shown_storage, storage_figures, storage_metrics
 
 if TYPE_CHECKING:
     from ..model import Options, Planned
+    from ..section import Chart, Series
 
-__all__ = ["Storage", "StorageOptions"]
+__all__ = ["Storage"]
+
+_MB = 1e6
+_MOST_BARS = 40
+_ORDER = {"FAIL": 0, "INCONCLUSIVE": 1, "PASS": 2}
+_MODES = {"direct": "past the node's own cache", "fsync": "until the server had it"}
+_gauge = partial(Gauge, labels=(("path", "path"), ("node", "node")))
 
 _LEAST_BYTES = 1 << 20
 _PATH = re.compile(r"/[^\x00-\x1f]*")
@@ -36,7 +46,7 @@ class StorageOptions(TypedDict):
     write_floor: Annotated[float, Span(0)]
 
 
-class Storage(OneJob[StorageOptions]):
+class Storage(ProgramStage[StorageOptions]):
     """Proves that all nodes share a tree, and how fast each is at it."""
 
     name = "storage"
@@ -44,7 +54,38 @@ class Storage(OneJob[StorageOptions]):
     title = "Shared tree"
     rank = 1
     proves = True
-    shown = Shown(storage_figures, shown_storage, storage_metrics)
+    figures = Figures(
+        columns=(
+            Column(
+                "verdict",
+                "Verdict",
+                "text",
+                read=lambda value: value if value in _ORDER else "INCONCLUSIVE",
+                cell=lambda row: text_cell(row["verdict"], row["verdict"].lower()),
+            ),
+            Column("node", "Node", "text"),
+            Column("write", "Write, MB/s", factor=1 / _MB),
+            Column("write_floor", "Floor", factor=1 / _MB),
+            Column("read", "Read, MB/s", factor=1 / _MB),
+            Column("read_floor", "Floor", factor=1 / _MB),
+            Column("filesystem", "Mounted", "text"),
+            Column("reason", "Reason", "long"),
+        ),
+        values=(Column("path", kind="text"), Column("mode", kind="text")),
+        gauges=(
+            _gauge("storage_verdict", f"Whether a node shares the tree as it should: {CODE_WORDS}.", "verdict"),
+            _gauge(
+                "storage_write_bytes_per_second", "What a node wrote to the shared tree while all others did.", "write"
+            ),
+            _gauge("storage_write_floor_bytes_per_second", "What a node must write at least.", "write_floor"),
+            _gauge(
+                "storage_read_bytes_per_second", "What a node read from the shared tree while all others did.", "read"
+            ),
+            _gauge("storage_read_floor_bytes_per_second", "What a node must read at least.", "read_floor"),
+        ),
+        rows="nodes",
+        order=lambda row: _ORDER[row["verdict"]],
+    )
 
     def problems(self, options: Options) -> list[str]:
         """Return what is wrong with the path and the size."""
@@ -72,17 +113,31 @@ class Storage(OneJob[StorageOptions]):
         return judge_storage(read_storage(text), nodes, self._limits(options, nodes))
 
     def _limits(self, options: Options, nodes: list[str]) -> Limits:
-        """Return what the nodes are judged by: the operator's floors, else those of each node's hardware."""
-        own = self.own(options)
+        """Return the operator's floors, else those of each node's hardware."""
+        own, chosen = self.own(options), Floors()
         given = {"read": own["read_floor"], "write": own["write_floor"]}
         floors: dict[str, dict[str, float | None]] = {}
-        sources: dict[str, None] = {}
         for node in nodes:
             declared = profile_of(options, node).get("storage") or {}
-            floors[node] = {}
-            for way in WAYS:
-                known = declared.get(f"{way}_floor_bytes_per_second")
-                floors[node][way] = given[way] or (float(known) if known else None)
-                if floors[node][way]:
-                    sources["the operator" if given[way] else str(declared.get("source") or "")] = None
-        return Limits(own["path"], floors, "; ".join(filter(None, sources)), own["speed"])
+            known = {way: declared.get(f"{way}_floor_bytes_per_second") for way in WAYS}
+            floors[node] = {way: chosen.pick(given[way], known[way], declared.get("source")) for way in WAYS}
+        return Limits(own["path"], floors, str(chosen), own["speed"])
+
+    def charts(self, figures: dict[str, Any]) -> list[Chart]:
+        """Return the rates of each node, slowest first."""
+        rates = {row["node"]: [row[way] for way in WAYS if row[way] is not None] for row in figures["nodes"]}
+        known = [row for row in figures["nodes"] if rates[row["node"]]]
+        rows = sorted(known, key=lambda row: min(rates[row["node"]]))[:_MOST_BARS]
+        series: list[Series] = [
+            {
+                "name": way,
+                "values": [None if row[way] is None else row[way] / _MB for row in rows],
+                "limits": sorted({row[f"{way}_floor"] / _MB for row in rows if row[f"{way}_floor"] is not None}),
+            }
+            for way in WAYS
+        ]
+        return bars("", "MB/s", [row["node"] for row in rows], series, sideways=True)
+
+    def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the path, and how the speed was measured."""
+        return [("Shared tree", figures["path"]), ("Measured", _MODES.get(figures["mode"], ""))]

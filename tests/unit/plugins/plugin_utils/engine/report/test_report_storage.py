@@ -9,7 +9,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.figures import chart_figure
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.junit import junit
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.shown import shown_storage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.storage.stage import Storage
 from junitparser import Failure, JUnitXml
 from plotly.graph_objects import Figure
 from prometheus_client.parser import text_string_to_metric_families
@@ -31,7 +31,7 @@ def with_storage(value: object) -> dict[str, Any]:
 
 
 def test_the_worst_node_is_the_first_row() -> None:
-    table = shown_storage(tree(SLOW))["table"]
+    table = Storage().section(tree(SLOW))["table"]
     assert table is not None
     rows = [[cell["text"] for cell in row] for row in table["rows"]]
     assert [row[:2] for row in rows] == [["FAIL", "gpu2"], ["PASS", "gpu1"], ["PASS", "gpu3"]]
@@ -47,7 +47,7 @@ def test_who_is_blamed_is_the_culprit_and_nobody_else() -> None:
 
 
 def test_bars_and_floors_are_drawn_for_each_node() -> None:
-    (chart,) = shown_storage(tree(SLOW))["charts"]
+    (chart,) = Storage().section(tree(SLOW))["charts"]
     figure = Figure(chart_figure(chart))
     assert [(bar.type, bar.name) for bar in figure.data] == [
         ("bar", "write"),
@@ -69,7 +69,7 @@ def test_bars_and_floors_are_drawn_for_each_node() -> None:
     ],
 )
 def test_what_was_not_measured_has_no_bar_and_many_are_few(rows: list[Any], bars: int | None) -> None:
-    charts = shown_storage({"path": "/shared", "mode": "", "nodes": rows})["charts"]
+    charts = Storage().section({"path": "/shared", "mode": "", "nodes": rows})["charts"]
     assert [len(chart_figure(chart)["data"][0]["y"]) for chart in charts] == ([] if bars is None else [bars])
 
 
@@ -106,5 +106,5 @@ def test_a_spoilt_report_is_still_read(value: object, rows: int | None) -> None:
     if rows:
         assert {row["verdict"] for row in storage["nodes"]} == {"INCONCLUSIVE"}
         assert {row["write"] for row in storage["nodes"]} == {None}
-        assert shown_storage(storage)["charts"] == []
+        assert Storage().section(storage)["charts"] == []
     metrics(normalised(with_storage(value)))

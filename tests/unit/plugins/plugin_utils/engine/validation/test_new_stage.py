@@ -20,6 +20,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import (
     CODES,
     Metric,
@@ -30,7 +31,6 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.s
     number_cell,
     text_cell,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stage import OneJob
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
     budget,
     next_step,
@@ -68,7 +68,7 @@ class ClockOptions(TypedDict):
     most_ms: Annotated[float, Span(0)]
 
 
-class Clock(OneJob[ClockOptions]):
+class Clock(ProgramStage[ClockOptions]):
     """Whether the clocks of all nodes agree; its job prints a line 'clock NODE MILLISECONDS' for each."""
 
     name = "clock"

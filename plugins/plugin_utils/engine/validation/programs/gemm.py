@@ -1,0 +1,149 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage gemm: every GPU multiplies the same matrices and copies its memory, all at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from ..options import Span
+from ..section import at_least, bars, text_cell
+from ..tests import profile_of
+from .columns import DEVICE, Column, Figures, Gauge
+from .judged import Floors, Judged
+from .products import Floor, compared, gaps_of, known_floor, reached, read_products
+from .stage import ProgramStage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..model import Options
+    from ..section import Cell, Chart, Series
+
+__all__ = ["Gemm"]
+
+_MOST_BARS = 64
+
+
+class GemmOptions(TypedDict):
+    """The options validation_gemm_*: floors are TFLOP/s and GB/s, 0 for the profile's; spread is percent."""
+
+    script: str
+    seconds: Annotated[float, Span(0.1)]
+    size: Annotated[int, Span(0)]
+    spread: Annotated[float, Span(0, 100)]
+    tflops: Annotated[float, Span(0)]
+    memory_gbs: Annotated[float, Span(0)]
+    wrong_node: str
+    python: str
+    image: str
+
+
+def _results(row: dict[str, Any]) -> Cell:
+    return text_cell("wrong", "fail") if row["wrong"] else text_cell("as expected")
+
+
+class Gemm(ProgramStage[GemmOptions]):
+    """Finds GPUs that are slower than their like, and those that compute wrongly."""
+
+    name = "gemm"
+    form = GemmOptions
+    title = "Products of matrices"
+    rank = 1
+    per_gpu = True
+    figures = Figures(
+        columns=(
+            *DEVICE,
+            Column("kind", "Kind", "text"),
+            Column("tflops", "TFLOP/s"),
+            Column("lowest_tflops", "Slowest batch"),
+            Column("median_share", "Of the median, %", factor=100),
+            Column("memory_gbs", "Memory, GB/s"),
+            Column("wrong", "Results", "text", read=lambda value: value is True, cell=_results),
+        ),
+        values=(
+            Column("precision", kind="text"),
+            *map(Column, ("size", "tflops_floor", "memory_floor_gbs", "spread_limit")),
+        ),
+        gauges=(
+            Gauge(
+                "gemm_tflops", "Operations of products of matrices per second on a device, in units of 10^12.", "tflops"
+            ),
+            Gauge(
+                "gemm_memory_bytes_per_second",
+                "Bytes per second that a copy in a device's memory reads and writes.",
+                "memory_gbs",
+                factor=1e9,
+            ),
+            Gauge("gemm_wrong", "1 where a device gave wrong results, 0 where it did not.", "wrong"),
+        ),
+        note=(
+            "All GPUs multiply the same matrices at once. Shares are of the median of like GPUs. A result that differs "
+            "from that of its like, or from what it was before, is silent data corruption."
+        ),
+        order=lambda row: (not row["wrong"], row["tflops"] or 0.0),
+    )
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how long it may take."""
+        seconds = self.own(options)["seconds"]
+        return [f"gemm: all GPUs at once for {seconds:g} s, at most {options['test_time_limit']} s"]
+
+    def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
+        """Return which devices are wrong or slow."""
+        own, chosen = self.own(options), Floors()
+        found, said = read_products(text, nodes, "cpu" if options["backend"] == "mpi" else "gpu")
+        floors: dict[str, Floor] = {}
+        for node in nodes:
+            profile = profile_of(options, node) if options["backend"] == "nccl" else {}
+            known, source = known_floor(profile), (profile.get("gemm") or {}).get("source")
+            speed = chosen.pick(own["tflops"], known.tflops, source)
+            floors[node] = Floor(speed, chosen.pick(own["memory_gbs"], known.memory_gbs, source))
+        applied = [floors[rank["node"]] for rank in found]
+        remedy = " (validation_gemm_image, or the nodes' packages)"
+        gaps = gaps_of(found, said, nodes, ranks)
+        return Judged(
+            said=reached(found),
+            faults=compared(found, floors, own["spread"] / 100),
+            gaps=[f"{node}: {words}{remedy if node in said else ''}" for node, words in gaps.items()],
+            doubt=_doubt(applied),
+            source=str(chosen),
+            program="busbar_gemm",
+            version=found[0]["library"] if found else None,
+            figures={
+                "precision": found[0]["precision"] if found else "",
+                "size": found[0]["size"] if found else None,
+                "tflops_floor": _least(floor.tflops for floor in applied),
+                "memory_floor_gbs": _least(floor.memory_gbs for floor in applied),
+                "spread_limit": own["spread"] / 100,
+                "rows": [{column.key: rank[column.key] for column in self.figures.columns} for rank in found],
+            },
+        )
+
+    def charts(self, figures: dict[str, Any]) -> list[Chart]:
+        """Return the slowest device of each node, slowest first."""
+        slowest: dict[str, float | None] = {}
+        for row in figures["rows"]:
+            slowest.setdefault(row["node"], row["tflops"])
+        labels, floor = list(slowest)[:_MOST_BARS], figures["tflops_floor"]
+        series: Series = {"name": "measured", "values": [slowest[node] for node in labels]}
+        series["limits"] = [floor] if floor else []
+        return bars("Slowest of each node", "TFLOP/s", labels, [series])
+
+    def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the size of the matrices and the floors."""
+        size, speed, memory = (figures[key] for key in ("size", "tflops_floor", "memory_floor_gbs"))
+        matrices = f"{size:.0f} x {size:.0f}, {figures['precision']}" if size else ""
+        return [("Matrices", matrices), at_least((speed, "{:.4g} TFLOP/s"), (memory, "{:.4g} GB/s of memory"))]
+
+
+def _doubt(floors: list[Floor]) -> str:
+    """Return why speeds that miss no floor prove nothing; empty if they do."""
+    for what, option in (("", "tflops"), (" of the memory", "memory_gbs")):
+        if any(getattr(floor, option) is None for floor in floors):
+            return f"no floor{what} is known: set gemm in the hardware profile, or validation_gemm_{option}"
+    return ""
+
+
+def _least(floors: Iterable[float | None]) -> float | None:
+    return min((floor for floor in floors if floor is not None), default=None)

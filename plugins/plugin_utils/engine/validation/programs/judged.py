@@ -1,0 +1,111 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a verdict of what a stage found: a fault is FAIL, a gap or a doubt is INCONCLUSIVE, else it is PASS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..judge import FAIL, INCONCLUSIVE, PASS
+
+__all__ = ["Fault", "Floors", "Judged"]
+
+_MOST = 8
+
+
+class Fault(NamedTuple):
+    """A proven fault.
+
+    Attributes:
+        node: that is blamed; empty if no single node can be.
+        words: what is wrong.
+        line: the same for the report; empty for the node and the words.
+    """
+
+    node: str
+    words: str
+    line: str = ""
+
+    def __str__(self) -> str:
+        """Return the line for the report."""
+        return self.line or (f"{self.node}: {self.words}" if self.node else self.words)
+
+
+@dataclass
+class Judged:
+    """What the output of a program shows.
+
+    Attributes:
+        said: the result in one line.
+        figures: for the report, under the name of the stage; None for a stage without.
+        faults: the most telling first.
+        gaps: what is missing, so that the test proves nothing.
+        doubt: why a result without faults and gaps proves nothing.
+        notes: further findings.
+        source: where the floors come from.
+        program: that ran.
+        version: of the program.
+        most: limit of the findings.
+    """
+
+    said: str
+    figures: dict[str, Any] | None = None
+    faults: list[Fault] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    doubt: str = ""
+    notes: list[str] = field(default_factory=list)
+    source: str = ""
+    program: str = ""
+    version: str | None = None
+    most: int = _MOST
+
+    def answer(self, name: str) -> dict[str, Any]:
+        """Return verdict, reason, findings, source, blamed, program, version, and the figures under the name."""
+        lines = [str(fault) for fault in self.faults]
+        if lines:
+            verdict, reason = FAIL, lines[0]
+        elif self.gaps or self.doubt:
+            verdict, reason = INCONCLUSIVE, self.gaps[0] if self.gaps else f"{self.said}; {self.doubt}"
+        else:
+            verdict, reason = PASS, self.said
+        rest = [line for line in dict.fromkeys([*lines, *self.gaps, *self.notes]) if line not in reason]
+        more = [f"{len(rest) - self.most} more such lines are in the output"] if len(rest) > self.most else []
+        blamed: dict[str, str] = {}
+        for fault in self.faults:
+            if fault.node:
+                blamed.setdefault(fault.node, fault.words)
+        return {
+            "verdict": verdict,
+            "reason": reason,
+            "findings": rest[: self.most] + more,
+            "source": self.source or None,
+            "blamed": [{"node": node, "reason": words} for node, words in blamed.items()],
+            **({"program": self.program} if self.program else {}),
+            **({"version": self.version} if self.version else {}),
+            **({} if self.figures is None else {name: self.figures}),
+        }
+
+
+@dataclass
+class Floors:
+    """Takes the floor that the operator gives, else the floor of the hardware, and remembers the source of each."""
+
+    sources: list[str] = field(default_factory=list)
+
+    def pick(self, given: float, known: float | None, *sources: object) -> float | None:
+        """Return a floor, or None if there is none.
+
+        Args:
+            given: by the operator, 0 if not given.
+            known: of the hardware.
+            sources: of the known one.
+        """
+        found = given or known or None
+        if found:
+            self.sources += ["the operator"] if given else [str(source or "") for source in sources]
+        return found
+
+    def __str__(self) -> str:
+        """Return the sources of the floors in use."""
+        return "; ".join(filter(None, dict.fromkeys(self.sources)))

@@ -1,0 +1,150 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage rdma_pairs: RDMA writes from each node to its two neighbours and back, over one rail after the other."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from ..options import Span
+from ..section import at_least
+from ..stage import Next
+from ..tests import profile_of
+from .columns import Column, Figures, Gauge
+from .judged import Fault, Floors, Judged
+from .perftest import Way, read_pairs
+from .stage import ProgramStage
+
+if TYPE_CHECKING:
+    from ..model import Options, State
+    from ..section import Metric, ShownTest
+    from .perftest import Measured
+
+__all__ = ["RdmaPairs"]
+
+_TWO = 2
+# Published RDMA writes on healthy links of 100 Gb/s reach 0.97 of the rate of the NIC, and more.
+_SHARE, _SOURCE = 0.9, "computed: 0.9 of the rate of the profile's NICs"
+_NO_FLOOR = "no floor is known: the hardware profile has no NIC with RDMA; set validation_rdma_pairs_gbps"
+_RAIL = re.compile(r"[\w.-]+")
+
+
+class RdmaPairsOptions(TypedDict):
+    """The options validation_rdma_pairs_*: gbps is the floor of a rail, 0 for a share of the profile's NICs."""
+
+    script: str
+    seconds: Annotated[int, Span(1)]
+    gbps: Annotated[float, Span(0)]
+    rails: list[str]
+    program: str
+
+
+class RdmaPairs(ProgramStage[RdmaPairsOptions]):
+    """Finds a rail that is slow in one direction, which collectives hide behind the other rails."""
+
+    name = "rdma_pairs"
+    form = RdmaPairsOptions
+    title = "RDMA writes"
+    rank = 3
+    figures = Figures(
+        columns=(
+            Column("rail", "Rail", "text"),
+            Column("client", "From", "text"),
+            Column("server", "To", "text"),
+            Column("gbps", "Gb/s"),
+            Column("said", "", "long"),
+        ),
+        values=(Column("gbps_floor"),),
+        gauges=(
+            Gauge(
+                "rdma_pairs_bytes_per_second",
+                "What a node sends at the least over a rail to one of its neighbours.",
+                "gbps",
+                (("node", "client"), ("rail", "rail")),
+                1e9 / 8,
+            ),
+        ),
+        note="RDMA writes by perftest, one rail and one direction at a time.",
+        order=lambda row: row["gbps"] or 0.0,
+    )
+
+    def problems(self, options: Options) -> list[str]:
+        """Return what is wrong with the names of the rails."""
+        if self.asked(options) and not all(_RAIL.fullmatch(rail) for rail in self.own(options)["rails"]):
+            return ["validation_rdma_pairs_rails: must be a list of names of NICs, such as [mlx5_0, mlx5_1]"]
+        return []
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the one test, if there are two nodes for it."""
+        if not self.tests_of(state) and len(nodes) + options["partners"] < _TWO:
+            return Next(skipped=f"{len(nodes)} node(s) passed what came before, a pair has two")
+        return super().next_tests(options, state, nodes)
+
+    def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
+        """Return which ways are too slow, and which nodes are to blame."""
+        del ranks
+        own, floors, profiles = self.own(options), Floors(), [profile_of(options, node) for node in nodes]
+        kinds = [[nic for nic in profile.get("nics") or [] if nic.get("rdma")] for profile in profiles]
+        rates = [min(float(nic["gbps"]) for nic in nics) for nics in kinds if nics]
+        floor = floors.pick(own["gbps"], _SHARE * min(rates) if rates and len(rates) == len(nodes) else None, _SOURCE)
+        rails = len(own["rails"]) or min((sum(int(nic["count"]) for nic in nics) for nics in kinds), default=0) or 1
+        found = {way: item for way, item in read_pairs(text).items() if {way.client, way.server} <= set(nodes)}
+        good = {way: item["gbps"] for way, item in found.items() if item["gbps"] is not None}
+        slow = {way: gbps for way, gbps in good.items() if floor and 0 < gbps < floor}
+        each = [
+            f"{way.rail}: {way.client} to {way.server} {gbps:.4g} Gb/s, floor {floor:.4g}" for way, gbps in slow.items()
+        ]
+        speeds = f"{min(good.values()):.4g} to {max(good.values()):.4g} Gb/s" if good else ""
+        return Judged(
+            said=f"{len(good)} ways, {speeds}" if good else "nothing was measured",
+            faults=[*_blamed(good, slow, floor or 0.0), *(Fault("", words) for words in each)],
+            gaps=_gaps(found, nodes, rails),
+            doubt="" if floor else _NO_FLOOR,
+            source=str(floors),
+            program="ib_write_bw of perftest",
+            figures={
+                "gbps_floor": floor,
+                "rows": [{**way._asdict(), **item} for way, item in sorted(found.items(), key=lambda pair: pair[0])],
+            },
+        )
+
+    def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the floor."""
+        return [at_least((figures["gbps_floor"], "{:g} Gb/s on each rail"))]
+
+    def metrics(self, test: ShownTest) -> list[Metric]:
+        """Return the slowest way out of each node over each rail."""
+        rows = [row for row in (test["own"] or {"rows": []})["rows"] if row["gbps"] is not None]
+        lowest = {(row["client"], row["rail"]): row for row in sorted(rows, key=lambda row: -row["gbps"])}
+        return self.figures.metrics({"rows": list(lowest.values())})
+
+
+def _gaps(found: dict[Way, Measured], nodes: list[str], rails: int) -> list[str]:
+    """Return what was not measured."""
+    if len(nodes) < _TWO:
+        return ["a pair has two nodes"]
+    lost = {way: item["said"] for way, item in found.items() if item["gbps"] is None}
+    gaps = [f"{way.rail}: {way.client} to {way.server}: {said}" for way, said in lost.items()]
+    known = sorted({way.rail for way in found})
+    if len(known) < rails:
+        gaps.append(f"{len(known)} rail(s) told of themselves, the hardware has {rails}")
+    for rail in known:
+        for words, place in (("sent nothing", 1), ("received nothing", 2)):
+            seen = {way[place] for way in found if way.rail == rail}
+            gaps += [f"{rail}: {node} {words}" for node in nodes if node not in seen]
+    return gaps
+
+
+def _blamed(good: dict[Way, float], slow: dict[Way, float], floor: float) -> list[Fault]:
+    """Return the nodes that are too slow to, or from, two neighbours that are fast enough with another."""
+    faults = []
+    for place, words in ((1, "sends"), (2, "receives")):
+        for rail, node in dict.fromkeys((way.rail, way[place]) for way in slow):
+            mine = [way for way in good if way.rail == rail and way[place] == node]
+            others = {way[3 - place] for way in mine}
+            fast = [way for way, gbps in good.items() if way.rail == rail and node not in way[1:] and gbps >= floor]
+            if len(others) >= _TWO and set(mine) <= set(slow) and others <= {way[3 - place] for way in fast}:
+                most = f"{rail}: {words} at most {max(slow[way] for way in mine):.4g} Gb/s"
+                faults.append(Fault(node, f"{most} with {len(others)} nodes, floor {floor:.4g}"))
+    return faults

@@ -1,0 +1,226 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether nodes hold out under load: as fast at the end as at the beginning, without errors, and all watched.
+
+A proven fault counts even if something else is missing: a wrong result, an Xid, an uncorrectable error, a lost GPU. A
+loss of speed counts only if there are four turns at least; the first tenth is compared with the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ...nccl.output import parse_text
+from ..judge import FAIL, PASS
+from ..judge import Asked as AskedOfRuns
+from ..judge import judge as judge_runs
+from .judged import Fault, Judged
+from .products import compared, device_name, gaps_of, read_products
+from .soak_watch import soak_figures, watched_faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .products import Rank
+    from .soak_output import Ran, Soaked
+
+__all__ = ["asked_of", "judge_soak"]
+
+_FEWEST_TURNS = 4
+_TENTH = 10
+_MOST_GAP = 4
+# Share of the time asked for: the last turn ends when it ends, and a step takes a moment to begin.
+_ENOUGH = 0.95
+_ANY_SPEED = 1e-12
+# Seconds since 1970 and a speed.
+Speeds = list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a soak is judged by.
+
+    Attributes:
+        per_node: ranks on each node.
+        what: gpu or cpu.
+        seconds: how long it had to last.
+        interval: seconds between two samples of a node.
+        spread: share of 1 that a device may be below the median of its kind.
+        decay: share of 1 by which the last tenth may be below the first.
+        kernel_log: whether the kernel log must have been read.
+    """
+
+    per_node: int
+    what: str
+    seconds: float
+    interval: float
+    spread: float
+    decay: float
+    kernel_log: bool
+
+
+def asked_of(own: Mapping[str, Any], ranks: int, what: str) -> Asked:
+    """Return what the options ask for, of so many ranks on each node."""
+    seconds, spread, decay = int(own["minutes"] * 60), own["spread"] / 100, own["decay"] / 100
+    return Asked(ranks, what, seconds, own["interval"], spread, decay, own["kernel_log"])
+
+
+@dataclass
+class _Measured:
+    """The speeds in the order of the turns, the faults and the gaps of both programs."""
+
+    busbw: Speeds = field(default_factory=list)
+    devices: dict[tuple[str, int], Speeds] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+    version: str | None = None
+
+
+def judge_soak(soaked: Soaked, nodes: list[str], asked: Asked) -> Judged:
+    """Return what the soak shows.
+
+    Args:
+        soaked: as read_soak returns it.
+        nodes: those that took part.
+        asked: what they are judged by.
+    """
+    found = _Measured(gaps=_gaps(soaked, nodes, asked))
+    for ran in soaked.ran:
+        if ran.kind == "all_reduce" and ran.code is not None:
+            _all_reduce(ran, nodes, asked, found)
+    _products([ran for ran in soaked.ran if ran.kind == "gemm"], nodes, asked, found)
+    slower, too_few = _decayed(found, asked)
+    watched, notes = watched_faults(soaked.nodes, nodes)
+    count = f"{len(found.devices)} {'GPU(s)' if asked.what == 'gpu' else 'CPU rank(s)'}"
+    said = ""
+    if found.busbw:
+        first, last = _ends(found.busbw)
+        said = f"{count} held out for {asked.seconds / 60:.4g} min: busbw {first:.4g} GB/s at first, {last:.4g} at last"
+    return Judged(
+        said=said,
+        # First those that name a node.
+        faults=sorted([*watched, *found.faults, *slower], key=lambda fault: not fault.node),
+        gaps=[*found.gaps, *([too_few] if too_few else [])],
+        notes=notes,
+        program="busbar_soak",
+        version=found.version,
+        figures=soak_figures(soaked, found.busbw, found.devices)
+        | {"seconds": asked.seconds, "decay_limit": asked.decay},
+    )
+
+
+def _ends(values: Speeds) -> tuple[float, float]:
+    """Return the median of the first tenth of the turns, one at least, and that of the last."""
+    count = max(1, len(values) // _TENTH)
+    return median(value for _at, value in values[:count]), median(value for _at, value in values[-count:])
+
+
+def _gaps(soaked: Soaked, nodes: list[str], asked: Asked) -> list[str]:
+    """Return what is missing of the job and of the samples of the nodes."""
+    gaps = [] if soaked.done else ["the output is cut off: the soak did not come to its end"]
+    over = [ran for ran in soaked.ran if ran.ended is not None and ran.code == 0]
+    lasted = (over[-1].ended or 0.0) - soaked.ran[0].began if over else 0.0
+    if lasted < _ENOUGH * asked.seconds:
+        gaps.append(f"it lasted {lasted:.0f} s of {asked.seconds:.0f} s")
+    for ran in sorted(soaked.ran, key=lambda ran: ran.code is None):
+        if ran.code != 0:
+            how = "did not end" if ran.code is None else f"ended with exit code {ran.code}{_last_words(ran)}"
+            gaps.append(f"{ran.kind} of turn {ran.turn} {how}")
+    return gaps + [f"{node}: {words}" for node in nodes for words in _node_gaps(soaked, node, asked)]
+
+
+def _last_words(ran: Ran) -> str:
+    lines = [line.strip() for line in ran.text.splitlines() if line.strip() and not line.startswith(("#", "busbar"))]
+    return f": {lines[-1][:200]}" if lines else ""
+
+
+def _node_gaps(soaked: Soaked, node: str, asked: Asked) -> list[str]:
+    """Return what is missing of the samples of a node."""
+    seen = soaked.nodes.get(node)
+    if seen is None:
+        return ["told nothing of itself"]
+    if seen.begin is None or seen.end is None:
+        return [f"told nothing of its {'beginning' if seen.begin is None else 'end'}"]
+    gaps = []
+    times = sorted([seen.begin["at"], *(sample["at"] for sample in seen.samples), seen.end["at"]])
+    longest = max(later - sooner for sooner, later in pairwise(times))
+    expected = (times[-1] - times[0]) / asked.interval
+    if longest > _MOST_GAP * asked.interval or len(seen.samples) < expected / 2 - 1:
+        few = f"{len(seen.samples)} samples where about {expected:.0f} were due"
+        gaps.append(f"{few}, the longest gap is {longest:.0f} s")
+    devices = min(len(told["devices"]) for told in (seen.begin, *seen.samples, seen.end))
+    if asked.what == "gpu" and devices < asked.per_node:
+        gaps.append(f"nvidia-smi told of {devices} of {asked.per_node} GPU(s)")
+    if asked.what == "gpu" and asked.kernel_log and not (seen.begin["kernel_log"] and seen.end["kernel_log"]):
+        gaps.append(
+            "the kernel's log could not be read, so nobody knows of an Xid: put validation_user into the group "
+            "systemd-journal there, or set validation_soak_kernel_log: false"
+        )
+    return gaps
+
+
+def _all_reduce(ran: Ran, nodes: list[str], asked: Asked, found: _Measured) -> None:
+    """Enter the speed of an all-reduce, its fault or its gap."""
+    how = AskedOfRuns(
+        nodes=len(nodes),
+        ranks=asked.per_node * len(nodes),
+        floor=_ANY_SPEED,
+        collective="all_reduce",
+        hosts=tuple(nodes),
+        allow_known_causes=True,
+    )
+    answer = judge_runs(parse_text(ran.text)["runs"], None, how)
+    words = f"all_reduce of turn {ran.turn}: {answer['reason']}"
+    if answer["verdict"] == FAIL:
+        found.faults.append(Fault("", words))
+    elif answer["verdict"] != PASS or answer["measured_busbw"] is None:
+        found.gaps.append(words)
+    else:
+        found.busbw.append((ran.began, answer["measured_busbw"]))
+
+
+def _products(turns: list[Ran], nodes: list[str], asked: Asked, found: _Measured) -> None:
+    """Enter the speeds of all products, and compare the devices over all turns."""
+    whole: dict[tuple[str, int], Rank] = {}
+    for ran in turns:
+        ranks, said = read_products(ran.text, nodes, asked.what)
+        mine = {(rank["node"], rank["device"]): rank for rank in ranks}
+        gaps = gaps_of(list(mine.values()), said, nodes, asked.per_node)
+        found.gaps += [f"{node}: gemm of turn {ran.turn}: {words}" for node, words in gaps.items()]
+        for key, rank in mine.items():
+            found.devices.setdefault(key, []).append((ran.began, rank["tflops"]))
+            first = whole.setdefault(key, dict(rank, changed=0, copies_changed=0, batches=0))
+            # The same product of another turn is the same product.
+            differs = rank["digest"] != first["digest"] and rank["library"] == first["library"]
+            first["changed"] += rank["changed"] + differs
+            first["copies_changed"] += rank["copies_changed"]
+            first["batches"] += rank["batches"]
+    for key, rank in whole.items():
+        rank["tflops"] = median(speed for _at, speed in found.devices[key])
+    faults = compared(list(whole.values()), {}, asked.spread)
+    found.faults += [Fault(fault.node, fault.words) for fault in faults]
+    found.version = next((rank["library"] for rank in whole.values()), None)
+    if not turns:
+        found.gaps.append("no product of matrices was taken")
+
+
+def _decayed(found: _Measured, asked: Asked) -> tuple[list[Fault], str]:
+    """Return what is slower at the end, and why that cannot be said."""
+    fewest = min([len(found.busbw), *(len(values) for values in found.devices.values())])
+    if fewest < _FEWEST_TURNS or not found.devices:
+        return [], f"{fewest} turns are too few to compare the end with the beginning: raise validation_soak_minutes"
+    every = [("", "the all-reduce", "GB/s", found.busbw)]
+    every += [
+        (node, f"{device_name(asked.what, device)}:", "TFLOP/s", speeds)
+        for (node, device), speeds in found.devices.items()
+    ]
+    faults = []
+    for node, name, unit, speeds in every:
+        first, last = _ends(speeds)
+        if last < first * (1 - asked.decay):
+            fell = f"fell by {1 - last / first:.0%}: {first:.4g} {unit} at first, {last:.4g} at last"
+            faults.append(Fault(node, f"{name} {fell}"))
+    return faults, ""

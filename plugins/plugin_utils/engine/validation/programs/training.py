@@ -1,0 +1,147 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The stage training: one job over all nodes, one scale after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+
+from ...catalogue.ceilings import nic_rate
+from ..options import Span
+from ..section import at_least, bars, curves, points
+from ..tests import profile_of
+from .columns import Column, Figures, Gauge
+from .stage import ProgramStage
+from .training_floors import Reference, known_floors
+from .training_judge import Asked, judge_training, scales_of
+from .training_output import read_training
+
+if TYPE_CHECKING:
+    from ..model import Options
+    from ..section import Chart, Series
+    from .judged import Judged
+
+__all__ = ["Training"]
+
+
+def _gauge(name: str, words: str, key: str) -> Gauge:
+    return Gauge(f"training_{name}", words, key, (("nodes", "nodes"), ("ranks", "ranks")))
+
+
+class TrainingOptions(TypedDict):
+    """The options validation_training_*.
+
+    efficiency is a share of 1, rate in samples/s, tflops in 10^12 operations per second of a rank, 0 for the
+    profile's; loss 0 for no reference, and loss_tolerance a share of it.
+    """
+
+    script: str
+    steps: Annotated[int, Span(10)]
+    seconds: Annotated[int, Span(1)]
+    model: str
+    batch: Annotated[int, Span(0)]
+    hidden: Annotated[int, Span(0)]
+    layers: Annotated[int, Span(0)]
+    efficiency: Annotated[float, Span(0, 1)]
+    rate: Annotated[float, Span(0)]
+    tflops: Annotated[float, Span(0)]
+    loss: Annotated[float, Span(0)]
+    loss_tolerance: Annotated[float, Span(0)]
+    python: str
+    image: str
+
+
+class Training(ProgramStage[TrainingOptions]):
+    """Trains on one rank, on one node and on more of them, and compares the throughput with floors."""
+
+    name = "training"
+    form = TrainingOptions
+    title = "Training"
+    rank = 2
+    per_gpu = True
+    figures = Figures(
+        columns=(
+            Column("label", "On", "text", cell=lambda row: {"text": row["label"], "value": row["ranks"]}),
+            Column("nodes", kind="whole"),
+            Column("ranks", "Ranks", "whole"),
+            Column("samples_per_second", "Samples/s"),
+            Column("ideal", "As many alone"),
+            Column("efficiency", "Efficiency, %", factor=100),
+            Column("step_seconds", "Step, ms", factor=1000),
+            Column("compute_seconds", "Computation", factor=1000),
+            Column("all_reduce_seconds", "Communication", factor=1000),
+            Column("all_reduce_share", "Its share, %", factor=100),
+            Column("cause", "Most is lost to", "text"),
+            Column("efficiency_floor", "At least, %", factor=100),
+            Column("data_seconds", "Samples waited for, ms", factor=1000),
+            Column("tokens_per_second", "Tokens/s"),
+            Column("tflops_per_rank", "TFLOP/s per rank"),
+            Column("peak_share", "Of the peak, %", factor=100),
+            Column("losses", read=lambda value: [row for row in points(value, 2, 200) if row[1] is not None]),
+        ),
+        values=(
+            Column("model", kind="text"),
+            Column("precision", kind="text"),
+            *map(Column, ("efficiency_floor", "rate_floor", "tflops_floor", "loss_limit")),
+        ),
+        gauges=(
+            _gauge(
+                "samples_per_second", "Samples per second of all ranks of a training together.", "samples_per_second"
+            ),
+            _gauge("efficiency_ratio", "The share of as many times the samples per second of one rank.", "efficiency"),
+            _gauge("tflops", "Operations of the model per second and rank, in units of 10^12.", "tflops_per_rank"),
+            _gauge("communication_ratio", "The share of a step that is communication only.", "all_reduce_share"),
+        ),
+        note=(
+            "Step: a whole step, median. Computation: the same step of the slowest rank without the others. "
+            "Communication: the difference, which no computation hides. TFLOP/s: the model's operations (2 for each "
+            "multiplication and addition, forward and backward) over the time of a step."
+        ),
+    )
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how long it may take."""
+        return [f"training: one rank, one node, then more of them at once, at most {options['test_time_limit']} s"]
+
+    def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
+        """Return what the output shows of each scale, by the operator's floors, else those of the nodes' hardware."""
+        own, profiles = self.own(options), [profile_of(options, node) for node in nodes]
+        asked = Asked(
+            scales=scales_of(len(nodes), ranks),
+            backend="gloo" if options["backend"] == "mpi" else "nccl",
+            model=own["model"],
+            floors=known_floors(dict(own), profiles, options["backend"]),
+            wire=min((nic_rate(profile.get("nics") or []) for profile in profiles), default=0.0) or None,
+            reference=Reference(own["loss"] or None, own["loss_tolerance"], own["steps"]),
+        )
+        return judge_training(read_training(text), asked)
+
+    def charts(self, figures: dict[str, Any]) -> list[Chart]:
+        """Return the bars of each scale beside as many ranks alone, and the loss of one rank above its limit."""
+        rows, limit = figures["rows"], figures["loss_limit"]
+        shares = [row["efficiency"] if row["ranks"] > 1 else None for row in rows]
+        series: list[Series] = [
+            {
+                "name": "measured",
+                "values": [row["samples_per_second"] for row in rows],
+                "words": ["" if share is None else f"{100 * share:.3g} %" for share in shares],
+            },
+            {"name": "as many ranks alone", "values": [row["ideal"] for row in rows], "pale": True},
+        ]
+        labels = [row["label"] for row in rows]
+        losses, limits = rows[0]["losses"] if rows else [], [] if limit is None else [limit]
+        return [
+            *bars("", "samples/s", labels, series),
+            *curves("Loss", "", "step", losses, {"".join(labels[:1]): 1}, limits=limits),
+        ]
+
+    def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
+        """Return the model and the floors."""
+        least = at_least(
+            (figures["efficiency_floor"], "{:.0%} of as many ranks alone"),
+            (figures["rate_floor"], "{:.4g} samples/s of one rank"),
+            (figures["tflops_floor"], "{:.3g} TFLOP/s of one rank"),
+        )
+        limit = "" if figures["loss_limit"] is None else f"at most {figures['loss_limit']:.4g}"
+        what = ", ".join(filter(None, (figures["model"], figures["precision"])))
+        return [("Trained", what), least, *([("Loss of one rank", limit)] if limit else [])]

@@ -1,0 +1,159 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The floors of a training: the operator's, else those of the weakest hardware, else what follows from the network.
+
+Without a declared share of as many ranks alone, that of a real model follows from the floors of the collectives, which
+the other stages hold the same network to: a step that hides nothing of its communication takes the time of one rank
+plus that of an all-reduce of all gradients, 2(n-1)/n of their bytes at the floor of busbw (nccl-tests
+doc/PERFORMANCE.md). DDP hides most of that behind the backward pass (Li et al., PyTorch Distributed, VLDB 2020, section
+3.2.3), so only what is slower than its network can miss it. A tenth is left for ranks that share power, memory and
+cores.
+
+The loss must fall and reach that of a reference. Seed and samples are always the same (train_ddp.py), so one rank that
+takes as many steps of the same batches ends at the loss of the reference but for rounding. Many ranks see more samples
+in each step: the reference is that of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .judged import Floors as Chosen
+
+__all__ = ["Floors", "Reference", "efficiency_floor", "gap_of_loss", "known_floors", "wrong_loss"]
+
+_SHARED = 0.9
+_GB = 1e9
+_COMPUTED = "computed: gradients at the hardware's floor of busbw, nothing hidden, nine tenths of that"
+# The toy has nothing to compute, so it says nothing about a network's share in a real step.
+_REAL = ("gpt", "resnet50")
+_BETWEEN = ("inter_node", "inter_domain")
+# After fewer steps a loss may still be above the first.
+_ENOUGH_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The floors of a training; None if not known.
+
+    Attributes:
+        efficiency: samples/s of all ranks over ranks times those of one, at least.
+        rate: samples/s of one rank, at least.
+        tflops: 10^12 operations per second of one rank, at least.
+        peak: what a GPU's tensor cores do at the most in bf16, 10^12 operations per second.
+        inside: busbw that the all-reduce of one node must reach, GB/s.
+        between: the same of several nodes.
+        source: where the floors come from.
+    """
+
+    efficiency: float | None = None
+    rate: float | None = None
+    tflops: float | None = None
+    peak: float | None = None
+    inside: float | None = None
+    between: float | None = None
+    source: str = ""
+
+
+def known_floors(own: dict[str, Any], profiles: list[dict[str, Any]], backend: str) -> Floors:
+    """Return the floors; if one node's is unknown, it is unknown, since another's does not apply to it.
+
+    Args:
+        own: the options of the stage: efficiency, rate, tflops (0 where not given) and model.
+        profiles: the hardware profile of each node, an empty one where it is unknown.
+        backend: nccl or mpi; CPUs that nodes of a sandbox share follow no law.
+    """
+    declared = [profile.get("training") or {} for profile in profiles]
+    chosen, sources = Chosen(), [item.get("source") for item in declared]
+    peaks = [item.get("peak_tflops") or 0 for item in declared]
+    shares = [item.get(f"{own['model']}_share_floor") or 0 for item in declared]
+    works = [share * peak for share, peak in zip(shares, peaks, strict=True)]
+    efficiency = chosen.pick(own["efficiency"], _weakest([item.get("efficiency_floor") for item in declared]), *sources)
+    rate = chosen.pick(own["rate"], _weakest([item.get("samples_per_second_floor") for item in declared]), *sources)
+    tflops = chosen.pick(own["tflops"], _weakest(works), *sources)
+    inside = between = None
+    if not efficiency and backend == "nccl" and own["model"] in _REAL:
+        inside, between = _slowest(profiles, ("intra_node",)), _slowest(profiles, _BETWEEN)
+        chosen.sources += [_COMPUTED] if inside or between else []
+    return Floors(efficiency, rate, tflops, _weakest(peaks), inside, between, str(chosen))
+
+
+def _weakest(values: list[Any]) -> float | None:
+    """Return the least value, or None if one is not known."""
+    return min(values) if values and all(values) else None
+
+
+def _slowest(profiles: list[dict[str, Any]], scopes: tuple[str, ...]) -> float | None:
+    """Return the least floor of busbw that the nodes have in one of some scopes, or None if a node has none."""
+    speeds = [profile.get("busbw") or {} for profile in profiles]
+    floors = [[float(busbw[scope]["floor_gbs"]) for scope in scopes if busbw.get(scope)] for busbw in speeds]
+    return min(map(min, floors)) if floors and all(floors) else None
+
+
+def efficiency_floor(floors: Floors, nodes: int, result: dict[str, Any], base: dict[str, Any] | None) -> float | None:
+    """Return the share of as many ranks alone that a run must reach, None where that is not known.
+
+    Args:
+        floors: what is known.
+        nodes: of the run.
+        result: of the run: world_size and gradient_bytes.
+        base: the result of one rank: step_seconds.
+    """
+    ranks = result["world_size"]
+    if floors.efficiency or ranks == 1:
+        return floors.efficiency
+    speed = floors.inside if nodes == 1 else floors.between
+    if not speed or not base or not base["step_seconds"] or not result["gradient_bytes"]:
+        return None
+    seconds = 2 * (ranks - 1) / ranks * result["gradient_bytes"] / (speed * _GB)
+    return float(_SHARED * base["step_seconds"] / (base["step_seconds"] + seconds))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What one rank must learn.
+
+    Attributes:
+        loss: at the end, None where there is no reference.
+        tolerance: share of it that the loss may be above.
+        steps: after which it is that.
+    """
+
+    loss: float | None = None
+    tolerance: float = 0.0
+    steps: int = 0
+
+    @property
+    def most(self) -> float | None:
+        """The highest loss that is enough."""
+        return None if self.loss is None else self.loss * (1 + self.tolerance)
+
+
+def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
+    """Return what is wrong with what a run learned; an empty text when nothing is.
+
+    Args:
+        result: as output.read_training gives it, of any number of ranks.
+        reference: of one rank.
+    """
+    first, final = result["first_loss"], result["final_loss"]
+    if first is None or final is None:
+        return "the loss is no number"
+    if final >= first and (result["steps"] or 0) >= _ENOUGH_STEPS:
+        return f"it learned nothing, the loss went from {first:.4g} to {final:.4g}"
+    most = reference.most
+    if most is not None and result["world_size"] == 1 and not gap_of_loss(result, reference) and final > most:
+        return f"the loss is {final:.4g} after {reference.steps} steps, {most:.4g} at most by the reference"
+    return ""
+
+
+def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
+    """Return why the loss of a run cannot be held against the reference; an empty text when it can."""
+    took = int(result["steps"] or 0)
+    if reference.loss is None or result["world_size"] != 1 or took == reference.steps:
+        return ""
+    return (
+        f"{took} of {reference.steps} steps were taken, so its loss is not that of the reference: train longer "
+        "(validation_training_seconds)"
+    )

@@ -1,0 +1,319 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether a training scales with the number of nodes, and what slows it.
+
+A step of many ranks cannot be faster than a step of one. The difference is lost, and the measurements divide that
+loss: the program measures on every rank a step without any communication, all ranks at once.
+
+- communication: the step less the slowest rank's own part of it; the time in which all wait for the network.
+- loader: the time that a rank waits for its samples, less that of one rank alone.
+- a slow node: the slowest rank's own part less that of the middle one.
+- sharing: the middle rank's own part less that of one rank that has its node for itself (memory, power, cores).
+
+Whichever is the largest is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li
+et al., PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each
+(nccl-tests doc/PERFORMANCE.md), from which the least time on the wire follows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from .judged import Fault, Judged
+from .training_floors import Floors, Reference, efficiency_floor, gap_of_loss, wrong_loss
+
+__all__ = ["Asked", "judge_training", "scales_of"]
+
+_CAUSES = {
+    "communication": "network-bound",
+    "loader": "the samples come too slowly",
+    "slow node": "slow node",
+    "sharing": "ranks of one node share what they need",
+}
+_NO_TORCH = 3
+# Beyond this a baseline was disturbed: many ranks cannot be faster than as many alone.
+_TOO_GOOD = 1.2
+# A node that takes this much longer than the middle one for the same work is told of, whatever the verdict.
+_SLOW = 1.25
+_FEWEST = 3
+# Waiting for samples is told as a cause from this share of a step on.
+_MUCH = 0.2
+_GB = 1e9
+_MOST = 100
+_TWO = 2
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a training is judged by.
+
+    Attributes:
+        scales: nodes and ranks per node of each run that was asked for, the single rank first.
+        backend: nccl or gloo; what the ranks must have used.
+        model: what the ranks must have trained; empty for any.
+        floors: what they must reach.
+        wire: GB/s that leave a node at most, None when not known.
+        reference: what one rank must learn.
+    """
+
+    scales: list[tuple[int, int]]
+    backend: str
+    model: str = ""
+    floors: Floors = field(default_factory=Floors)
+    wire: float | None = None
+    reference: Reference = field(default_factory=Reference)
+
+
+def scales_of(nodes: int, ranks: int) -> list[tuple[int, int]]:
+    """Return nodes and ranks per node of each run: one rank, a whole node, 2, 4, 8, … and all nodes."""
+    found = [(1, 1), (1, ranks)]
+    count = _TWO
+    while count < nodes:
+        found.append((count, ranks))
+        count *= 2
+    return list(dict.fromkeys([*found, (nodes, ranks)]))
+
+
+def judge_training(scales: list[dict[str, Any]], asked: Asked) -> Judged:
+    """Return what the training shows: what is wrong, what is missing, then how fast it is.
+
+    Args:
+        scales: as read_training returns them.
+        asked: what they are judged by.
+    """
+    by_scale = {(item["nodes"], item["ranks_per_node"]): item for item in scales}
+    gap_of = {scale: _gap(scale, by_scale.get(scale), asked) for scale in asked.scales}
+    gaps = [words for words in gap_of.values() if words]
+    wrong = [words for scale in asked.scales if (words := _wrong(scale, by_scale.get(scale), asked))]
+    good = {scale: by_scale[scale]["result"] for scale, gap in gap_of.items() if not gap}
+    base = good.get(asked.scales[0])
+    rows = [_row(scale, result, base, asked) for scale, result in good.items()]
+    slow = [words for row in rows if (words := _below(row, asked))]
+    ran = list(good.values())
+    return Judged(
+        said=_reached(rows, asked) if rows else "",
+        faults=[Fault("", words) for words in wrong or ([] if gaps else slow[-1:])],
+        gaps=gaps,
+        doubt=_doubt(rows, asked),
+        notes=[*slow, *(words for row in rows for words in _odd(row))],
+        source=asked.floors.source,
+        program="train_ddp with torch" if ran else "",
+        version=ran[-1]["torch"] if ran else "",
+        most=_MOST,
+        figures={
+            "model": base["model"] if base else asked.model,
+            "precision": base["precision"] if base else "",
+            "efficiency_floor": asked.floors.efficiency,
+            "rate_floor": asked.floors.rate,
+            "tflops_floor": asked.floors.tflops,
+            "peak_tflops": asked.floors.peak,
+            "reference_loss": asked.reference.loss,
+            "loss_limit": asked.reference.most,
+            "rows": rows,
+        },
+    )
+
+
+def _reached(rows: list[dict[str, Any]], asked: Asked) -> str:
+    last = rows[-1]
+    said = f"{last['label']}: {last['samples_per_second']:.4g} samples/s"
+    if last["tflops_per_rank"] is not None and asked.backend == "nccl":
+        said += f", {last['tflops_per_rank']:.3g} TFLOP/s per GPU"
+    if last["efficiency"] is not None and len(rows) > 1:
+        said += f", {last['efficiency']:.0%} of {last['ranks']} times one rank"
+    return said
+
+
+def _odd(row: dict[str, Any]) -> list[str]:
+    """Return what else is to be reported of a scale."""
+    slow = f"{row['label']}: {', '.join(row['slow_nodes'])} far slower than the others at the same work"
+    return [*filter(None, [_disturbed(row)]), *([slow] if row["slow_nodes"] else [])]
+
+
+def _doubt(rows: list[dict[str, Any]], asked: Asked) -> str:
+    """Return why figures that miss no floor prove nothing; empty if they do."""
+    disturbed = [words for row in rows if (words := _disturbed(row))]
+    if disturbed:
+        return f"{disturbed[-1]}; train again, longer (validation_training_seconds)"
+    if any(row["efficiency_floor"] is None for row in rows if row["ranks"] > 1):
+        return (
+            "no floor is known for the scaling efficiency: set training in the hardware profile, or "
+            "validation_training_efficiency"
+        )
+    if asked.floors.rate is None and asked.floors.tflops is None and len(rows) == 1:
+        return (
+            "one rank alone shows no scaling, and no floor is known for its speed: set training in the hardware "
+            "profile, or validation_training_tflops"
+        )
+    return ""
+
+
+def _label(scale: tuple[int, int]) -> str:
+    nodes, ranks = scale
+    if nodes > 1:
+        return f"{nodes} nodes"
+    return "1 GPU" if ranks == 1 else "1 node"
+
+
+def _gap(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
+    """Return why a run says nothing; empty if it does."""
+    if found is None:
+        words = "did not run"
+    elif found["result"] is None and found["code"] == _NO_TORCH:
+        words = f"{found['said'] or 'no torch'} (validation_training_image, or the nodes' packages)"
+    elif found["result"] is None:
+        ended = "did not end" if found["code"] is None else f"ended with {found['code']} and no result"
+        words = f"the training {ended}{': ' if found['said'] else ''}{found['said']}"
+    else:
+        words = _strange(scale, found["result"], asked) or gap_of_loss(found["result"], asked.reference)
+    return f"{_label(scale)}: {words}" if words else ""
+
+
+def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> str:
+    """Return how a result differs from what was asked for; empty if it does not."""
+    nodes, ranks = scale
+    if (result["nodes"], result["world_size"]) != (nodes, nodes * ranks):
+        took = f"{result['world_size']} rank(s) on {result['nodes']} node(s) took part"
+        return f"{took}, {nodes * ranks} on {nodes} were asked for"
+    if result["backend"] != asked.backend:
+        return f"trained over {result['backend'] or 'nothing known'}, not {asked.backend}: torch sees no GPU"
+    if asked.model and result["model"] != asked.model:
+        return f"trained {result['model'] or 'nothing known'}, not {asked.model}"
+    if asked.floors.tflops and asked.floors.peak and result["precision"] != "bf16":
+        return f"computed in {result['precision'] or 'nothing known'}, and the floor is of bf16: torch or GPU lacks it"
+    if not result["step_seconds"] or not result["samples_per_second"]:
+        return "nothing was measured"
+    return "its TFLOP/s were not measured" if asked.floors.tflops and result["tflops_per_rank"] is None else ""
+
+
+def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
+    """Return what is wrong with what a run learned; empty if nothing is."""
+    result = (found or {}).get("result")
+    words = wrong_loss(result, asked.reference) if result and result["world_size"] else ""
+    return f"{_label(scale)}: {words}" if words else ""
+
+
+def _row(scale: tuple[int, int], result: dict[str, Any], base: dict[str, Any] | None, asked: Asked) -> dict[str, Any]:
+    """Return the figures of a scale; seconds per step."""
+    ranks = result["world_size"]
+    ideal = base["samples_per_second"] * ranks if base else None
+    efficiency = result["samples_per_second"] / ideal if ideal else None
+    lost = _lost(result, base) if base and ranks > 1 else {}
+    total = sum(lost.values())
+    cause = max(lost, key=lambda key: lost[key]) if total > 0 else ""
+    step, shared, work = result["step_seconds"], result["all_reduce_seconds"], result["tflops_per_rank"]
+    tokens, peak = result["tokens_per_sample"], asked.floors.peak
+    return {
+        "label": _label(scale),
+        "nodes": scale[0],
+        "ranks": ranks,
+        "samples_per_second": result["samples_per_second"],
+        "ideal": ideal,
+        "efficiency": efficiency,
+        "efficiency_floor": efficiency_floor(asked.floors, scale[0], result, base) if ranks > 1 else None,
+        "tokens_per_second": tokens * result["samples_per_second"] if tokens else None,
+        "tflops_per_rank": work,
+        "peak_share": work / peak if work and peak else None,
+        "step_seconds": step,
+        "data_seconds": result["data_seconds"],
+        "compute_seconds": result["compute_seconds"],
+        "all_reduce_seconds": shared,
+        "all_reduce_share": None if shared is None else shared / step,
+        "wire_seconds": _wire_seconds(scale, result, asked),
+        "lost_seconds": lost,
+        "cause": cause if efficiency is not None and efficiency < 1 else "",
+        "slow_nodes": _slow_nodes(result),
+        "losses": result["losses"],
+    }
+
+
+def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
+    """Return the seconds per step that are lost against a single rank, by cause; nothing where not measured."""
+    own = [host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"] is not None]
+    alone = base["compute_seconds"]
+    if not own or alone is None or result["all_reduce_seconds"] is None:
+        return {}
+    return {
+        "communication": result["all_reduce_seconds"],
+        "loader": max(0.0, (result["data_seconds"] or 0.0) - (base["data_seconds"] or 0.0)),
+        "slow node": max(0.0, max(own) - median(own)),
+        "sharing": max(0.0, median(own) - alone),
+    }
+
+
+def _slow_nodes(result: dict[str, Any]) -> list[str]:
+    """Return the nodes that take far longer than the middle one for the same work; of two none can be told."""
+    own = {host["node"]: host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"]}
+    if len(own) < _FEWEST:
+        return []
+    middle = median(own.values())
+    return sorted(node for node, seconds in own.items() if seconds > _SLOW * middle)
+
+
+def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> float | None:
+    """Return what the gradients need on the wire at the least; None inside a node or where the wire is not known."""
+    nodes, size = scale[0], result["gradient_bytes"]
+    if nodes == 1 or not asked.wire or not size:
+        return None
+    return float(2 * (nodes - 1) / nodes * size / (asked.wire * _GB))
+
+
+def _below(row: dict[str, Any], asked: Asked) -> str:
+    """Return how a scale misses its floor, and why; empty if it does not."""
+    if row["ranks"] == 1:
+        return _too_slow(row, asked.floors)
+    floor = row["efficiency_floor"]
+    if floor is None or row["efficiency"] is None or row["efficiency"] >= floor:
+        return ""
+    words = f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank, floor {floor:.0%}"
+    return f"{words}: {_why(row)}"
+
+
+def _too_slow(row: dict[str, Any], floors: Floors) -> str:
+    """Return how one rank alone misses its floor; empty if it does not."""
+    rate, work = row["samples_per_second"], row["tflops_per_rank"]
+    if floors.rate is not None and rate < floors.rate:
+        words = f"{row['label']}: {rate:.4g} samples/s, floor {floors.rate:.4g}"
+    elif floors.tflops is not None and work is not None and work < floors.tflops:
+        words = f"{row['label']}: {work:.3g} TFLOP/s, floor {floors.tflops:.3g}"
+        words += f" (peak {floors.peak:.4g})" if floors.peak else ""
+    else:
+        return ""
+    waits = row["data_seconds"] or 0.0
+    if waits > _MUCH * row["step_seconds"]:
+        words += f"; it waits {_ms(waits)} of a step of {_ms(row['step_seconds'])} for its samples"
+    return words
+
+
+def _disturbed(row: dict[str, Any]) -> str:
+    """Return that what all are compared with was measured too low; empty if it was not."""
+    if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
+        return ""
+    return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
+
+
+def _why(row: dict[str, Any]) -> str:
+    """Return in words what takes the time."""
+    if not row["cause"]:
+        return "what takes the time was not measured"
+    lost, cause = row["lost_seconds"], row["cause"]
+    share = lost[cause] / sum(lost.values())
+    words = f"{_CAUSES[cause]}: "
+    if cause == "communication":
+        words += f"all-reduce takes {_ms(lost[cause])} of a step of {_ms(row['step_seconds'])}"
+        if row["wire_seconds"]:
+            words += f" (the wire needs {_ms(row['wire_seconds'])} at the least)"
+    elif cause == "slow node":
+        who = ", ".join(row["slow_nodes"]) or "one of the nodes"
+        words += f"{who} makes each step {_ms(lost[cause])} longer"
+    elif cause == "loader":
+        words += f"a rank waits {_ms(lost[cause])} longer for them than alone"
+    else:
+        words += f"a rank's own work takes {_ms(lost[cause])} longer than alone"
+    return f"{words}, {share:.0%} of what is lost"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.3g} ms"

@@ -1,0 +1,187 @@
+"""The stage gemm: what its program prints is read, judged and shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.products import (
+    known_floor,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
+from report_samples import EVIL
+from stage_samples import gemm_lines, stage_pages, stage_report, stage_test
+from validation_samples import validation_options
+
+ROOT = Path(__file__).parents[7]
+PROGRAM = ROOT / "roles/validation/files/busbar_gemm.py"
+NODES = ["gpu1", "gpu2"]
+OWN = {
+    "script": "#!/bin/bash\n",
+    "seconds": "30",
+    "size": "0",
+    "spread": "10",
+    "tflops": "0",
+    "memory_gbs": "0",
+    "wrong_node": "",
+    "python": "python3",
+    "image": "",
+}
+
+
+def output(changes: dict[tuple[str, int], dict[str, Any]] | None = None, leave: tuple[str, int] | None = None) -> str:
+    """The output of all ranks; some changed, one left out."""
+    return gemm_lines(NODES, changes, leave)
+
+
+def judged(text: str, options: dict[str, str] | None = None, **changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any option
+    """The test of the stage in a report."""
+    return stage_test("gemm", OWN | (options or {}), NODES, text, **changes)
+
+
+def test_it_asks_for_all_gpus_of_all_nodes_at_once() -> None:
+    job = next_step(validation_options(NODES, stages=["gemm"], gemm=OWN))["tests"][0]["job"]
+    assert job["nodes"] == NODES
+    assert job["arguments"] == ["--ntasks-per-node=8", "--export=ALL", "--gpus-per-node=8"]
+
+
+def test_what_is_fast_and_alike_passes() -> None:
+    test = judged(output())
+    assert (test["verdict"], test["blamed"]) == ("PASS", [])
+    assert test["reason"] == ("16 GPU(s): 700 to 707 TFLOP/s in bf16, memory 2900 to 2900 GB/s, like results alike")
+    assert test["gemm"]["tflops_floor"] == pytest.approx(0.55 * 989.4)
+    assert "published figure" in test["source"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tflops": 500.0}, "gpu2 GPU 3: 500 TFLOP/s, floor 544.2"),
+        ({"tflops": 620.0}, "gpu2 GPU 3: 620 TFLOP/s, 12% below the median of 16 like it"),
+        ({"memory_gbs": 2000.0}, "gpu2 GPU 3: 2000 GB/s of memory, floor 2345"),
+        ({"memory_gbs": 2500.0}, "gpu2 GPU 3: 2500 GB/s of memory, 14% below the median of 16 like it"),
+        ({"digest": "ab"}, "gpu2 GPU 3: its result differs from that of 15 like it: silent data corruption"),
+        ({"changed": 2}, "gpu2 GPU 3: the same product came out differently in 2 of 900 batches: silent data corrup"),
+        ({"copies_changed": 1}, "gpu2 GPU 3: 1 copies in memory are not what they are of"),
+    ],
+)
+def test_one_gpu_of_sixteen_is_found_and_its_node_blamed(changes: dict[str, Any], words: str) -> None:
+    test = judged(output({("gpu2", 3): changes}))
+    assert test["verdict"] == "FAIL"
+    assert test["reason"].startswith(words)
+    assert [item["node"] for item in test["blamed"]] == ["gpu2"]
+
+
+def test_another_kind_or_library_may_give_another_result() -> None:
+    other = {("gpu2", device): {"digest": "bb", "library": "torch 2.8.0+cu126"} for device in range(8)}
+    assert judged(output(other))["verdict"] == "PASS"
+    other = {("gpu2", device): {"digest": "bb", "kind": "NVIDIA H100 PCIe, 114 SMs"} for device in range(8)}
+    assert judged(output(other))["verdict"] == "PASS"
+
+
+def test_where_two_results_are_as_frequent_somebody_is_wrong_and_nobody_blamed() -> None:
+    test = judged(output({("gpu2", device): {"digest": "bb"} for device in range(8)}))
+    assert (test["verdict"], test["blamed"]) == ("FAIL", [])
+    assert test["reason"].startswith("gpu[1-2]: like devices gave 2 results, no one of which most agree on")
+
+
+def test_three_are_too_few_to_make_one_a_straggler() -> None:
+    slow = {(node, device): {"kind": "other"} for node in NODES for device in range(8) if (node, device) > ("gpu1", 2)}
+    assert judged(output({**slow, ("gpu1", 1): {"tflops": 600.0}}))["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "gpu1: 0 of 8 rank(s) told what they measured"),
+        (output(leave=("gpu2", 0)), "gpu2: 7 of 8 rank(s) told what they measured"),
+        (output({("gpu2", 0): {"tflops": None}}), "gpu2: 7 of 8 rank(s)"),
+        (output({("gpu2", 0): {"tflops": -1}}), "gpu2: 7 of 8 rank(s)"),
+        (output({("gpu2", 0): {"digest": ""}}), "gpu2: 7 of 8 rank(s)"),
+        (output({("gpu2", 0): {"what": "cpu"}}), "gpu2: 7 of 8 rank(s)"),
+        (output().replace("busbar-gemm {", "busbar-gemm [{"), "gpu1: 0 of 8 rank(s)"),
+        (
+            output(leave=("gpu1", 0)) + "busbar_gemm: gpu1: no torch: No module named 'torch'\n",
+            "gpu1: no torch: No module named 'torch' (validation_gemm_image, or the nodes' packages)",
+        ),
+    ],
+)
+def test_who_told_nothing_makes_it_inconclusive(text: str, words: str) -> None:
+    test = judged(text)
+    assert (test["verdict"], test["blamed"]) == ("INCONCLUSIVE", [])
+    assert test["reason"].startswith(words)
+
+
+def test_a_wrong_result_counts_also_where_others_told_nothing() -> None:
+    test = judged(output({("gpu2", 3): {"digest": "ab"}}, leave=("gpu1", 0)))
+    assert (test["verdict"], test["blamed"][0]["node"]) == ("FAIL", "gpu2")
+    assert test["findings"] == ["gpu1: 7 of 8 rank(s) told what they measured"]
+
+
+def test_without_a_floor_it_is_inconclusive_and_the_operator_may_give_one() -> None:
+    hardware = dict.fromkeys(NODES, "rtx_4080x2_desktop")
+    test = judged(output(), hardware=hardware)
+    assert test["verdict"] == "INCONCLUSIVE"
+    assert test["reason"].endswith("no floor is known: set gemm in the hardware profile, or validation_gemm_tflops")
+    assert "validation_gemm_memory_gbs" in judged(output(), {"tflops": "1"}, hardware=hardware)["reason"]
+    test = judged(output(), {"tflops": "1", "memory_gbs": "1"}, hardware=hardware)
+    assert (test["verdict"], test["source"]) == ("PASS", "the operator")
+    assert judged(output(), {"tflops": "800"})["verdict"] == "FAIL"
+
+
+def test_floors_of_a_profile_are_shares_of_its_peaks() -> None:
+    found = known_floor(site_catalogue({})["dgx_h200"])
+    assert [found.tflops, found.memory_gbs] == pytest.approx([544.17, 3360])
+    assert known_floor(site_catalogue({})["sandbox_gpu"]).tflops is None
+    found = known_floor(site_catalogue({})["dgx_a100"])
+    assert [found.tflops, found.memory_gbs] == pytest.approx([187.2, 1088.5])
+    assert (known_floor(site_catalogue({})["dgx_b200"]).tflops or 0) < 1745
+
+
+@pytest.mark.parametrize(
+    ("name", "published", "copied"),
+    [
+        *((name, 83, 766) for name in ("c4140_v100", "dgx1", "dgx2")),
+        ("l40s", 269, 864 * 0.78),
+        ("rtx_4090", 160.5, 912),
+        # As fast as a B200 at least, of which the figures are.
+        *((name, 1745, 8000 * 0.9) for name in ("gb200_nvl72", "gb300")),
+    ],
+)
+def test_a_gpu_as_fast_as_the_published_one_is_well_above_its_floor(name: str, published: float, copied: float) -> None:
+    found = known_floor(site_catalogue({})[name])
+    assert 0.6 * published < (found.tflops or 0) < 0.71 * published
+    assert 0.7 * copied < (found.memory_gbs or 0) < 0.81 * copied
+
+
+def test_the_page_and_the_metrics_show_each_gpu(tmp_path: Path) -> None:
+    text = output({("gpu2", 3): {"digest": "ab", "uuid": EVIL}})
+    section, told = stage_pages(tmp_path, stage_report("gemm", OWN, NODES, text))
+    for words in ("Slowest of each node", "Of the median, %", "8192 x 8192, bf16", "544.2 TFLOP/s", ">wrong<"):
+        assert words in section
+    assert EVIL not in section
+    assert len(told["busbar_gemm_tflops"]) == 16
+    wrong = [sample.labels for sample in told["busbar_gemm_wrong"] if sample.value]
+    assert wrong == [{"cluster": "alpha", "node": "gpu2", "device": "3"}]
+    assert {sample.value for sample in told["busbar_gemm_memory_bytes_per_second"]} == {2.9e12}
+
+
+@pytest.mark.parametrize(
+    ("device", "words"), [("gpu", "no torch: "), ("cpu", "neither torch nor NumPy: ")], ids=["gpu", "cpu"]
+)
+def test_a_node_with_nothing_to_compute_with_says_so(tmp_path: Path, device: str, words: str) -> None:
+    for name in ("torch", "numpy"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('none here')\n")
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "--device", device],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "SLURMD_NODENAME": "gpu1"},
+    )
+    assert (done.returncode, done.stdout) == (3, f"busbar_gemm: gpu1: {words}none here\n"), done.stderr

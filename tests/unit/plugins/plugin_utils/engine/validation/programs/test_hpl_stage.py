@@ -1,0 +1,135 @@
+"""The stage hpl: what Linpack prints is read, judged and shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.hpl import read_hpl
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import next_step
+from stage_samples import stage_pages, stage_report, stage_test
+from validation_samples import validation_options
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+# What Debian's hpcc 1.5.0-3 wrote into hpccoutf.txt, one rank.
+RECORDED = """\
+--------------------------------------------------------------------------------
+
+- The matrix A is randomly generated for each test.
+- The following scaled residual check will be computed:
+      ||Ax-b||_oo / ( eps * ( || x ||_oo * || A ||_oo + || b ||_oo ) * N )
+- The relative machine precision (eps) is taken to be               1.110223e-16
+- Computational tests pass if scaled residuals are less than                16.0
+
+================================================================================
+T/V                N    NB     P     Q               Time                 Gflops
+--------------------------------------------------------------------------------
+WR11C2R4         200    80     1     1               0.00              1.513e+00
+--------------------------------------------------------------------------------
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=        0.0102079 ...... PASSED
+================================================================================
+
+Finished      1 tests with the following results:
+              1 tests completed and passed residual checks,
+"""
+# On 64 ranks, https://scc25-benchmarking.readthedocs.io/en/latest/benchmarks/hpl.html.
+PUBLISHED = """\
+WR01C2L8 102144 192 8 8 514.92 1.380e+03
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 0.0020152 ...... PASSED
+"""
+NODES = [f"gpu{number}" for number in range(1, 9)]
+OWN: dict[str, Any] = {
+    "script": "#!/bin/bash\n",
+    "n": "0",
+    "nb": "0",
+    "gflops": "20",
+    "program": "/workspace/hpl.sh",
+    "arguments": ["--dat", "HPL.dat"],
+    "image": "",
+}
+
+
+def judged(text: str, nodes: list[str], **own: Any) -> dict[str, Any]:  # noqa: ANN401 - any option of the stage
+    """The test of the stage in a report."""
+    return stage_test("hpl", OWN | own, nodes, text)
+
+
+def test_what_was_recorded_is_read() -> None:
+    (found,) = read_hpl(RECORDED)
+    assert found == {
+        "variant": "WR11C2R4",
+        "n": 200,
+        "nb": 80,
+        "p": 1,
+        "q": 1,
+        "seconds": 0.0,
+        "gflops": 1.513,
+        "residual": "0.0102079",
+        "passed": True,
+    }
+    (found,) = read_hpl(PUBLISHED.replace("1.380e+03", "1.380e+03 ( 2.156e+01)"))
+    assert (found["n"], found["p"], found["gflops"], found["passed"]) == (102144, 8, 1380.0, True)
+
+
+def test_the_matrix_fills_the_gpus() -> None:
+    job = next_step(validation_options(NODES, stages=["hpl"], hpl=OWN))["tests"][0]["job"]
+    lines = [line.removeprefix("export ") for line in job["script"].splitlines() if line.startswith("export ")]
+    exported = dict(line.split("=") for line in lines)
+    assert (exported["BUSBAR_RANKS_PER_NODE"], exported["BUSBAR_HPL_NB"]) == ("8", "1024")
+    assert int(exported["BUSBAR_HPL_N_EACH"]) ** 2 * 8 == pytest.approx(0.8 * 8 * 81559 * (1 << 20), rel=1e-4)
+    assert job["arguments"][2] == "--gpus-per-node=8"
+
+
+def test_what_is_right_and_fast_enough_passes() -> None:
+    test = judged(PUBLISHED, NODES)
+    assert test["verdict"] == "PASS"
+    assert test["reason"] == "n 102144: 1380 Gflop/s, 21.56 per rank, residual 0.0020152 passed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "verdict", "words"),
+    [
+        ("PASSED", "FAILED", "FAIL", "n 102144: the solution is wrong, scaled residual 0.0020152"),
+        ("0.0020152 ...... PASSED", "nan ...... FAILED", "FAIL", "the solution is wrong, scaled residual nan"),
+        ("||Ax-b||", "--", "INCONCLUSIVE", "nobody checked the solution"),
+        (" 8 8 ", " 8 7 ", "INCONCLUSIVE", "56 rank(s) in 8 x 7 took part, 64 were asked for"),
+        ("1.380e+03", "1.380e+04", "INCONCLUSIVE", "13800 Gflop/s do not follow from 514.92 s"),
+        ("514.92", "51.492", "INCONCLUSIVE", "1380 Gflop/s do not follow from 51.492 s"),
+        ("514.92 1.380e+03", "590.00 1.204e+03", "FAIL", "18.81 per rank, residual 0.0020152 passed, floor 20 per"),
+        ("1.380e+03", "nan", "INCONCLUSIVE", "no system was solved"),
+        ("WR01", "XR01", "INCONCLUSIVE", "no system was solved"),
+    ],
+)
+def test_what_is_not_is_no_pass(old: str, new: str, verdict: str, words: str) -> None:
+    assert old in PUBLISHED
+    test = judged(PUBLISHED.replace(old, new, 1), NODES)
+    assert (test["verdict"], words in test["reason"]) == (verdict, True), test["reason"]
+    assert test["blamed"] == []
+
+
+def test_one_wrong_solution_of_several_is_wrong() -> None:
+    assert judged(PUBLISHED.replace("PASSED", "FAILED") + PUBLISHED, NODES)["verdict"] == "FAIL"
+
+
+def test_without_a_floor_it_is_inconclusive() -> None:
+    test = judged(PUBLISHED, NODES, gflops="0")
+    assert (test["verdict"], test["reason"].split("; ")[1]) == (
+        "INCONCLUSIVE",
+        "no floor is known: set validation_hpl_gflops",
+    )
+
+
+def test_a_node_alone_is_blamed() -> None:
+    text = PUBLISHED.replace(" 8 8 ", " 4 2 ").replace("PASSED", "FAILED")
+    assert judged(text, ["gpu1"])["blamed"][0]["node"] == "gpu1"
+
+
+def test_page_and_metrics_show_it(tmp_path: Path) -> None:
+    section, told = stage_pages(tmp_path, stage_report("hpl", OWN, NODES, PUBLISHED))
+    for words in ("<h2>Linpack</h2>", "0.0020152", "20 Gflop/s per rank"):
+        assert words in section
+    speeds = [[sample.value for sample in told[name]] for name in ("busbar_hpl_flops", "busbar_hpl_solved")]
+    assert speeds == [[1.38e12], [1]]

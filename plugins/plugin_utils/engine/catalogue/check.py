@@ -13,8 +13,8 @@ from ..common.unknown_hardware import unknown_hardware
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .floors import count_problems, floor_entries, low_floor
 from .gres import gres_problems
-from .profiles import LIKE, profile_names
 from .schema import form_problems
+from .shipped import LIKE, profile_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,17 +1,14 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The hardware profiles of the collection, one file each, with `hardware_profiles_extra` of a site over them."""
+"""The hardware profiles of the collection, with `hardware_profiles_extra` of a site over them."""
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import yaml
 
 from ....module_utils.common.problems import one_line
 from ..common.unknown_hardware import unknown_hardware
+from .shipped import LIKE, merged, profile_names, shipped_profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     WorkedOut = Callable[[Any], Any]
 
 __all__ = [
-    "PROFILES",
     "host_profile",
     "known_profiles",
     "merged",
@@ -30,33 +26,6 @@ __all__ = [
 ]
 
 EXTRA = "hardware_profiles_extra"
-LIKE = "like"
-PROFILES = Path(__file__).resolve().parent / "hardware"
-
-
-@cache
-def profile_names() -> tuple[str, ...]:
-    """Return the names of the profiles that come with the collection."""
-    return tuple(sorted(path.stem for path in PROFILES.glob("*.yml")))
-
-
-@cache
-def shipped_profile(name: str) -> dict[str, Any]:
-    """Return one of profile_names(), merged over the profile that its `like` names. Do not change the result.
-
-    Raises:
-        ValueError: its file is not valid YAML.
-    """
-    path = PROFILES / f"{name}.yml"
-    # libyaml where there is one: it reads a file in a seventh of the time, and each task of each host reads one.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        found: dict[str, Any] = yaml.load(path.read_bytes(), Loader=loader)  # noqa: S506 - it is a safe one
-    except yaml.YAMLError as exc:
-        message = f"{path} is not valid YAML: {' '.join(str(exc).split())}"
-        raise ValueError(message) from exc
-    like = found.pop(LIKE, None)
-    return merged(shipped_profile(like), found) if like else found
 
 
 def site_profile(name: str, extra: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - any YAML
@@ -109,13 +78,6 @@ def _over(shipped: dict[str, Any], own: Any) -> Any:  # noqa: ANN401 - what a si
 def site_catalogue(extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return all profiles by name, those of the site merged over those of the collection."""
     return {name: site_profile(name, extra) for name in (*profile_names(), *extra)}
-
-
-def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
-    """Return two dictionaries merged to the bottom; of anything else, the value above."""
-    if not isinstance(below, dict) or not isinstance(above, dict):
-        return above
-    return {**below, **{key: merged(below[key], value) if key in below else value for key, value in above.items()}}
 
 
 def host_profile(

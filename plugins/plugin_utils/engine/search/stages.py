@@ -8,7 +8,8 @@ from collections import deque
 from math import inf, sqrt
 from typing import TYPE_CHECKING, Any
 
-from .agenda import UNSURE, Agenda
+from .agenda import Agenda
+from .board import UNSURE
 from .decide import BOUND
 from .evidence import FAILED, NONE, OPEN, Context, Question
 from .tournament import League, neighbours, next_games, round_robin

@@ -11,15 +11,17 @@ from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
 from ..common.hostlist import fold_hosts
 from .controller_answer import checked_answer
 from .hands import TOO_LONG, Interrupted, Output
+from .inputs import typed
+from .model import FIRST
 from .stages import with_results
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
-    from .loop import Loop
-    from .model import Entry, Result, Step
+    from .hands import Asked, Hands
+    from .model import Entry, Result, State, Step
 
-__all__ = ["Round"]
+__all__ = ["Progress", "Round"]
 
 # The controller may be busy, or the way to it cut, for so long before it is given up.
 _SILENCE_S = 60
@@ -37,13 +39,52 @@ _MOST_LOGS = 4
 _MOST_TEXT = 500
 
 
+class Progress:
+    """What a validation was asked for and has found so far.
+
+    Attributes:
+        state: what is known so far.
+        stopped: why it ended early; empty if it did not.
+        unended: IDs of jobs that could not be cancelled.
+        reserved: whether a reservation was made for the tests.
+        unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
+    """
+
+    def __init__(self, options: Mapping[str, Any], asked: Asked, hands: Hands) -> None:
+        """Take what is asked for, as inputs.typed takes it, and who does it.
+
+        Raises:
+            ValueError: the options are not right.
+        """
+        self.options = typed(options)
+        self.asked = asked
+        self.hands = hands
+        self.state: State = FIRST
+        self.stopped = ""
+        self.unended: list[str] = []
+        self.reserved = False
+        self.unrestored: dict[str, str] = {}
+
+    def reservation(self) -> dict[str, Any] | None:
+        """Return the reservation of the tests as the module slurm_tests takes it, None for none."""
+        name = self.options.get("reservation") or ""
+        if not name and not self.options.get("out_of_service"):
+            return None
+        return {"name": name, "fresh": not self.reserved}
+
+    def left(self) -> float | None:
+        """Return how many seconds are left for tests, None when there is no limit."""
+        total = self.options["time_limit"]
+        return max(0.0, self.options["began"] + total - self.hands.now()) if total else None
+
+
 class Round:
     """The tests of one step: submitted, followed, fetched, and judged."""
 
-    def __init__(self, loop: Loop, step: Step) -> None:
+    def __init__(self, progress: Progress, step: Step) -> None:
         """Take the validation that it is part of, and what stages.next_step asks for."""
-        self.loop = loop
-        self.hands = loop.hands
+        self.progress = progress
+        self.hands = progress.hands
         self.step = step
         self.entries: list[Entry] = []
         # What of each job the controller alone knows, and tells itself again.
@@ -75,15 +116,15 @@ class Round:
     # -- the controller ------------------------------------------------------------------------------------------
 
     def _arguments(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any option of the module
-        options = self.loop.options
+        options = self.progress.options
         return {
             "user": options["user"],
-            "home": self.loop.asked.home,
-            "share": self.loop.asked.share,
+            "home": self.progress.asked.home,
+            "share": self.progress.asked.share,
             "wait": self.step["wait"],
             "wait_for_jobs": not options.get("allow_busy"),
             "time_limit": self.step["time_limit"],
-            "left": self.loop.left(),
+            "left": self.progress.left(),
             **more,
         }
 
@@ -95,7 +136,7 @@ class Round:
         while True:
             waited = max(0.0, self.hands.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
-            more["reservation"] = self.loop.reservation()
+            more["reservation"] = self.progress.reservation()
             # Between a job's being submitted and its number's being known nobody could cancel it.
             with self.hands.unbroken():
                 result = self.hands.ask(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
@@ -122,19 +163,19 @@ class Round:
         answer = self._checked(result)
         self.entries, self.problem = answer["tests"], "" if answer["tests"] else answer["msg"] or "no answer"
         self._note(result.get("tests"))
-        self.loop.reserved = self.loop.reserved or bool(result.get("reserved"))
+        self.progress.reserved = self.progress.reserved or bool(result.get("reserved"))
         self._note_unrestored(result.get("unrestored"))
         self.open = {entry["name"] for entry in self.entries if entry["job_id"] and not entry["problem"]}
 
     def _checked(self, result: dict[str, Any]) -> Result:
-        answer = checked_answer(self.loop.options, self.step, result, self.loop.asked.controller)
+        answer = checked_answer(self.progress.options, self.step, result, self.progress.asked.controller)
         self.node_reasons = answer["node_reasons"] or self.node_reasons
         return answer
 
     def _note_unrestored(self, given: object) -> None:
         nodes = {node for test in self.step["tests"] for node in test["job"]["nodes"]}
         words = given if isinstance(given, dict) else {}
-        self.loop.unrestored |= {node: str(words[node])[:_MOST_TEXT] for node in sorted(nodes) if node in words}
+        self.progress.unrestored |= {node: str(words[node])[:_MOST_TEXT] for node in sorted(nodes) if node in words}
 
     def _note(self, given: object) -> None:
         for entry in given if isinstance(given, list) else []:
@@ -180,8 +221,8 @@ class Round:
             followed: seconds since the jobs were submitted.
             silent: seconds since it said anything.
         """
-        controller = self.loop.asked.controller
-        if self.loop.left() == 0:
+        controller = self.progress.asked.controller
+        if self.progress.left() == 0:
             self._cut(CUT_BY_LIMIT)
         elif silent >= _SILENCE_S:
             why = " ".join(str(result.get("msg") or "slurmctld does not answer").split())[:_MOST_TEXT]
@@ -250,13 +291,13 @@ class Round:
     def _enter(self) -> None:
         """Judge the tests and enter them into the state."""
         result = {"tests": self.entries, "node_reasons": self.node_reasons, "msg": self.problem}
-        before = len(self.loop.state["tests"])
+        before = len(self.progress.state["tests"])
         self._explain()
         texts = self._texts()
-        self.loop.state = with_results(self.loop.options, self.loop.state, self.step, result, texts)
+        self.progress.state = with_results(self.progress.options, self.progress.state, self.step, result, texts)
         if self.problem and self.entries:
-            self.loop.state = {**self.loop.state, "problem": self.problem}
-        for test in self.loop.state["tests"][before:]:
+            self.progress.state = {**self.progress.state, "problem": self.problem}
+        for test in self.progress.state["tests"][before:]:
             self.hands.say(f"{test['verdict']}  {test['name']}: {test['reason']}")
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -282,11 +323,11 @@ class Round:
         asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
         result = self.hands.ask(self._arguments(state="cancelled", jobs=asked))
         if result.get("answered") is not True:
-            self.loop.unended += jobs.values()
+            self.progress.unended += jobs.values()
         return _by_name(result, jobs)
 
     def _say_what_runs(self) -> None:
-        step, left = self.step, self.loop.left()
+        step, left = self.step, self.progress.left()
         nodes = fold_hosts(sorted({node for test in step["tests"] for node in test["job"]["nodes"]}))
         of = "culprit search, " if step["search"] else ""
         more = "" if left is None else f"; {left:.0f} s left"

@@ -8,21 +8,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.driver_choice import GENERATIONS
 from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpu_settings import KEYS
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue import profiles
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue import shipped
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import (
     floor_advice,
     profile_problems,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.collectives import COLLECTIVES
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
-    PROFILES,
-    merged,
-    profile_names,
-    shipped_profile,
     site_catalogue,
     site_profile,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.schema import SCHEMA
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import (
+    PROFILES,
+    merged,
+    profile_names,
+    shipped_profile,
+)
 from jsonschema import Draft202012Validator
 
 if TYPE_CHECKING:
@@ -169,6 +171,6 @@ def test_merging(below: object, above: object, both: object) -> None:
 
 def test_a_file_that_is_not_valid_yaml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken.yml").write_text("gpu: {")
-    monkeypatch.setattr(profiles, "PROFILES", tmp_path)
+    monkeypatch.setattr(shipped, "PROFILES", tmp_path)
     with pytest.raises(ValueError, match=r"broken\.yml is not valid YAML: "):
         shipped_profile("broken")

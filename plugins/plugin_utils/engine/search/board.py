@@ -1,0 +1,192 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The state of the search for slow links and boundaries: the open items, the untested pairs, the culprits found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .untested import Untested
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from .evidence import Context, Outcome
+    from .tournament import League
+
+__all__ = ["UNSURE", "Block", "Board", "Item"]
+
+UNSURE = "slower together than fewer nodes are, and too few tests of as many nodes to tell whether that is normal"
+_PAIR = 2
+
+
+@dataclass(frozen=True)
+class Block:
+    """All connections among the nodes of left, or, with right, all those between left and right."""
+
+    left: tuple[str, ...]
+    right: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes that a test of it takes."""
+        return self.left + self.right
+
+    @property
+    def pair(self) -> bool:
+        """Whether it is one connection."""
+        return len(self.left) + len(self.right) == _PAIR
+
+    def quarters(self, switch_of: dict[str, str]) -> tuple[list[Block], list[Block]]:
+        """Return the diagonal quarters, which have no common node, and the others."""
+        one, two = _halves(self.left, switch_of)
+        if not self.right:
+            return [Block(half) for half in (one, two) if len(half) > 1], [Block(one, two)]
+        three, four = _halves(self.right, switch_of)
+        diagonal, others = ((one, three), (two, four)), ((one, four), (two, three))
+        return [Block(*sides) for sides in diagonal if all(sides)], [Block(*sides) for sides in others if all(sides)]
+
+
+def _halves(nodes: tuple[str, ...], switch_of: dict[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return two halves, cut between two switches where there are several."""
+    cuts = [i for i in range(1, len(nodes)) if switch_of[nodes[i - 1]] != switch_of[nodes[i]]]
+    half = (len(nodes) + 1) // 2
+    cut = min(cuts, key=lambda i: (abs(i - half), i), default=half)
+    return nodes[:cut], nodes[cut:]
+
+
+class Item:
+    """Something open: which tests it wants next, and what it makes of their outcomes."""
+
+    blocks: list[Block]
+
+    def ask(self, board: Board, taken: set[str]) -> list[Block]:
+        """Return tests without a common node; none while they must wait."""
+        raise NotImplementedError
+
+    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
+        """Return what takes its place."""
+        raise NotImplementedError
+
+
+@dataclass
+class Board:
+    """The open items and the culprits that were found.
+
+    Attributes:
+        context: the state of the search.
+        league: the games of the nodes, from which known-good partners come.
+        items: what is open.
+        found: how many culprits were found.
+        split: whether all together have been split.
+    """
+
+    context: Context
+    league: League
+    items: list[Item] = field(default_factory=list)
+    found: int = 0
+    split: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin with all pairs untested."""
+        self._passed: Counter[str] = Counter()
+        self.forget()
+
+    def covered(self, nodes: tuple[str, ...]) -> bool:
+        """Return whether each pair of the nodes has been part of a test that passed."""
+        self._take_in()
+        return not self.untested.holds(nodes)
+
+    def forget(self) -> None:
+        """Take no pair for tested any more."""
+        self.untested = Untested(self.context.nodes)
+        self._seen = len(self.context.fine)
+
+    def untested_blocks(self, nodes: tuple[str, ...]) -> list[Block]:
+        """Return blocks without a common node that hold all untested pairs of the nodes."""
+        return [Block(*(self.untested.sides(part) or (part,))) for part in self.untested.parts(nodes)]
+
+    def quarters(self, block: Block) -> tuple[list[Block], list[Block]]:
+        """Return the diagonal quarters of a block that hold untested pairs, and the others; the fuller ones first."""
+        first, others = block.quarters(self.context.switch_of)
+        if block.right and self._count(others) > self._count(first):
+            first, others = others, first
+        return [part for part in first if self.untested.holds(part.nodes)], others
+
+    def _count(self, blocks: list[Block]) -> int:
+        return sum(self.untested.count(block.nodes) for block in blocks)
+
+    def _take_in(self) -> None:
+        """Take in what passed."""
+        for nodes in self.context.fine[self._seen :]:
+            self.untested.clear(nodes)
+            self._passed.update(nodes)
+        self._seen = len(self.context.fine)
+
+    def hot(self) -> set[str]:
+        """Return the nodes of what is known to be slow and not explained."""
+        return {node for item in self.items for block in item.blocks for node in block.nodes}
+
+    def proven(self, node: str) -> bool:
+        """Return whether the node took part in several tests of the search that passed."""
+        return self._passed[node] >= _PAIR
+
+    def partner(self, node: str, busy: set[str]) -> str | None:
+        """Return a known-good node for a game with the node, of the same switch when possible."""
+        switch_of = self.context.switch_of
+        choice = [
+            other
+            for other in self.context.nodes
+            if other not in busy and self.league.good(other) and self.context.clean((node, other))
+        ]
+        return min(choice, key=lambda other: switch_of[other] != switch_of[node], default=None)
+
+    def blame(self, node: str, outcomes: list[Outcome]) -> None:
+        """Enter a guilty node; whatever was slow with it is explained."""
+        self.league.lost[node] = outcomes
+        self.context.out.add(node)
+        self.found += 1
+        self.items = [item for item in self.items if all(node not in block.nodes for block in item.blocks)]
+
+    def name_link(self, block: Block, outcomes: list[Outcome]) -> None:
+        """Enter a slow link."""
+        one, other = sorted(block.nodes)
+        self.context.bad.append((frozenset({one}), frozenset({other})))
+        if not self.context.differs(one, other, outcomes):
+            self.suspect((one, other), "slow together, but not clearly slower than each is with others")
+            return
+        self._conclude("links", {"nodes": [one, other]}, outcomes)
+
+    def suspect_boundary(self, left: Sequence[str], right: Sequence[str]) -> None:
+        """Enter two sets that are slower together than fewer nodes are, while nothing tells what is normal for both."""
+        self.context.bad.append((frozenset(left), frozenset(right)))
+        self.suspect({*left, *right}, UNSURE)
+
+    def suspect(self, nodes: Collection[str], reason: str) -> None:
+        """Enter nodes of which the search cannot tell more."""
+        named = [node for node in self.context.nodes if node in nodes]
+        self.context.found["suspected"].append({"nodes": named, "repeats": 0, "reason": reason})
+        self.found += 1
+
+    def name_boundary(self, left: Sequence[str], right: Sequence[str], outcomes: list[Outcome]) -> None:
+        """Enter a slow boundary between two sets of nodes, named by the switches that it parts."""
+        both = self._with_ends(left, right), self._with_ends(right, left)
+        self.context.bad.append(both)
+        sides = [sorted(side) for side in both]
+        switches = [{self.context.switch_of[node] for node in side} for side in sides]
+        apart = switches[0].isdisjoint(switches[1])
+        names = sorted(name for side in switches if apart and len(side) == 1 for name in side)
+        self._conclude("boundaries", {"switches": names, "sides": sides}, outcomes)
+
+    def _with_ends(self, side: Sequence[str], other: Sequence[str]) -> frozenset[str]:
+        """Return a side with the nodes of its switches that tests left out only since they are ends of known links."""
+        switches = {self.context.switch_of[node] for node in side}
+        ends = {node for sides in self.context.bad for part in sides if len(part) == 1 for node in part}
+        rest = {node for node in self.context.innocent() if self.context.switch_of[node] in switches} - set(side)
+        return frozenset({*side, *rest} if rest <= ends - set(other) else side)
+
+    def _conclude(self, what: str, entry: dict[str, Any], outcomes: list[Outcome]) -> None:
+        self.context.conclude(what, entry, outcomes)
+        self.found += 1

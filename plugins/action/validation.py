@@ -19,6 +19,8 @@ from ansible.utils.display import Display
 
 from ..module_utils.common.refusal import REFUSED
 from ..plugin_utils.engine.common.printable import printable
+from ..plugin_utils.engine.nccl.condensed import condensed
+from ..plugin_utils.engine.nccl.output import bounded_lines
 from ..plugin_utils.engine.report.standing import standing
 from ..plugin_utils.engine.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
@@ -26,7 +28,6 @@ from ..plugin_utils.engine.validation.judge import INCONCLUSIVE, PASS
 from ..plugin_utils.engine.validation.loop import Loop
 from ..plugin_utils.engine.validation.options import bytes_of
 from ..plugin_utils.engine.validation.release import not_admitted, passed_nodes, released_nodes
-from ..plugin_utils.engine.validation.saved_output import saved_text
 from ..plugin_utils.engine.validation.tests import unknown_floors
 from ..plugin_utils.engine.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
@@ -52,6 +53,9 @@ SPEC = {
 # One line that begins so is shown at once by `busbar validate`, too.
 SAID = "VALIDATION"
 _LONGEST = 600
+# Characters of an output, without repeated lines. The longest tables and lists of ranks have some 10 MB.
+_MOST_KEPT = 1 << 26
+_BEGINS = "# busbar test: "
 # A job that was cancelled ends by then, and an interrupted run is not killed before.
 _RELEASE_S = 20
 
@@ -120,8 +124,10 @@ class _Hands:
         return launch_error(out.decode(errors="replace"))
 
     def text(self, name: str) -> str:
-        """Return what a saved output tells."""
-        return saved_text(self._folder / name)
+        """Return what a saved output tells, without what NCCL's own lines repeat."""
+        # The output of a program may be no text.
+        with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
+            return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
 
     def say(self, line: str) -> None:
         """Show a line, while there is somebody who reads what this process says."""

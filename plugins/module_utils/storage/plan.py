@@ -19,7 +19,6 @@ __all__ = [
     "nfs_entries",
     "nfs_home_mounts",
     "nfs_mounts_from_exports",
-    "users_create_home_default",
 ]
 
 
@@ -99,19 +98,6 @@ def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[s
         }
         for entry in sorted(entries, key=lambda item: str(item["path"]).count("/"))
     ]
-
-
-def users_create_home_default(
-    base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
-) -> bool:
-    """Return whether a host makes the homes of users below `base`.
-
-    Where the homes are on a shared tree the first server makes them, once: root of a client is mapped to nobody there.
-    Homes on other storage are made by whoever manages it.
-    """
-    if host in servers and _covers(_list(variables[servers[0]], "exports"), base):
-        return host == servers[0]
-    return not homes_are_shared(base, host, servers, clients, variables)
 
 
 def homes_are_shared(

@@ -16,12 +16,12 @@ from markupsafe import Markup
 
 from ..common.hostlist import fold_hosts
 from ..common.sizes import human_size
+from ..validation.section import NONE
 from .data import counts, culprits, everyone
 from .environment import facts_of
 from .figures import heat_maps, trend_figure
 from .history import MINIMUM, drift
-from .sections import rank_of, sections, test_facts
-from .words import NONE, gbs
+from .sections import gbs, rank_of, sections, test_facts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

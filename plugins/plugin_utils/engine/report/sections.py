@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ..common.hostlist import fold_hosts
 from ..validation import registry
-from ..validation.section import Table
+from ..validation.section import NONE, Table
 from .checks import COLLECTIVE, results_table
 from .figures import chart_figure, curve_figure, matrix_figure
 from .model import ReadTest
-from .words import gbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,13 +23,18 @@ if TYPE_CHECKING:
     from ..validation.section import Section
     from ..validation.stage import Stage
 
-__all__ = ["Block", "Detail", "PageSection", "PageTest", "rank_of", "sections", "test_facts"]
+__all__ = ["Block", "Detail", "PageSection", "PageTest", "gbs", "rank_of", "sections", "test_facts"]
 
 # After those of all stages that are known.
 _LAST = 9
 _EMPTY: Section = {"charts": [], "table": None, "note": "", "facts": []}
 _CHECKS = ("checks", "Checks of single nodes")
 _CURVES = ("curves", "Bandwidth over message size")
+
+
+def gbs(value: float | None) -> str:
+    """Return a bandwidth in GB/s, or a dash if it is None."""
+    return NONE if value is None else f"{value:.4g}"
 
 
 class PlacedChart(TypedDict):

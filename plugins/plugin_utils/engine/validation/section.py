@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CODES",
     "CODE_WORDS",
+    "NONE",
     "Bars",
     "Cell",
     "Chart",
@@ -34,7 +35,7 @@ __all__ = [
 # Verdicts as Prometheus reads them: busbar's exit codes.
 CODES = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3}
 CODE_WORDS = "0 PASS, 1 FAIL, 3 INCONCLUSIVE"
-_NONE = "\u2013"
+NONE = "\u2013"
 _MOST = 1e308
 
 
@@ -210,7 +211,7 @@ def at_least(*floors: tuple[float | None, str]) -> tuple[str, str]:
 
 def number_cell(value: float | None, factor: float = 1) -> Cell:
     """Return a cell of a number, shown times a factor."""
-    return {"text": _NONE if value is None else f"{value * factor:.4g}", "value": "" if value is None else value}
+    return {"text": NONE if value is None else f"{value * factor:.4g}", "value": "" if value is None else value}
 
 
 def text_cell(text: str, badge: str = "") -> Cell:

@@ -10,7 +10,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import
     mount_plan,
     nfs_entries,
     nfs_mounts_from_exports,
-    users_create_home_default,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.storage import (
     home_problems,
@@ -88,29 +87,6 @@ def test_the_plan_makes_outer_mounts_first() -> None:
             "unit": "shared-x.automount",
         },
     ]
-
-
-@pytest.mark.parametrize(
-    ("base", "host", "variables", "here"),
-    [
-        ("/home", "gpu1", site(), True),
-        ("/home", "ctl", site(), True),
-        ("/shared/home", "ctl", site(), True),
-        ("/shared/home", "gpu1", site(), False),
-        ("/shared/home", "login", {**site(), "login": {}}, True),
-        ("/shared/home", "gpu1", {**site(), "gpu1": {"nfs_client_mounts": []}}, True),
-        ("/home", "gpu1", {**site(), "gpu1": {"nfs_client_mounts": [{"src": "ctl:/shared", "path": "/home"}]}}, False),
-        ("/lustre/home", "login", {**site(), "login": {"storage_mounts_entries": [{"path": "/lustre"}]}}, False),
-        ("/shared/home", "ctl2", {**site(), "ctl2": {"nfs_server_exports": [{"path": "/shared"}]}}, False),
-    ],
-)
-def test_where_homes_are_made(base: str, host: str, variables: dict[str, Any], *, here: bool) -> None:
-    servers = ["ctl", "ctl2"] if "ctl2" in variables else ["ctl"]
-    assert users_create_home_default(base, host, servers, ["gpu1", "gpu2"], variables) is here
-
-
-def test_a_site_without_storage_makes_homes_everywhere() -> None:
-    assert users_create_home_default("/home", "gpu1", [], [], {"gpu1": {}})
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from .checks import COLLECTIVE, matrices_of, results_of
 
 if TYPE_CHECKING:
     from ..validation.fates import Fate
-    from ..validation.model import Peers
-    from .model import Culprit, Doubt, Half, JobEnd, ReadReport, ReadTest, Run
+    from ..validation.model import JobEnd, Peers, Unresolved
+    from .model import Culprit, Half, ReadReport, ReadTest, Run
 
 __all__ = [
     "HALVES",
@@ -239,7 +239,7 @@ def normalised(data: object) -> ReadReport:
     }
 
 
-def _doubts(value: object) -> list[Doubt]:
+def _doubts(value: object) -> list[Unresolved]:
     return [
         {"nodes": _texts(item.get("nodes")), "reason": printable(item.get("reason") or "")} for item in _dicts(value)
     ]

@@ -14,15 +14,13 @@ from ..validation.section import ShownTest
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
     from ..validation.fates import Fate
-    from ..validation.model import Peers
+    from ..validation.model import JobEnd, Peers, Unresolved
 
 __all__ = [
     "Compared",
     "Culprit",
-    "Doubt",
     "Fabric",
     "Half",
-    "JobEnd",
     "Matrix",
     "NodeFigure",
     "Past",
@@ -105,17 +103,6 @@ class Result(TypedDict):
     messages: list[str]
 
 
-class JobEnd(TypedDict):
-    """What became of a job."""
-
-    job_id: str
-    state: str
-    exit_code: str
-    batch_host: str
-    problem: str
-    seconds: float | None
-
-
 class ReadTest(ShownTest):
     """A test; collective tells the rail as well, where it used one alone."""
 
@@ -150,13 +137,6 @@ class Culprit(TypedDict):
     reason: str
 
 
-class Doubt(TypedDict):
-    """Nodes, and what is not certain about them."""
-
-    nodes: list[str]
-    reason: str
-
-
 class ReadReport(TypedDict):
     """A report; started is ISO 8601, culprits None where nobody searched for any.
 
@@ -175,8 +155,8 @@ class ReadReport(TypedDict):
     node_reasons: list[str]
     settings: dict[str, str]
     culprits: list[Culprit] | None
-    unresolved: list[Doubt]
-    suspected: list[Doubt]
+    unresolved: list[Unresolved]
+    suspected: list[Unresolved]
     fates: list[Fate]
     leftovers: list[str]
     tests: list[ReadTest]

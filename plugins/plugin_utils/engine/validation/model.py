@@ -213,7 +213,7 @@ class JobEnd(TypedDict):
     state: str
     exit_code: str
     batch_host: str
-    seconds: float
+    seconds: float | None
     problem: str
 
 

@@ -20,17 +20,17 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.i
     typed,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.options import Span
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import (
-    CODES,
-    Metric,
-    Section,
-    Series,
-    ShownTest,
-    finite,
-    number_cell,
-    text_cell,
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.columns import (
+    Column,
+    Figures,
+    Gauge,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.judged import (
+    Fault,
+    Judged,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.programs.stage import ProgramStage
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import CODES, bars, curves
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
     budget,
     next_step,
@@ -43,18 +43,21 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.v
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import write_pages
 from junitparser import Failure, JUnitXml
 from prometheus_client.parser import text_string_to_metric_families
-from report_samples import EVIL, nccl_text
+from report_samples import nccl_text
 from validation_samples import job_entry, validation_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport, ReadTest
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import (
         Options,
-        Planned,
         Report,
         State,
+    )
+    from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.section import (
+        Chart,
+        Metric,
+        Series,
+        ShownTest,
     )
 
 SCHEMA = json.loads((Path(__file__).parents[6] / "roles/validation/files/report.schema.json").read_text())
@@ -74,74 +77,43 @@ class Clock(ProgramStage[ClockOptions]):
     name = "clock"
     form = ClockOptions
     title = "Clocks"
+    figures = Figures(
+        columns=(Column("node", "Node", "text"), Column("offset", "Offset, ms")),
+        values=(Column("most_ms"),),
+        gauges=(Gauge("clock_offset_seconds", "Of a node.", "offset", (("node", "node"),), 1e-3),),
+        note="Against the clock of the controller.",
+    )
 
-    def answer(self, options: Options, planned: Planned, nodes: list[str], text: str) -> dict[str, Any]:
+    def judged(self, options: Options, nodes: list[str], ranks: int, text: str) -> Judged:
         """Judge each clock by the option."""
-        del planned
+        del ranks
         most = self.own(options)["most_ms"]
         lines = [line.split() for line in text.splitlines() if line.startswith("clock ")]
         offsets = {node: float(offset) for _word, node, offset in lines}
-        late = {node: offset for node, offset in offsets.items() if offset > most}
-        silent = [node for node in nodes if node not in offsets]
-        words = [f"{node}: {offset:g} ms off, {most:g} allowed" for node, offset in late.items()]
-        words += [f"{node} told nothing" for node in silent]
-        return {
-            "verdict": "FAIL" if late else "INCONCLUSIVE" if silent else "PASS",
-            "reason": words[0] if words else f"at most {max(offsets.values()):g} ms off",
-            "findings": words,
-            "blamed": [{"node": node, "reason": f"{offset:g} ms off"} for node, offset in late.items()],
-            "clock": {"most_ms": most, "offsets": offsets},
-        }
+        late = {node: f"{offset:g} ms off" for node, offset in offsets.items() if offset > most}
+        return Judged(
+            said=f"at most {max(offsets.values(), default=0):g} ms off",
+            faults=[Fault(node, words, f"{node}: {words}, {most:g} allowed") for node, words in late.items()],
+            gaps=[f"{node} told nothing" for node in nodes if node not in offsets],
+            figures={"most_ms": most, "rows": [{"node": node, "offset": offset} for node, offset in offsets.items()]},
+        )
 
-    def read(self, value: object, plain: Callable[[object], str]) -> dict[str, Any] | None:
-        """Take over numbers."""
-        if not isinstance(value, dict) or not isinstance(value.get("offsets"), dict):
-            return None
-        offsets = {plain(node): finite(offset) for node, offset in value["offsets"].items()}
-        return {"most_ms": finite(value.get("most_ms")), "offsets": offsets}
-
-    def section(self, figures: dict[str, Any]) -> Section:
-        """Show bars, a line and a table."""
-        offsets = figures["offsets"]
+    def charts(self, figures: dict[str, Any]) -> list[Chart]:
+        """Show bars and a line."""
         limits = [] if figures["most_ms"] is None else [figures["most_ms"]]
-        series: list[Series] = [{"name": "offset", "values": list(offsets.values()), "limits": limits}]
-        return {
-            "charts": [
-                {
-                    "kind": "bars",
-                    "title": "",
-                    "unit": "ms",
-                    "labels": list(offsets),
-                    "series": series,
-                    "sideways": False,
-                },
-                {
-                    "kind": "lines",
-                    "title": "In order",
-                    "unit": "ms",
-                    "across": "node",
-                    "at": list(range(len(offsets))),
-                    "series": series,
-                },
-            ],
-            "table": {
-                "columns": [("Node", "text"), ("Offset, ms", "number")],
-                "rows": [[text_cell(node), number_cell(offset)] for node, offset in offsets.items()],
-            },
-            "note": "Against the clock of the controller.",
-            "facts": [("Allowed", f"{figures['most_ms']} ms")],
-        }
+        names, offsets = ([row[key] for row in figures["rows"]] for key in ("node", "offset"))
+        points = [[float(number), offset] for number, offset in enumerate(offsets)]
+        series: list[Series] = [{"name": "offset", "values": offsets, "limits": limits}]
+        return [*bars("", "ms", names, series), *curves("In order", "ms", "node", points, {"offset": 1}, limits=limits)]
+
+    def facts(self, figures: dict[str, Any]) -> list[tuple[str, str]]:
+        """Show the limit."""
+        return [("Allowed", f"{figures['most_ms']} ms")]
 
     def metrics(self, test: ShownTest) -> list[Metric]:
         """Tell of the whole and of each node."""
-        told: list[Metric] = [
-            {"name": "clock_verdict", "help": "Of all.", "labels": {}, "value": CODES[test["verdict"]]},
-        ]
-        for node, offset in (test["own"] or {"offsets": {}})["offsets"].items():
-            seconds = None if offset is None else offset / 1000
-            labels = {"node": node}
-            told.append({"name": "clock_offset_seconds", "help": "Of a node.", "labels": labels, "value": seconds})
-        return told
+        whole: Metric = {"name": "clock_verdict", "help": "Of all.", "labels": {}, "value": CODES[test["verdict"]]}
+        return [whole, *super().metrics(test)]
 
 
 CLOCK = {"script": "#!/bin/bash\nclock\n", "most_ms": "5"}
@@ -251,7 +223,7 @@ def test_all_files_of_a_report_are_written(tmp_path: Path) -> None:
 
 def test_of_a_node_the_last_figure_stands_and_of_the_whole_the_last_report() -> None:
     first = normalised(json.loads(json.dumps(validated(GOOD))))
-    alone: ReadTest = {**first["tests"][0], "own": {"most_ms": 5.0, "offsets": {"gpu2": 2.0}}}
+    alone: ReadTest = {**first["tests"][0], "own": {"most_ms": 5.0, "rows": [{"node": "gpu2", "offset": 2.0}]}}
     second: ReadReport = {**first, "tests": [alone]}
     other: ReadReport = {**first, "tests": []}
     told = {item.name: item.samples for item in text_string_to_metric_families(metrics(second, [first]))}
@@ -266,15 +238,6 @@ def test_readers_of_a_report_blame_nobody_by_its_tests() -> None:
     found = {key: value for key, value in validated(BAD).items() if key != "culprits"}
     found["tests"] = [{**found["tests"][0], "nodes": ["gpu2"]}]  # type: ignore[index]  # a list of tests
     assert culprits(normalised(found)) == []
-
-
-@pytest.mark.parametrize("value", [None, 3, {}, {"offsets": 3}, {"offsets": {EVIL: EVIL, "gpu1": float("inf")}}])
-def test_a_spoilt_report_is_shown_all_the_same(tmp_path: Path, value: object) -> None:
-    found = json.loads(json.dumps(validated(BAD)))
-    found["tests"][0]["clock"] = value
-    (tmp_path / "report.json").write_text(json.dumps(found))
-    write_pages(tmp_path)
-    assert EVIL not in (tmp_path / "report.html").read_text()
 
 
 def test_who_does_not_know_the_stage_shows_its_tests_all_the_same(

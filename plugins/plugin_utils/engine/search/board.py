@@ -67,7 +67,7 @@ class Item:
         raise NotImplementedError
 
     def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Return what takes its place."""
+        """Return the items that replace it."""
         raise NotImplementedError
 
 
@@ -144,7 +144,7 @@ class Board:
         return min(choice, key=lambda other: switch_of[other] != switch_of[node], default=None)
 
     def blame(self, node: str, outcomes: list[Outcome]) -> None:
-        """Enter a guilty node; whatever was slow with it is explained."""
+        """Enter a guilty node; everything that was slow with it is explained."""
         self.league.lost[node] = outcomes
         self.context.out.add(node)
         self.found += 1

@@ -22,14 +22,14 @@ _US = 1_000_000
 _LONGEST = 120
 _MOST_POINTS = 200
 _MOST_WORDS = 3
-# What the hardware does against damage. A power cap in software and clocks of an idle GPU are normal.
+# Measures of the hardware against damage. A power cap in software and clocks of an idle GPU are normal.
 _SLOWDOWNS = {
     "hw_slowdown": "slowed down by the hardware",
     "hw_thermal_slowdown": "too hot, slowed down by the hardware",
     "hw_power_brake_slowdown": "held down by the power brake of the server",
     "sw_thermal_slowdown": "too hot, slowed down by the driver",
 }
-# As nvidia-smi names the counters of the same.
+# The counters of the same in nvidia-smi.
 _TIMES = {
     "hw_thermal_slowdown": "hw_therm_slowdown",
     "hw_power_brake_slowdown": "hw_power_brake",
@@ -64,7 +64,7 @@ def watched_faults(seen: dict[str, Seen], nodes: list[str]) -> tuple[list[Fault]
 
 
 def _rises(told: Seen, key: str) -> dict[int, float]:
-    """Return by how much a counter of each device rose; one that was reset in between rose by what it shows."""
+    """Return by how much a counter of each device rose; a counter that was reset rose by its value."""
     before = {device["device"]: device[key] for device in (told.begin or {"devices": []})["devices"]}
     after = {device["device"]: device[key] for device in (told.end or {"devices": []})["devices"]}
     return {
@@ -75,7 +75,7 @@ def _rises(told: Seen, key: str) -> dict[int, float]:
 
 
 def _slowed(told: Seen) -> dict[int, list[str]]:
-    """Return what held down each device, and how long or in how many samples."""
+    """Return the reasons for lower clocks of each device, with the time or the number of samples."""
     every = [*told.samples, *filter(None, [told.end])]
     found: dict[int, list[str]] = {}
     first = {device["device"]: device["throttle_us"] for device in (told.begin or {"devices": []})["devices"]}
@@ -97,7 +97,7 @@ def _has(item: dict[str, Any], device: int, reason: str) -> bool:
 
 
 def _errors(node: str, told: Seen, faults: list[Fault], notes: list[str]) -> None:
-    """Enter what rose or broke between the beginning and the end."""
+    """Enter the counters that rose, and the faults, between the beginning and the end."""
     begin, end = told.begin or {}, told.end or {}
     for device, count in _rises(told, "ecc_volatile_uncorrected_total").items():
         if count:
@@ -121,7 +121,7 @@ def _name(told: dict[str, Any], device: int) -> str:
 
 
 def _rows(begin: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[int, str]]:
-    """Yield the devices whose memory was repaired meanwhile, or could not be."""
+    """Yield the devices whose memory was remapped, or could not be."""
     before = {device["device"]: device["remapped_rows"] for device in begin["devices"]}
     for device in end["devices"]:
         was, rows = before.get(device["device"], {}), device["remapped_rows"]

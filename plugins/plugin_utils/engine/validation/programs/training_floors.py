@@ -131,10 +131,10 @@ class Reference:
 
 
 def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
-    """Return what is wrong with what a run learned; an empty text when nothing is.
+    """Return why the loss of a run is wrong; empty if it is not.
 
     Args:
-        result: as output.read_training gives it, of any number of ranks.
+        result: as read_training returns it, of any number of ranks.
         reference: of one rank.
     """
     first, final = result["first_loss"], result["final_loss"]
@@ -149,7 +149,7 @@ def wrong_loss(result: dict[str, Any], reference: Reference) -> str:
 
 
 def gap_of_loss(result: dict[str, Any], reference: Reference) -> str:
-    """Return why the loss of a run cannot be held against the reference; an empty text when it can."""
+    """Return why the loss of a run cannot be held against the reference; empty if it can."""
     took = int(result["steps"] or 0)
     if reference.loss is None or result["world_size"] != 1 or took == reference.steps:
         return ""

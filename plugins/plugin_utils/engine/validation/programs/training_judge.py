@@ -10,7 +10,7 @@ loss: the program measures on every rank a step without any communication, all r
 - a slow node: the slowest rank's own part less that of the middle one.
 - sharing: the middle rank's own part less that of one rank that has its node for itself (memory, power, cores).
 
-Whichever is the largest is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li
+The largest is the cause. Sources: all ranks wait for the slowest, since DDP's all-reduce is a barrier (Li
 et al., PyTorch Distributed, VLDB 2020, section 3.2); a ring of n ranks sends 2(n-1)/n of the gradients from each
 (nccl-tests doc/PERFORMANCE.md), from which the least time on the wire follows.
 """
@@ -35,10 +35,10 @@ _CAUSES = {
 _NO_TORCH = 3
 # Beyond this a baseline was disturbed: many ranks cannot be faster than as many alone.
 _TOO_GOOD = 1.2
-# A node that takes this much longer than the middle one for the same work is told of, whatever the verdict.
+# A node that takes this much longer than the median for the same work is reported with any verdict.
 _SLOW = 1.25
 _FEWEST = 3
-# Waiting for samples is told as a cause from this share of a step on.
+# Waiting for samples is named as a cause from this share of a step on.
 _MUCH = 0.2
 _GB = 1e9
 _MOST = 100
@@ -189,7 +189,7 @@ def _strange(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> st
 
 
 def _wrong(scale: tuple[int, int], found: dict[str, Any] | None, asked: Asked) -> str:
-    """Return what is wrong with what a run learned; empty if nothing is."""
+    """Return why the loss of a run is wrong; empty if it is not."""
     result = (found or {}).get("result")
     words = wrong_loss(result, asked.reference) if result and result["world_size"] else ""
     return f"{_label(scale)}: {words}" if words else ""
@@ -244,7 +244,7 @@ def _lost(result: dict[str, Any], base: dict[str, Any]) -> dict[str, float]:
 
 
 def _slow_nodes(result: dict[str, Any]) -> list[str]:
-    """Return the nodes that take far longer than the middle one for the same work; of two none can be told."""
+    """Return the nodes that take far longer than the median for the same work; none of two nodes."""
     own = {host["node"]: host["compute_seconds"] for host in result["hosts"] if host["compute_seconds"]}
     if len(own) < _FEWEST:
         return []
@@ -253,7 +253,7 @@ def _slow_nodes(result: dict[str, Any]) -> list[str]:
 
 
 def _wire_seconds(scale: tuple[int, int], result: dict[str, Any], asked: Asked) -> float | None:
-    """Return what the gradients need on the wire at the least; None inside a node or where the wire is not known."""
+    """Return the least time of the gradients on the wire; None inside a node or if the wire is not known."""
     nodes, size = scale[0], result["gradient_bytes"]
     if nodes == 1 or not asked.wire or not size:
         return None
@@ -288,14 +288,14 @@ def _too_slow(row: dict[str, Any], floors: Floors) -> str:
 
 
 def _disturbed(row: dict[str, Any]) -> str:
-    """Return that what all are compared with was measured too low; empty if it was not."""
+    """Return that the single rank was measured too slow; empty if it was not."""
     if row["efficiency"] is None or row["efficiency"] <= _TOO_GOOD:
         return ""
     return f"{row['label']}: {row['efficiency']:.0%} of {row['ranks']} times one rank: the single rank was disturbed"
 
 
 def _why(row: dict[str, Any]) -> str:
-    """Return in words what takes the time."""
+    """Return in words where the time is lost."""
     if not row["cause"]:
         return "what takes the time was not measured"
     lost, cause = row["lost_seconds"], row["cause"]

@@ -45,7 +45,7 @@ def judge_storage(data: dict[str, Any], nodes: list[str], limits: Limits) -> dic
     """Return verdict, reason, findings, blamed (node and reason of each) and storage (the figures of the report).
 
     Args:
-        data: as storage_output.read_storage gives it.
+        data: as read_storage returns it.
         nodes: names of the nodes that had to take part.
         limits: what they are judged by.
     """

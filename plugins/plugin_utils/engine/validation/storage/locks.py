@@ -18,7 +18,7 @@ def lock_faults(said: dict[str, dict[str, Any]], groups: dict[str, int]) -> dict
     one that tries; its two neighbours fail at one place each.
 
     Args:
-        said: node to what storage_output.read_storage gives of it.
+        said: for each node its entry of read_storage.
         groups: node to the tree that it sees; nodes of different trees have no lock in common.
 
     Returns:

@@ -5,8 +5,8 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: login_rights
 author: busbar contributors
-short_description: Admins and plain users among the declared accounts
-description: Admins and plain users among the declared accounts.
+short_description: Rights of the declared users
+description: Admins, plain users and users of Slurm among the declared users.
 options:
   _input:
     description: Items of C(users_accounts).
@@ -26,7 +26,9 @@ admins: "{{ (users_accounts | busbar.cluster.login_rights(users_groups)).admin_u
 
 RETURN = r"""
 _value:
-  description: Names under C(admin_users) and C(admin_groups), which have sudo rules, and C(plain_users), all others.
+  description:
+    - Names under C(admin_users) and C(admin_groups), which have sudo rules, and C(plain_users), all others with a uid.
+    - C(slurm_users) are items as M(busbar.cluster.slurm_accounting) takes them.
   type: dict
 """
 

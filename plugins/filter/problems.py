@@ -12,7 +12,7 @@ description:
 options:
   _input:
     description:
-      - C(accounts) takes the items of C(users_accounts), with C(groups).
+      - C(accounts) takes the items of C(users_accounts), with C(groups) and C(known).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
       - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
@@ -120,7 +120,9 @@ options:
     type: list
     elements: str
   known:
-    description: For C(backup) and C(identity), the hosts of the inventory.
+    description:
+      - For C(backup) and C(identity), the hosts of the inventory.
+      - For C(accounts), users without uid whom the hosts know; none where a directory may have any.
     type: list
     elements: str
   shown:

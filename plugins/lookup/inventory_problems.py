@@ -103,12 +103,14 @@ from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
 from ansible.plugins.lookup import LookupBase
 
-from ..module_utils.access.account_problems import account_problems, undeclared_users
+from ..module_utils.access.account_problems import account_problems
+from ..module_utils.access.accounts import slurm_users
 from ..module_utils.common.problems import Problem, make_problem
 from ..module_utils.nvidia.gpu_settings import merge_settings, settings_form
 from ..plugin_utils.access.held_secrets import rotation_problems
 from ..plugin_utils.border import BAD_INPUT, reason
 from ..plugin_utils.declared_values import DeclaredValues
+from ..plugin_utils.former_users import former_users_problems
 from ..plugin_utils.monitoring.alert_routes import site_routing_problems
 from ..plugin_utils.nvidia.driver_problems import site_driver_problems
 from ..plugin_utils.preflight.groups import group_problems, limit_problems
@@ -170,7 +172,7 @@ JUDGED: dict[str, Any] = {
     "slurm_state_directory": "",
     "identity_source": "declared",
 }
-_ACCOUNTING = ("accounts", "users", "qos", "account_groups", "admin_groups")
+_ACCOUNTING = ("accounts", "qos", "account_groups", "admin_groups")
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
@@ -221,14 +223,16 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         )
         problems += self._gpus(judge, known["hostvars"], compute)
         problems += self._roles(judge, known["hostvars"], groups, values)
+        others = {str(each.value) for each in settings if each.name == "ansible_user"}
+        directory = values["identity_source"] != "declared"
         problems += judge(
             "users_accounts, users_groups",
-            lambda: account_problems(values["users_accounts"], values["users_groups"]),
+            lambda: account_problems(
+                values["users_accounts"], values["users_groups"], known=None if directory else others
+            ),
             "give each entry a name and a number",
         )
-        if values["identity_source"] == "declared":
-            others = {str(each.value) for each in settings if each.name == "ansible_user"}
-            problems += undeclared_users(values["users_accounts"], values["slurm_users"], others)
+        problems += former_users_problems(settings, values)
         folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
         problems += secret_problems(folder, secrets)
         present = [name for name in secrets if Path(folder, name).exists()]
@@ -279,6 +283,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 topology=values["slurm_topology"],
                 accounting={
                     **{key: values[f"slurm_{key}"] or [] for key in _ACCOUNTING},
+                    "users": slurm_users(values["users_accounts"]),
                     "identity_source": str(values["identity_source"]),
                 },
                 checks_partition=str(values["slurm_checks_partition"] or ""),
@@ -287,7 +292,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
                 **roles,
             )
 
-        return problems + judge("slurm_*", judged, "correct the variable; every entry needs a name")
+        return problems + judge("slurm_*, users_accounts", judged, "correct the variable; every entry needs a name")
 
     def _gpus(self, judge: Judge, hostvars: Mapping[str, Any], compute: list[str]) -> list[Problem]:
         """Return the problems of NVLink racks, MIG layouts, settings of GPUs, and how Slurm learns of them."""

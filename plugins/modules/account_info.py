@@ -103,6 +103,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils.access.account_problems import account_conflicts, removal_conflicts
 from ..module_utils.access.accounts import account_plan, is_present, key_files, password_digest
 from ..module_utils.access.host_accounts import known_groups, known_users
+from ..module_utils.access.identity import local_holders
 from ..module_utils.access.user_processes import runs_slurmctld, user_processes
 from ..module_utils.common.bounded import bounded
 from ..module_utils.slurm.held_jobs import JOBS_OF_USERS, read_held_jobs
@@ -112,7 +113,7 @@ if TYPE_CHECKING:
     import grp
     import pwd
 
-MOUNTINFO = Path("/proc/self/mountinfo")
+MOUNTINFO, PASSWD = Path("/proc/self/mountinfo"), Path("/etc/passwd")
 PATIENCE_S = 5
 BETWEEN_LOOKS_S = 5.0
 # The field of /etc/shadow with the day on which an account ends.
@@ -222,8 +223,11 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     rows = shadow_rows()
     digests, ended = shadow_digests(rows), expired(rows, time.time() / DAY_S)
     homes = Homes(parse_mountinfo(MOUNTINFO.read_text(errors="replace")) if MOUNTINFO.exists() else [])
-    users = known_users([str(item["name"]) for item in accounts], uids)
     leaving = [str(item["name"]) for item in accounts if not is_present(item)]
+    # A user of a directory is not removed from hosts: userdel knows only the users of this file.
+    elsewhere = {*leaving} - {holder.name for holder in local_holders(PASSWD, "user")}
+    found = known_users([str(item["name"]) for item in accounts], uids)
+    users = {name: entry for name, entry in found.items() if name not in elsewhere}
     return {
         "users": {
             name: describe(entry, groups, digests.get(name, ""), homes) | {"locked": name in ended}

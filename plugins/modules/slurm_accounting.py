@@ -22,7 +22,9 @@ options:
     elements: dict
     default: []
   users:
-    description: The users and the accounts that they may charge.
+    description:
+      - The users, with C(accounts) that they may charge, the default account first, and optionally C(admin), C(limits),
+        C(fairshare), C(qos), C(default_qos) and C(state).
     type: list
     elements: dict
     default: []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from ..module_utils.common.near_names import near_name
+from .common.near_names import near_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

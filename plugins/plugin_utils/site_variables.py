@@ -10,8 +10,8 @@ import yaml
 from ansible.utils.vars import load_extra_vars
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
-from ..module_utils.common.near_names import near_name
 from ..module_utils.common.problems import advice, make_problem
+from .common.near_names import near_name
 from .inventory_yaml import variable_places
 from .preflight.groups import KNOWN_GROUPS
 from .preflight.options import Option, Setting
@@ -36,6 +36,8 @@ SITE_VARIABLES: dict[str, dict[str, str]] = {
     "slurm_node_features": {"type": "list", "elements": "str"},
     "slurm_node_params": {"type": "dict"},
     "slurm_node_weight": {"type": "int"},
+    # Removed; `former_users` prints the entries of users_accounts that replace it.
+    "slurm_users": {"type": "raw"},
     "storage_backend": {"type": "raw"},
 }
 

@@ -35,9 +35,9 @@ DECLARED = {
         },
         {"name": "vision", "parent": "research"},
     ],
-    "slurm_users": [
-        {"name": "alice", "accounts": ["research", "vision"], "default_account": "research"},
-        {"name": "bob", "accounts": ["research"], "limits": {"MaxJobs": 1}},
+    "users_accounts": [
+        {"name": "alice", "slurm": {"account": "research", "accounts": ["vision"]}},
+        {"name": "bob", "slurm": {"account": "research", "limits": {"MaxJobs": 1}}},
     ],
 }
 ONLY = ("--limit", "ctl", "--tags", "slurm_accounting")
@@ -66,7 +66,7 @@ def test_second_run_changes_nothing(sandbox: Cluster) -> None:
 
 @pytest.mark.usefixtures("declared")
 def test_check_mode_says_what_it_would_do_and_does_nothing(sandbox: Cluster) -> None:
-    wanted = json.dumps({**DECLARED, "slurm_users": [{"name": "bob", "accounts": ["vision"]}]})
+    wanted = json.dumps({**DECLARED, "users_accounts": [{"name": "bob", "slurm": {"account": "vision"}}]})
     done = sandbox.playbook("slurm.yml", *ONLY, "--check", "--diff", "-e", wanted)
     assert "sacctmgr add user bob Account=vision" in done.stdout
     assert recap(done.stdout)["ctl"]["changed"] == 1

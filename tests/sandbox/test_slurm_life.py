@@ -135,7 +135,8 @@ def test_killed_controller_comes_back_with_its_queue(sandbox: Cluster, running_j
         ('{"slurm_config": {"SelectType": "select/nosuch"}}', "select/nosuch"),
         ('{"slurm_partitions": [{"name": "p", "nodes": "gpu[7-9]"}]}', "gpu[7-9]"),
         ('{"slurm_config": {"SlurmctldParameters": ""}}', "enable_configless"),
-        ('{"slurm_users": [{"name": "alice", "accounts": ["nope"]}]}', "account nope, which is not declared"),
+        ('{"users_accounts": [{"name": "alice", "slurm": {"account": "nope"}}]}', "account nope, which is not"),
+        ('{"slurm_users": [{"name": "alice", "accounts": ["research"]}]}', "was merged into users_accounts"),
     ],
 )
 @pytest.mark.fault(

@@ -218,9 +218,9 @@ def test_a_controller_or_a_stranger_does_not_leave(sandbox: Cluster) -> None:
 
 
 def test_a_user_of_accounting_with_jobs_is_not_removed(sandbox: Cluster, jobs: tuple[str, str]) -> None:
-    gone = json.dumps({"slurm_users": [{"name": "alice", "state": "absent"}]})
+    gone = json.dumps({"users_accounts": [{"name": "alice", "slurm": {"state": "absent"}}]})
     said = refused(sandbox, "slurm.yml", "--limit", "ctl", "--tags", "slurm_accounting", "-e", gone)
-    assert f"job {jobs[0]} of alice (runs on gpu2): user alice is removed from accounting (slurm_users)" in said
+    assert f"job {jobs[0]} of alice (runs on gpu2): user alice is removed from accounting (users_accounts)" in said
     assert sandbox.exec("ctl", "sacctmgr -nP show user alice format=User").stdout.strip() == "alice"
 
 

@@ -161,15 +161,15 @@ def test_a_user_sets_her_own_key_and_password(directory: Cluster, tmp_path: Path
 @pytest.fixture(scope="module")
 def associated(directory: Cluster) -> Iterator[Cluster]:
     """Erin has an association; her name resolved before it was made."""
-    users = yaml.safe_load((directory.inventory / "group_vars/all/zz_sandbox.yml").read_text())["slurm_users"]
-    erin = {"name": "erin", "accounts": ["research"], "default_account": "research"}
-    unknown = {"name": "nobody-there", "accounts": ["research"], "default_account": "research"}
+    users = yaml.safe_load((directory.inventory / "group_vars/all/zz_sandbox.yml").read_text())["users_accounts"]
+    erin = {"name": "erin", "slurm": {"account": "research"}}
+    unknown = {"name": "nobody-there", "slurm": {"account": "research"}}
     tags = ["--tags", "slurm_accounting"]
-    refused = directory.playbook("slurm.yml", *tags, *given(slurm_users=[*users, erin, unknown]))
+    refused = directory.playbook("slurm.yml", *tags, *given(users_accounts=[*users, erin, unknown]))
     assert refused.returncode != 0
-    assert "slurm_users: nobody-there: no such user on this controller" in refused.stdout
+    assert "users_accounts: nobody-there: no such user on this controller" in refused.stdout
     assert "erin" not in directory.exec("ctl", "sacctmgr -nP show assoc format=user").stdout
-    done = directory.playbook("slurm.yml", *tags, *given(slurm_users=[*users, erin]))
+    done = directory.playbook("slurm.yml", *tags, *given(users_accounts=[*users, erin]))
     assert done.returncode == 0, done.stdout + done.stderr
     yield directory
     directory.exec("ctl", "scancel --user=erin; sacctmgr -i delete user erin")

@@ -5,20 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..common.near_names import near_name
 from ..common.problems import Problem, make_problem
-from .accounts import declared_groups, is_present
+from .accounts import declared_groups, is_local, is_present
 from .public_keys import key_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     Items = Sequence[Mapping[str, Any]]
 
-__all__ = ["account_conflicts", "account_problems", "removal_conflicts", "undeclared_users"]
+__all__ = ["account_conflicts", "account_problems", "removal_conflicts"]
 
 USERS, GROUPS = "users_accounts", "users_groups"
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+# A directory may have names that useradd refuses.
+_DIRECTORY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*")
+# Keys of an entry that describe an account of the hosts.
+_LOCAL = ("group", "groups", "comment", "shell", "home", "create_home", "password_hash", "locked")
 # useradd would refuse these values in the middle of a run, or write a plain password where the hash belongs.
 _FIELDS = {
     "home": (re.compile(r"/[^:\s]+"), "give an absolute path without spaces"),
@@ -30,13 +33,20 @@ _LARGEST = 2**32 - 2
 _NOBODY = 65534
 
 
-def account_problems(users: Items, groups: Items) -> list[Problem]:
-    """Return what is wrong with the declaration itself; no host is needed to tell."""
+def account_problems(users: Items, groups: Items, known: Collection[str] | None = ()) -> list[Problem]:
+    """Return the problems of the declaration itself, without a look at any host.
+
+    Args:
+        users: items of users_accounts.
+        groups: items of users_groups.
+        known: names of the users without uid whom the hosts know; None where a directory may have any.
+    """
     every_group = declared_groups(users, groups)
     present = {group["name"] for group in every_group if is_present(group)}
     return [
-        *_bad_entries(users, USERS, "user", "uid"),
+        *_bad_entries([user for user in users if user.get("uid") is not None], USERS, "user", "uid"),
         *_bad_entries(groups, GROUPS, "group", "gid"),
+        *(each for user in users if user.get("uid") is None for each in _bad_directory_user(user, known)),
         *_bad_fields(users),
         *_bad_keys(users),
         *_doubles(users, USERS, "user", "uid"),
@@ -48,38 +58,10 @@ def account_problems(users: Items, groups: Items) -> list[Problem]:
                 f"group {user['group']} of user {user['name']} is not declared",
                 "add it to users_groups with its gid",
             )
-            for user in filter(is_present, users)
+            for user in filter(is_local, users)
             if user.get("group") and user["group"] not in present
         ),
     ]
-
-
-def undeclared_users(users: Items, slurm_users: Items, others: Iterable[str] = ()) -> list[Problem]:
-    """Return the users of Slurm's accounting that no host will know.
-
-    Args:
-        users: items of users_accounts.
-        slurm_users: items of slurm_users.
-        others: accounts that hosts have by themselves.
-    """
-    known = _names(users)
-    unknown = [name for name in _names(slurm_users) if name not in {*known, *others, "root"}]
-    declare = "add the user to users_accounts, or set identity_source where a directory has the user"
-    return [
-        make_problem(
-            [],
-            f"slurm_users[{name}]",
-            "is not present in users_accounts, and users come from nowhere else (identity_source: declared)",
-            f"did you mean {near}? Correct the name; or {declare}" if (near := near_name(name, known)) else declare,
-        )
-        for name in unknown
-    ]
-
-
-def _names(items: object) -> list[str]:
-    """Return the names of a list's entries that have one and are not absent: the form is judged elsewhere."""
-    entries = items if isinstance(items, list) else []
-    return [str(item["name"]) for item in entries if isinstance(item, dict) and item.get("name") and is_present(item)]
 
 
 def account_conflicts(
@@ -108,7 +90,7 @@ def account_conflicts(
                 f"there is no group {name} for user {user['name']}",
                 "add it to users_groups with its gid, or drop it",
             )
-            for user in filter(is_present, users)
+            for user in filter(is_local, users)
             for name in user.get("groups") or []
             if name not in known
         ),
@@ -150,8 +132,26 @@ def _bad_entries(items: Iterable[Mapping[str, Any]], option: str, kind: str, key
             yield make_problem([], option, problem, "declare a fixed number above 0")
 
 
+def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) -> Iterable[Problem]:
+    """Return the problems of an entry without uid."""
+    name = str(user["name"])
+    key = f"{USERS}[{name}]"
+    if not _DIRECTORY_NAME.fullmatch(name) or (name == "root" and not is_present(user)):
+        yield make_problem([], USERS, f"user {name!r}: this name cannot be used", "correct the name")
+    if not is_present(user):
+        return
+    if known is not None and name not in {*known, "root"}:
+        remedy = "give a fixed number above 0, or set identity_source where a directory has the user"
+        yield make_problem([], key, "has no uid, and users come from nowhere else (identity_source: declared)", remedy)
+        return
+    for field in _LOCAL:
+        if field in user:
+            remedy = "give the uid, or remove this key: the directory decides it"
+            yield make_problem([], f"{key}.{field}", "is for users with a uid", remedy)
+
+
 def _bad_fields(users: Items) -> Iterable[Problem]:
-    for user in filter(is_present, users):
+    for user in filter(is_local, users):
         for field, (form, remedy) in _FIELDS.items():
             if user.get(field) and not form.fullmatch(str(user[field])):
                 problem = "cannot be a line of /etc/passwd" if field != "password_hash" else "is not a hash"
@@ -193,7 +193,9 @@ def _taken(host: str, items: Items, here: Mapping[str, int], words: tuple[str, s
     for name, number in here.items():
         if name not in leaving:
             holders.setdefault(int(number), []).append(name)
-    for item in filter(is_present, items):
+    for item in items:
+        if not is_present(item) or item.get(key) is None:
+            continue
         name, number = item["name"], int(item[key])
         if name in here and int(here[name]) != number:
             problem = f"{kind} {name} has {key} {here[name]} there and is declared with {number}"

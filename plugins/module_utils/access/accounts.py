@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 __all__ = [
     "account_plan",
     "declared_groups",
+    "is_local",
     "is_present",
     "key_files",
     "password_digest",
+    "slurm_users",
 ]
 
 Item = dict[str, Any]
@@ -31,7 +33,7 @@ def declared_groups(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping
     own = [
         {"name": user["name"], "gid": user.get("uid"), "state": user.get("state", "present")}
         for user in users
-        if not user.get("group")
+        if not user.get("group") and (is_local(user) or not is_present(user))
     ]
     named = {group["name"] for group in groups}
     return [dict(group) for group in groups] + [group for group in own if group["name"] not in named]
@@ -58,7 +60,7 @@ def account_plan(
     gids = {group["name"]: int(group["gid"]) for group in every_group if is_present(group)}
     names = {group["name"] for group in every_group}
     here = found["users"]
-    wanted = [_wanted(user, here.get(user["name"], {}), names, defaults) for user in filter(is_present, users)]
+    wanted = [_wanted(user, here.get(user["name"], {}), names, defaults) for user in filter(is_local, users)]
     return {
         "users_absent": [
             {"name": user["name"], "remove_home": bool(user.get("remove_home"))}
@@ -74,7 +76,7 @@ def account_plan(
         "users": [user for user in wanted if _differs(user, here.get(user["name"]), gids)],
         "passwords": [
             {"name": user["name"]}
-            for user in filter(is_present, users)
+            for user in filter(is_local, users)
             if passwords.get(user["name"], "") not in {"", here.get(user["name"], {}).get("password")}
         ],
     }
@@ -102,6 +104,29 @@ def key_files(users: Sequence[Mapping[str, Any]], existing: Sequence[str], direc
 def is_present(item: Mapping[str, Any]) -> bool:
     """Return whether a declared user or group is to be there."""
     return bool(item.get("state", "present") == "present")
+
+
+def is_local(user: Mapping[str, Any]) -> bool:
+    """Return whether hosts shall have an account for a declared user; a user without uid is one of a directory."""
+    return is_present(user) and user.get("uid") is not None
+
+
+def slurm_users(users: Sequence[Mapping[str, Any]]) -> list[Item]:
+    """Return the users of Slurm as the module slurm_accounting takes them: the default account first.
+
+    Args:
+        users: items of users_accounts.
+    """
+    found: list[Item] = []
+    for user in users:
+        slurm = user.get("slurm")
+        if not is_present(user) or (slurm is not None and not is_present(slurm)):
+            found.append({"name": user["name"], "state": "absent"})
+        elif slurm is not None:
+            names = dict.fromkeys([slurm.get("account"), *(slurm.get("accounts") or [])])
+            more = {key: value for key, value in slurm.items() if key not in {"account", "accounts", "state"}}
+            found.append({"name": user["name"], "accounts": [str(name) for name in names if name], **more})
+    return found
 
 
 def _wanted(user: Mapping[str, Any], now: Mapping[str, Any], declared: set[str], defaults: Mapping[str, Any]) -> Item:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ..common.problems import make_problem
-from .accounts import declared_groups, is_present
+from .accounts import declared_groups, is_local, is_present
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ def local_holders(path: Path, kind: str) -> list[Holder]:
 def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) -> list[Holder]:
     """Return the declared users and groups that shall be there."""
     return [
-        *(Holder("user", user["name"], int(user["uid"]), "users_accounts") for user in filter(is_present, users)),
+        *(Holder("user", user["name"], int(user["uid"]), "users_accounts") for user in filter(is_local, users)),
         *(
             Holder("group", group["name"], int(group["gid"]), "users_groups")
             for group in filter(is_present, declared_groups(users, groups))

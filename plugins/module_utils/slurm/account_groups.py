@@ -108,7 +108,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
         groups: ``group``, ``account``, ``qos``, ``default_qos``, ``limits``, ``fairshare``, ``coordinator``; where two
             groups have one account, a member of both has what the first says.
         admins: ``group`` and ``level`` of those who administer Slurm.
-        declared: users of slurm_users, who are as it says there.
+        declared: users with `slurm` in users_accounts; groups change nothing for them.
         max_removals: when more users than that would lose something, nobody does.
         allow_empty: whether a group without members takes the account of those who had it.
     """
@@ -119,7 +119,7 @@ def decide(  # noqa: PLR0913 - what was seen, what is wanted, and three limits
         f"the account {name} is not in accounting: busbar provision slurm --tags slurm_accounting" for name in unknown
     ]
     notes = [
-        f"{user} is declared in slurm_users, and stays as it says there"
+        f"{user} has an entry in users_accounts, and keeps its accounts"
         for user in sorted({user for _, user in wanted} & {*declared})
     ]
     strangers = sorted({user for _, user in wanted} - {*found.known} - {*declared})

@@ -25,6 +25,7 @@ QUERIES: dict[str, list[str]] = {
 
 Entry = dict[str, Any]
 State = dict[str, Any]
+_USER = "users_accounts[{}].slurm"
 
 
 def _rows(text: str, names: list[str]) -> list[dict[str, str]]:
@@ -167,40 +168,39 @@ def _by_parent(accounts: list[Entry]) -> list[Entry]:
 
 
 def declaration_errors(accounts: list[Entry], users: list[Entry], qos: list[Entry]) -> list[tuple[str, str]]:
-    """Return what contradicts itself in a declaration, as pairs of option and sentence."""
+    """Return the contradictions of a declaration, as pairs of option and sentence."""
     errors = []
     known = {str(item["name"]) for item in accounts} | {"root"}
-    for kind, items in (("accounts", accounts), ("users", users), ("qos", qos)):
+    for option, items in (("slurm_accounts", accounts), ("slurm_qos", qos)):
         names = [str(item["name"]) for item in items]
         twice = sorted({name for name in names if names.count(name) > 1})
-        errors += [(f"{kind}[{name}]", "is declared more than once") for name in twice]
+        errors += [(f"{option}[{name}]", "is declared more than once") for name in twice]
     for item in users:
-        key, mine = f"users[{item['name']}]", [str(name) for name in item.get("accounts") or []]
+        key, mine = _USER.format(item["name"]), [str(name) for name in item.get("accounts") or []]
         if item.get("state", "present") == "present":
             errors += [(key, f"names the account {name}, which is not declared") for name in mine if name not in known]
-            default = item.get("default_account")
-            if not mine:
-                errors.append((key, "has no account"))
-            elif default and default not in mine:
-                errors.append((key, f"has the default account {default}, which is not one of its accounts"))
-    for kind, items, limits in (("accounts", accounts, ASSOCIATION_LIMITS), ("qos", qos, QOS_LIMITS)):
-        errors += _limit_errors(kind, items, limits)
-    errors += _limit_errors("users", users, ASSOCIATION_LIMITS)
+            errors += [] if mine else [(key, "has no account")]
+    for form, items, limits in (
+        ("slurm_accounts[{}]", accounts, ASSOCIATION_LIMITS),
+        ("slurm_qos[{}]", qos, QOS_LIMITS),
+        (_USER, users, ASSOCIATION_LIMITS),
+    ):
+        errors += _limit_errors(form, items, limits)
     try:
         _by_parent(accounts)
     except ValueError as exc:
-        errors.append(("accounts", str(exc)))
+        errors.append(("slurm_accounts", str(exc)))
     return errors
 
 
-def _limit_errors(kind: str, items: list[Entry], limits: dict[str, str]) -> list[tuple[str, str]]:
-    """Return the errors of the limits of items."""
+def _limit_errors(form: str, items: list[Entry], limits: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the errors of the limits of items; `form` makes the option of a name."""
     errors = []
     for item in items:
         try:
             canonical_limits(item.get("limits") or {}, limits)
         except ValueError as exc:
-            errors.append((f"{kind}[{item['name']}]", str(exc)))
+            errors.append((form.format(item["name"]), str(exc)))
     return errors
 
 
@@ -212,7 +212,7 @@ def plan(state: State, cluster: str, accounts: list[Entry], users: list[Entry], 
         cluster: the cluster's name in accounting.
         accounts: ``name``, ``description``, ``organization``, ``parent``, ``limits``, ``fairshare``, ``qos``,
             ``default_qos``, ``state``.
-        users: ``name``, ``accounts``, ``default_account``, ``admin_level``, and as accounts from ``limits`` on.
+        users: ``name``, ``accounts`` (the default account first), ``admin``, and as accounts from ``limits`` on.
         qos: ``name``, ``description``, ``priority``, ``flags``, ``preempt``, ``limits``, ``state``.
 
     Raises:
@@ -273,10 +273,10 @@ def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
     """Return the commands for one user: an association per account, then what belongs to the user alone."""
     name = str(item["name"])
     mine = [str(account) for account in item["accounts"]]
-    default = str(item.get("default_account") or mine[0])
+    default = mine[0]
     wanted = _wanted_association(item, "")
     commands = []
-    for account in sorted(mine, key=lambda account: account != default):
+    for account in mine:
         held = state["associations"].get((account, name))
         if held is None:
             words = _settings(wanted, None, ASSOCIATION_LIMITS)
@@ -290,7 +290,7 @@ def _plan_user(state: State, cluster: str, item: Entry) -> list[list[str]]:
     if present["default_account"] != default:
         where = ["where", f"name={name}", f"cluster={cluster}"]
         commands.append(["modify", "user", *where, "set", f"DefaultAccount={default}"])
-    level = str(item.get("admin_level") or "None")
+    level = str(item.get("admin") or "None")
     if present["admin_level"].lower() != level.lower():
         commands.append(["modify", "user", "where", f"name={name}", "set", f"AdminLevel={level}"])
     gone = [account for account, user in state["associations"] if user == name and account not in mine]

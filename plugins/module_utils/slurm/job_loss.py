@@ -228,14 +228,14 @@ def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping
         if _is_absent(accounts[name]):
             return f"account {name} is removed (slurm_accounts)"
     if user and _is_absent(user):
-        return f"user {job.user} is removed from accounting (slurm_users)"
+        return f"user {job.user} is removed from accounting (users_accounts)"
     if user and job.account not in {str(name) for name in user.get("accounts") or []}:
-        return f"user {job.user} may no longer charge the account {job.account} (slurm_users)"
+        return f"user {job.user} may no longer charge the account {job.account} (users_accounts)"
     if job.qos in gone:
         return f"QOS {job.qos} is removed (slurm_qos)"
     allowed = _allowed_qos(job, accounts, user)
     if job.waits and allowed and job.qos not in allowed:
-        return f"QOS {job.qos} is no longer allowed to it (slurm_users, slurm_accounts)"
+        return f"QOS {job.qos} is no longer allowed to it (users_accounts, slurm_accounts)"
     return ""
 
 

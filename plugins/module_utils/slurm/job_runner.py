@@ -348,7 +348,7 @@ class Runner:
                 asked = ", ".join(f"validation_{key}={value}" for key, value in queue.items() if value)
                 problems.append(
                     f"{asked}: {self.params['user']} can submit no job so: {said}. Correct the option, or let "
-                    f"{self.params['user']} in with slurm_partitions, slurm_accounts and slurm_users"
+                    f"{self.params['user']} in with slurm_partitions, slurm_accounts and users_accounts"
                 )
         return problems
 

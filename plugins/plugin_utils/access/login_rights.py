@@ -1,37 +1,38 @@
-"""Who looks after the cluster, and who may go from host to host without a key, by the declared accounts."""
+"""Rights of the declared users: sudo, logins between hosts without a key, accounts of Slurm."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ...module_utils.access.accounts import is_local, is_present, slurm_users
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["login_rights"]
 
 
-def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[str]]:
-    """Return names by what they may do.
+def login_rights(users: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]] = ()) -> dict[str, list[Any]]:
+    """Return the declared users by their rights.
 
     Args:
         users: items of users_accounts.
         groups: items of users_groups.
 
     Returns:
-        `admin_users` and `admin_groups`, for whom there are sudo rules, and `plain_users`, all other declared users.
+        `admin_users` and `admin_groups`, names with sudo rules; `plain_users`, names of all others who have an account
+        of the hosts; `slurm_users`, as the module slurm_accounting takes them.
     """
-    admin_groups = [group["name"] for group in _present(groups) if group.get("sudo")]
+    admin_groups = [group["name"] for group in filter(is_present, groups) if group.get("sudo")]
+    present = list(filter(is_present, users))
     admins = [
         user["name"]
-        for user in _present(users)
+        for user in present
         if user.get("sudo") or {user.get("group") or "", *(user.get("groups") or [])} & set(admin_groups)
     ]
     return {
-        "admin_users": [user["name"] for user in _present(users) if user.get("sudo")],
+        "admin_users": [user["name"] for user in present if user.get("sudo")],
         "admin_groups": admin_groups,
-        "plain_users": [user["name"] for user in _present(users) if user["name"] not in {*admins, "root"}],
+        "plain_users": [user["name"] for user in filter(is_local, users) if user["name"] not in {*admins, "root"}],
+        "slurm_users": slurm_users(users),
     }
-
-
-def _present(items: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [item for item in items if item.get("state", "present") == "present"]

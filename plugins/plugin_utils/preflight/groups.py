@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...module_utils.common.near_names import near_name, near_option
 from ...module_utils.common.problems import advice, make_problem
+from ..common.near_names import near_name, near_option
 from .other_toolkits import foreign_group
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ...module_utils.common.near_names import near_name, near_option
 from ...module_utils.common.problems import Problem, advice, make_problem
+from ..common.near_names import near_name, near_option
 from .other_toolkits import foreign_variable
 
 if TYPE_CHECKING:

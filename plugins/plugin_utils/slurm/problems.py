@@ -66,7 +66,8 @@ def slurm_problems(  # noqa: PLR0913 - these are the parts of one declaration
         groups: hosts of each inventory group.
         config: `slurm_config` of the site.
         topology: `slurm_topology` of the site.
-        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, and its `identity_source`.
+        accounting: `accounts`, `users`, `qos` and `account_groups` of the site, its `identity_source`, and the option
+            `slurm_users` of an earlier version.
         health: `interval` and `timeout_s` of the health check.
         job_scripts: `slurm_job_scripts`.
         checks_partition: name of the partition for checks, empty for none.
@@ -172,11 +173,18 @@ def _topology_problems(topology: Mapping[str, Any], compute: set[str]) -> list[P
 
 def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]) -> list[Problem]:
     """Return problems of accounts, users, QOS and groups."""
+    if accounting.get("slurm_users"):
+        remedy = "`busbar provision preflight` prints the entries of users_accounts that replace it"
+        return [make_problem([], "slurm_users", "was merged into users_accounts", remedy)]
     declared = {kind: [dict(item) for item in accounting.get(kind) or []] for kind in ("accounts", "users", "qos")}
-    if any(declared.values()) and not databases:
-        problem = "are declared, but no host runs the accounting database"
-        remedy = "put a host into the group slurm_database"
-        return [make_problem([], "slurm_accounts, slurm_users, slurm_qos", problem, remedy)]
+    options = {
+        "slurm_accounts": declared["accounts"],
+        "slurm of users_accounts": _present_names(declared["users"]),
+        "slurm_qos": declared["qos"],
+    }
+    if (named := ", ".join(option for option, items in options.items() if items)) and not databases:
+        problem, remedy = "no host runs the accounting database", "put a host into the group slurm_database"
+        return [make_problem([], named, problem, remedy)]
     groups, admins = accounting.get("account_groups") or [], accounting.get("admin_groups") or []
     if (groups or admins) and not databases:
         remedy = "put a host into the group slurm_database"
@@ -185,7 +193,7 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         ]
     if (groups or admins) and accounting.get("identity_source") == "declared":
         problem = "are declared, and no host knows a directory (identity_source is declared)"
-        remedy = "set identity_source to ldap_server or external, or name the users in slurm_users"
+        remedy = "set identity_source to ldap_server or external, or give entries of users_accounts a key slurm"
         return [make_problem([], "slurm_account_groups, slurm_admin_groups", problem, remedy)]
     interval = int(accounting.get("account_groups_interval") or _INTERVAL[0])
     if not _INTERVAL[0] <= interval <= _INTERVAL[1]:
@@ -193,8 +201,9 @@ def _accounting_problems(accounting: Mapping[str, Any], databases: Sequence[str]
         return [make_problem([], "slurm_account_groups_interval", problem, remedy)]
     here = {kind: _present_names(declared[kind]) for kind in ("accounts", "qos")}
     errors = declaration_errors(declared["accounts"], declared["users"], declared["qos"])
-    errors += group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
-    return [make_problem([], f"slurm_{key}", problem, "correct the entry") for key, problem in errors]
+    mapped = group_errors(groups, here["accounts"], here["qos"]) + rights_errors(admins)
+    errors += [(f"slurm_{key}", problem) for key, problem in mapped]
+    return [make_problem([], key, problem, "correct the entry") for key, problem in errors]
 
 
 def external_database_problems(

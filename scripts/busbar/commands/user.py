@@ -241,9 +241,7 @@ def _change(args: argparse.Namespace) -> int:
     if site.source == DECLARED:
         return _change_declared(site, asked, variables)
     associations: list[dict[str, Any]] = [
-        {"name": change["name"], "accounts": change["accounts"], "default_account": change["accounts"][0]}
-        for change in asked
-        if change.get("accounts")
+        {"name": change["name"], "accounts": change["accounts"]} for change in asked if change.get("accounts")
     ]
     associations += [{"name": change["name"], "state": "absent"} for change in asked if change["do"] == "remove"]
     variables |= {"user_source": "directory", "user_changes": asked, "user_associations": associations}

@@ -76,14 +76,17 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "hosts_sysctl_apply": False,
         "users_groups": [{"name": "research", "gid": 2000}],
         "users_accounts": [
-            {"name": "alice", "uid": 2001, "group": "research", "comment": "Alice", "authorized_keys": [public_key]},
-            {"name": "bob", "uid": 2002, "group": "research", "comment": "Bob"},
+            {
+                "name": "alice",
+                "uid": 2001,
+                "group": "research",
+                "comment": "Alice",
+                "authorized_keys": [public_key],
+                "slurm": {"account": "research"},
+            },
+            {"name": "bob", "uid": 2002, "group": "research", "comment": "Bob", "slurm": {"account": "research"}},
         ],
         "slurm_accounts": [{"name": "research", "description": "Research"}],
-        "slurm_users": [
-            {"name": "alice", "accounts": ["research"], "default_account": "research"},
-            {"name": "bob", "accounts": ["research"], "default_account": "research"},
-        ],
         "slurm_partitions": [{"name": "batch", "default": True}],
         # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
         "slurm_config": {"SlurmdTimeout": 90, **({"SlurmctldTimeout": TAKEOVER_S} if backup else {})},

@@ -1,4 +1,4 @@
-"""Users that the inventory declares: where, and what a change makes of the files."""
+"""Users that the inventory declares: where, and the file after a change."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import difflib
 import os
 from typing import TYPE_CHECKING, Any
 
-from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import declared_groups, is_present
+from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import (
+    declared_groups,
+    is_local,
+    is_present,
+    slurm_users,
+)
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tree import next_number
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import inventory_folder
 
@@ -22,82 +27,71 @@ if TYPE_CHECKING:
 
 __all__ = ["Declared", "write"]
 
-USERS, SLURM = "users_accounts", "slurm_users"
+USERS, FORMER = "users_accounts", "slurm_users"
 FIRST_NUMBER = 2001
 _SUFFIXES = frozenset({".yml", ".yaml", ""})
 
 
 class Declared:
-    """The declared users and the files that declare them."""
+    """The declared users and the file that declares them."""
 
     def __init__(self, sources: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> None:
-        """Find the files.
+        """Find the file.
 
         Args:
             sources: of the inventory.
             variables: of each host, as the inventory has them.
 
         Raises:
-            UsageError: the lists are where they cannot be edited.
+            UsageError: the list is where it cannot be edited, or the site still sets `slurm_users`.
         """
         self._common = next(iter(variables.values()), {})
-        self._files: dict[Path, YamlFile] = {}
-        self._place: dict[str, Path] = {}
+        if any(FORMER in own for own in variables.values()):
+            message = f"{FORMER} was merged into {USERS}: `busbar provision preflight` prints the entries"
+            raise UsageError(message)
         folders = [inventory_folder(source) for source in sources if "," not in source]
         if not folders:
             message = "a list of hosts has no file that declares users: name an inventory with -i"
             raise UsageError(message)
-        found: dict[str, list[Path]] = {USERS: [], SLURM: []}
-        for path in _files(folders):
-            self._look(path, found)
+        paths = [path for path in _files(folders) if _declares_users(path)]
         default = folders[0] / "group_vars" / "all" / "users.yml"
         if default.parent.with_suffix(".yml").is_file():
             default = default.parent.with_suffix(".yml")
-        for key, paths in found.items():
-            if len(paths) > 1:
-                message = f"{key} is in {' and in '.join(map(str, paths))}: leave it in one of them"
-                raise UsageError(message)
-            place = self._place[key] = paths[0] if paths else self._place.get(USERS, default)
-            if place not in self._files:
-                self._files[place] = _read(place)
-        self._lists = {key: self._checked(key, variables) for key in (USERS, SLURM)}
+        if len(paths) > 1:
+            message = f"{USERS} is in {' and in '.join(map(str, paths))}: leave it in one of them"
+            raise UsageError(message)
+        self._place = paths[0] if paths else default
+        self._file = _read(self._place)
+        self._users = self._checked(variables)
 
-    def _look(self, path: Path, found: dict[str, list[Path]]) -> None:
-        """Note which lists a file has."""
+    def _checked(self, variables: Mapping[str, Mapping[str, Any]]) -> list[Item]:
         try:
-            file = _read(path)
-        except UsageError:
-            # What is encrypted is missed below, where the hosts have a list that no file here has.
-            return
-        for key, paths in found.items():
-            if key in file.data:
-                paths.append(path)
-                self._files[path] = file
-
-    def _checked(self, key: str, variables: Mapping[str, Mapping[str, Any]]) -> list[Item]:
-        try:
-            items = self._files[self._place[key]].items(key)
+            items = self._file.items(USERS)
         except CannotEditError as exc:
-            message = f"{self._place[key]}: {exc}: write it as a list of entries, or edit it by hand"
+            message = f"{self._place}: {exc}: write it as a list of entries, or edit it by hand"
             raise UsageError(message) from exc
+        for item in items:
+            if not isinstance(item.get("slurm") or {}, dict):
+                message = f"{self._place}: slurm of {item['name']} is not a mapping: write it as one, or edit by hand"
+                raise UsageError(message)
         here = [(str(item["name"]), str(item.get("uid", ""))) for item in items]
         for host, own in variables.items():
-            held = own.get(key) or []
+            held = own.get(USERS) or []
             if isinstance(held, str):
                 there = None
             else:
                 there = [(str(item.get("name")), str(item.get("uid", ""))) for item in held]
             if there != here:
                 message = (
-                    f"{key} of {host} is not that of {self._place[key]}: busbar edits the one list in group_vars/all "
+                    f"{USERS} of {host} is not that of {self._place}: busbar edits the one list in group_vars/all "
                     "of the inventory; move it there, or edit it by hand"
                 )
                 raise UsageError(message)
         return [dict(item) for item in items]
 
     def people(self) -> list[Item]:
-        """Return the users that are declared and not absent, as `list` shows them."""
-        accounts = {str(item["name"]): item.get("accounts") or [] for item in self._lists[SLURM] if is_present(item)}
+        """Return the users with an account of the hosts, as `list` shows them."""
+        accounts = {str(item["name"]): item.get("accounts", []) for item in self.associations()}
         return [
             {
                 "name": str(item["name"]),
@@ -105,17 +99,16 @@ class Declared:
                 "full_name": str(item.get("comment") or ""),
                 "group": str(item.get("group") or item["name"]),
                 "groups": list(map(str, item.get("groups") or [])),
-                "accounts": list(map(str, accounts.get(str(item["name"]), []))),
+                "accounts": accounts.get(str(item["name"]), []),
                 "keys": len(item.get("authorized_keys") or []),
                 "locked": item.get("locked") is True,
                 "source": USERS,
             }
-            for item in self._lists[USERS]
-            if is_present(item)
+            for item in filter(is_local, self._users)
         ]
 
     def change(self, changes: Sequence[Item]) -> list[str]:
-        """Take changes; return in words what is different then.
+        """Take changes; return the differences in words.
 
         Raises:
             UsageError: one of them cannot be; nothing was written.
@@ -133,34 +126,38 @@ class Declared:
 
     def _add(self, change: Item) -> list[str]:
         name = change["name"]
-        held = self._held(USERS, name)
+        held = self._held(name)
         self._known_groups(change)
-        if held is not None and is_present(held):
+        again = held is not None and not is_present(held)
+        if held is not None and not again:
             said = self._same(change, held)
         else:
             number = int(change.get("number") or (held or {}).get("uid") or self._next_number())
             self._free(name, number)
-            said = self._new(change, number) if held is None else self._again(change, held, number)
+            if held is None:
+                return self._new(change, number)
+            said = self._again(change, held, number)
         said += self._more(name, "groups", change.get("groups", []))
         said += self._more(name, "authorized_keys", change.get("keys", []))
-        return said + self._add_accounts(change)
+        return said + self._add_accounts(change, again=again)
 
     def _new(self, change: Item, number: int) -> list[str]:
         """Declare a user."""
         item: Item = {"name": change["name"], "uid": number}
         fields = (("group", "group"), ("groups", "groups"), ("comment", "full_name"), ("authorized_keys", "keys"))
         item |= {field: change[key] for field, key in fields if key in change}
-        self._lists[USERS].append(item)
-        self._file(USERS).append(USERS, item)
-        return [f"add {change['name']} with number {number}"]
+        self._users.append(item)
+        said = [f"add {change['name']} with number {number}", *self._add_accounts(change)]
+        self._file.append(USERS, item)
+        return said
 
     def _again(self, change: Item, held: Item, number: int) -> list[str]:
         """Declare a user who is declared absent, as asked for."""
         name = change["name"]
-        self._drop(USERS, name, "state")
+        self._drop(name, "state")
         for field, value in (("uid", number), ("group", change.get("group")), ("comment", change.get("full_name"))):
             if value is not None and str(held.get(field)) != str(value):
-                self._set(USERS, name, field, value)
+                self._set(name, field, value)
         return [f"add {name} again with number {number}"]
 
     def _same(self, change: Item, held: Item) -> list[str]:
@@ -174,28 +171,25 @@ class Declared:
             if key not in change or str(held.get(field)) == str(change[key]):
                 continue
             if field in held:
-                there = f"{name} is declared with {field} {held[field]} in {self._where(USERS, name)}"
+                there = f"{name} is declared with {field} {held[field]} in {self._where(name)}"
                 message = f"{there}, and was asked for with {change[key]}"
                 raise UsageError(message)
-            self._set(USERS, name, field, change[key])
+            self._set(name, field, change[key])
             said.append(f"{name}: {field} {change[key]}")
         return said
 
     def _remove(self, change: Item) -> list[str]:
         name, said = change["name"], []
-        held = self._held(USERS, name)
+        held = self._held(name)
         if held is None:
             raise UsageError(self._no_such(name))
         if is_present(held):
-            self._set(USERS, name, "state", "absent")
+            self._set(name, "state", "absent")
             said.append(f"remove {name} (number {held.get('uid')}); the home stays")
+            said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
         # Homes are never removed by this command.
         if held.get("remove_home") is not None:
-            self._drop(USERS, name, "remove_home")
-        slurm = self._held(SLURM, name)
-        if slurm is not None and is_present(slurm):
-            self._set(SLURM, name, "state", "absent")
-            said.append(f"remove {name} from Slurm's accounting")
+            self._drop(name, "remove_home")
         return said
 
     def _lock(self, change: Item) -> list[str]:
@@ -208,7 +202,7 @@ class Declared:
         held = self._present(name)
         if held.get("locked", False) is locked:
             return []
-        self._set(USERS, name, "locked", locked)
+        self._set(name, "locked", locked)
         return [f"{'lock' if locked else 'unlock'} {name}"]
 
     def _key(self, change: Item) -> list[str]:
@@ -224,18 +218,18 @@ class Declared:
         return self._to_list(name, "groups", [group for group in held if group not in change["remove"]], change["add"])
 
     def _more(self, name: str, field: str, values: Sequence[str]) -> list[str]:
-        held = self._held(USERS, name) or {}
+        held = self._held(name) or {}
         return self._to_list(name, field, list(map(str, held.get(field) or [])), values)
 
     def _to_list(self, name: str, field: str, kept: list[str], more: Sequence[str]) -> list[str]:
         """Give a list its values: those kept, then new ones."""
-        held = self._held(USERS, name) or {}
+        held = self._held(name) or {}
         before = list(map(str, held.get(field) or []))
         wanted = kept + [value for value in more if value not in kept]
         if wanted == before:
             return []
-        if self._in_file(USERS, name):
-            self._file(USERS).change_list(USERS, name, field, wanted)
+        if self._in_file(name):
+            self._file.change_list(USERS, name, field, wanted)
         held[field] = wanted
         if not wanted:
             del held[field]
@@ -245,30 +239,26 @@ class Declared:
             *(f"{name}: remove {word} {_short(value)}" for value in before if value not in wanted),
         ]
 
-    def _add_accounts(self, change: Item) -> list[str]:
+    def _add_accounts(self, change: Item, *, again: bool = False) -> list[str]:
+        """Let a user charge accounts; one who comes back charges no others."""
         name, wanted = change["name"], change.get("accounts") or []
         if not wanted:
+            if again:
+                self._drop(name, "slurm")
             return []
         known = [str(item["name"]) for item in self._common.get("slurm_accounts") or [] if is_present(item)]
         unknown = [account for account in wanted if account not in known]
         if unknown:
             raise _unknown(name, "account", unknown, "slurm_accounts", known)
-        held = self._held(SLURM, name)
-        said = [f"{name}: charge {', '.join(wanted)} in Slurm"]
-        if held is None:
-            item = {"name": name, "accounts": list(wanted), "default_account": wanted[0]}
-            self._lists[SLURM].append(item)
-            self._file(SLURM).append(SLURM, item)
-            return said
-        there = list(map(str, held.get("accounts") or []))
-        both = there + [account for account in wanted if account not in there] if is_present(held) else list(wanted)
-        if not is_present(held):
-            self._drop(SLURM, name, "state")
-            self._set(SLURM, name, "default_account", wanted[0])
-        elif both == there:
+        slurm = (self._held(name) or {}).get("slurm") or {}
+        (now,) = slurm_users([{"name": name, "slurm": slurm}])
+        there = [] if again else now.get("accounts", [])
+        account, *more = dict.fromkeys([*there, *wanted])
+        if [account, *more] == there:
             return []
-        self._set(SLURM, name, "accounts", both)
-        return said
+        kept = {key: value for key, value in slurm.items() if key not in {"account", "accounts", "state"}}
+        self._set(name, "slurm", {"account": account, **({"accounts": more} if more else {}), **kept})
+        return [f"{name}: charge {', '.join(wanted)} in Slurm"]
 
     def _known_groups(self, change: Item) -> None:
         """Check that the groups are declared.
@@ -289,88 +279,77 @@ class Declared:
         Raises:
             UsageError: somebody does; says who.
         """
-        for item in self._lists[USERS]:
+        for item in self._users:
             if str(item["name"]) != name and is_present(item) and str(item.get("uid")) == str(number):
                 message = (
-                    f"{name}: number {number} is that of {item['name']} in {self._where(USERS, str(item['name']))}; "
+                    f"{name}: number {number} is that of {item['name']} in {self._where(str(item['name']))}; "
                     "give another number, or none"
                 )
                 raise UsageError(message)
 
     def _next_number(self) -> int:
         # Who is absent keeps the number: the files of his home still have it.
-        users = [int(item["uid"]) for item in self._lists[USERS] if str(item.get("uid", "")).isdecimal()]
+        users = [int(item["uid"]) for item in self._users if str(item.get("uid", "")).isdecimal()]
         groups = declared_groups([], self._common.get("users_groups") or [])
         gids = [int(item["gid"]) for item in groups if str(item.get("gid", "")).isdecimal()]
         return next_number([one for one in [*users, *gids] if one <= LAST], min(users, default=FIRST_NUMBER))
 
     def _present(self, name: str) -> Item:
-        held = self._held(USERS, name)
+        held = self._held(name)
         if held is None or not is_present(held):
             raise UsageError(self._no_such(name))
         return held
 
     def _no_such(self, name: str) -> str:
-        names = [str(item["name"]) for item in self._lists[USERS]]
+        names = [str(item["name"]) for item in self._users]
         near = difflib.get_close_matches(name, names, 1)
         hint = f"; did you mean {near[0]}?" if near and near[0] != name else ""
-        return f"{name}: no such user in {USERS} of {self._place[USERS]}{hint}"
+        return f"{name}: no such user in {USERS} of {self._place}{hint}"
 
-    def _held(self, key: str, name: str) -> Item | None:
-        return next((item for item in self._lists[key] if str(item["name"]) == name), None)
+    def _held(self, name: str) -> Item | None:
+        return next((item for item in self._users if str(item["name"]) == name), None)
 
-    def _in_file(self, key: str, name: str) -> bool:
-        return any(str(item["name"]) == name for item in self._file(key).items(key))
+    def _in_file(self, name: str) -> bool:
+        return any(str(item["name"]) == name for item in self._file.items(USERS))
 
-    def _set(self, key: str, name: str, field: str, value: object) -> None:
-        self._file(key).set_value(key, name, field, value)
-        held = self._held(key, name)
+    def _set(self, name: str, field: str, value: object) -> None:
+        if self._in_file(name):
+            self._file.set_value(USERS, name, field, value)
+        held = self._held(name)
         if held is not None:
             held[field] = value
 
-    def _drop(self, key: str, name: str, field: str) -> None:
-        self._file(key).remove_field(key, name, field)
-        held = self._held(key, name)
+    def _drop(self, name: str, field: str) -> None:
+        self._file.remove_field(USERS, name, field)
+        held = self._held(name)
         if held is not None:
             held.pop(field, None)
 
-    def _file(self, key: str) -> YamlFile:
-        return self._files[self._place[key]]
-
-    def _where(self, key: str, name: str) -> str:
-        place = self._place[key]
-        return f"{place}:{self._files[place].line(key, name)}" if self._in_file(key, name) else str(place)
+    def _where(self, name: str) -> str:
+        return f"{self._place}:{self._file.line(USERS, name)}" if self._in_file(name) else str(self._place)
 
     def associations(self) -> list[Item]:
-        """Return the entries of slurm_users as they are after the changes."""
-        return self._lists[SLURM]
+        """Return the users of Slurm after the changes, as the module slurm_accounting takes them."""
+        return slurm_users(self._users)
 
     def future(self) -> str:
-        """Return the two lists as they are after the changes, as YAML that a run can be given; tags of vaults stay."""
-        texts = {path: after for path, (_before, after) in self.texts().items()}
-        parts = []
-        for path in dict.fromkeys(self._place.values()):
-            keys = tuple(key for key, place in self._place.items() if place == path)
-            parts.append(YamlFile(texts.get(path, self._files[path].text)).section(keys))
-        return "---\n" + "".join(parts)
+        """Return users_accounts after the changes, as YAML that a run can be given; tags of vaults stay."""
+        _before, after = self.texts().get(self._place, ("", self._file.text))
+        return "---\n" + YamlFile(after).section((USERS,))
 
     def texts(self) -> dict[Path, tuple[str, str]]:
-        """Return the files that differ, with their text before and after.
+        """Return the file with its text before and after, if that differs.
 
         Raises:
-            UsageError: one is written in a way that cannot be edited.
+            UsageError: it is written in a way that cannot be edited.
         """
-        found = {}
-        for path in dict.fromkeys(self._place.values()):
-            expected = {key: self._lists[key] for key, place in self._place.items() if place == path}
-            try:
-                text = self._files[path].result(expected)
-            except CannotEditError as exc:
-                message = f"{path}: {exc}; edit it by hand, then: busbar provision base --tags users"
-                raise UsageError(message) from exc
-            if text != self._files[path].text:
-                found[path] = (self._files[path].text, text)
-        return found
+        before = self._file.text
+        try:
+            after = self._file.result({USERS: self._users})
+        except CannotEditError as exc:
+            message = f"{self._place}: {exc}; edit it by hand, then: busbar provision base --tags users"
+            raise UsageError(message) from exc
+        return {} if after == before else {self._place: (before, after)}
 
 
 def write(path: Path, text: str) -> None:
@@ -407,6 +386,14 @@ def _read(path: Path) -> YamlFile:
     except (OSError, UnicodeDecodeError, CannotEditError) as exc:
         message = f"{path}: {getattr(exc, 'strerror', None) or exc}"
         raise UsageError(message) from exc
+
+
+def _declares_users(path: Path) -> bool:
+    try:
+        return USERS in _read(path).data
+    except UsageError:
+        # A list in an encrypted file is missed when it is compared with that of the hosts.
+        return False
 
 
 def _files(folders: Sequence[Path]) -> Iterator[Path]:

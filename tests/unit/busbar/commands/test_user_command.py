@@ -21,9 +21,8 @@ USERS = """\
 users_groups:
   - {name: research, gid: 2000}
 users_accounts:
-  - {name: alice, uid: 2001, group: research, password_hash: $6$secret}   # first
+  - {name: alice, uid: 2001, group: research, password_hash: $6$secret, slurm: {account: ml}}   # first
 slurm_accounts: [{name: ml}]
-slurm_users: [{name: alice, accounts: [ml]}]
 """
 ERIN = {"name": "erin", "number": 20101, "group": "g", "groups": ["g"], "keys": 1, "locked": True, "full_name": "E"}
 
@@ -84,12 +83,11 @@ def text(site: Path) -> str:
 def test_a_declared_user(site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "add", "erin", "--group", "research", "--account", "ml", "--number", "2010") == 0
     assert capsys.readouterr().out == "add erin with number 2010\nerin: charge ml in Slurm\n"
-    assert "  - {name: erin, uid: 2010, group: research}\n" in text(site)
+    assert "  - {name: erin, uid: 2010, group: research, slurm: {account: ml}}\n" in text(site)
     assert asked.variables["user_source"] == "declared"
     assert asked.variables["user_present"] == ["erin"]
     assert asked.variables["user_said"] == ["add erin with number 2010", "erin: charge ml in Slurm"]
-    erin = {"name": "erin", "accounts": ["ml"], "default_account": "ml"}
-    assert asked.variables["user_associations"] == [erin]
+    assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"]}]
     assert "@" in asked.variables["user_by"]
     assert "--check" not in asked.options
     # What is so already is brought to the hosts nevertheless: an earlier run may have ended half-way.
@@ -139,7 +137,7 @@ def test_the_directory_of_the_cluster(site: Path, asked: Asked, capsys: pytest.C
     assert text(site) == USERS
     assert asked.variables["user_source"] == "directory"
     assert asked.variables["user_changes"] == [{"do": "add", "name": "erin", "accounts": ["ml"]}]
-    assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"], "default_account": "ml"}]
+    assert asked.variables["user_associations"] == [{"name": "erin", "accounts": ["ml"]}]
     assert run(site, "remove", "erin", *own) == 0
     assert asked.variables["user_associations"] == [{"name": "erin", "state": "absent"}]
     assert run(site, "lock", "alice", "--declared", "--dry-run", *own) == 0

@@ -19,12 +19,17 @@ users_groups:
   - {name: admins, gid: 2100}
 # our people
 users_accounts:
-  - {name: alice, uid: 2001, group: research, authorized_keys: ["ssh-ed25519 AAAA alice@laptop"]}
+  - {name: alice, uid: 2001, group: research, authorized_keys: ["ssh-ed25519 AAAA alice@laptop"], slurm: {account: ml}}
   - {name: bob, uid: 2005, state: absent, remove_home: true}
+  - name: dave
+    uid: 2006
+    slurm:
+      account: ml
+      limits: {MaxJobs: 2}
+  - {name: frank, slurm: {account: vision}}   # of the directory
 slurm_accounts:
   - {name: ml}
-slurm_users:
-  - {name: alice, accounts: [ml], default_account: ml}   # the first
+  - {name: vision}
 """
 
 
@@ -68,8 +73,8 @@ def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> N
         "uid": 2101,
         "group": "research",
         "authorized_keys": ["ssh-ed25519 BBBB e"],
+        "slurm": {"account": "ml"},
     }
-    assert data["slurm_users"][-1] == {"name": "erin", "accounts": ["ml"], "default_account": "ml"}
     text = (folder / "group_vars" / "all" / "users.yml").read_text()
     assert [line for line in text.splitlines() if "erin" not in line] == TEXT.splitlines()
     assert changed(folder, erin)[0] == []
@@ -80,12 +85,31 @@ def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
     assert said == ["remove alice (number 2001); the home stays", "remove alice from Slurm's accounting"]
     assert named(data["users_accounts"], "alice")["state"] == "absent"
     assert "remove_home" not in named(data["users_accounts"], "bob")
-    assert named(data["slurm_users"], "alice")["state"] == "absent"
     assert changed(folder, {"do": "remove", "name": "alice"})[0] == []
     said, data = changed(folder, {"do": "add", "name": "alice", "accounts": ["ml"]})
     assert said == ["add alice again with number 2001", "alice: charge ml in Slurm"]
     assert "state" not in named(data["users_accounts"], "alice")
-    assert "state" not in named(data["slurm_users"], "alice")
+    assert named(data["users_accounts"], "alice")["slurm"] == {"account": "ml"}
+    changed(folder, {"do": "remove", "name": "dave"})
+    assert changed(folder, {"do": "add", "name": "dave"})[0] == ["add dave again with number 2006"]
+    assert opened(folder).associations()[-2:] == [
+        {"name": "bob", "state": "absent"},
+        {"name": "frank", "accounts": ["vision"]},
+    ]
+
+
+def test_further_accounts_leave_the_default_and_the_limits(folder: Path) -> None:
+    for accounts in (["vision"], ["vision", "ml"]):
+        said, data = changed(folder, {"do": "add", "name": "dave", "accounts": accounts})
+        slurm = named(data["users_accounts"], "dave")["slurm"]
+        assert slurm == {"account": "ml", "accounts": ["vision"], "limits": {"MaxJobs": 2}}
+    assert said == []
+
+
+def test_the_former_list_is_refused(folder: Path) -> None:
+    (folder / "group_vars" / "all" / "slurm.yml").write_text("slurm_users: []\n")
+    with pytest.raises(UsageError, match="merged into users_accounts: `busbar provision preflight`"):
+        opened(folder)
 
 
 def test_lock_keys_and_groups(folder: Path) -> None:
@@ -105,7 +129,7 @@ def test_lock_keys_and_groups(folder: Path) -> None:
     assert (alice["locked"], alice["groups"]) == (True, ["admins"])
     assert alice["authorized_keys"] == ["ssh-ed25519 CCCC alice@new"]
     people = {one["name"]: one for one in opened(folder).people()}
-    assert list(people) == ["alice"]
+    assert list(people) == ["alice", "dave"]
     assert (people["alice"]["locked"], people["alice"]["accounts"]) == (True, ["ml"])
     said, data = changed(
         folder, {"do": "unlock", "name": "alice"}, {"do": "group", "name": "alice", "add": [], "remove": ["admins"]}
@@ -124,7 +148,7 @@ def test_lock_keys_and_groups(folder: Path) -> None:
             {"do": "add", "name": "erin", "group": "nobody"},
             "no group nobody in users_groups; there are research, admins",
         ),
-        ({"do": "add", "name": "erin", "accounts": ["x"]}, "no account x in slurm_accounts; there are ml"),
+        ({"do": "add", "name": "erin", "accounts": ["x"]}, "no account x in slurm_accounts; there are ml, vision"),
         ({"do": "lock", "name": "alise"}, "no such user in users_accounts of .*; did you mean alice"),
         ({"do": "lock", "name": "bob"}, "bob: no such user"),
         ({"do": "remove", "name": "erin"}, "erin: no such user"),
@@ -171,5 +195,5 @@ def test_the_lists_of_the_future_are_yaml_of_their_own(folder: Path) -> None:
     declared.change([{"do": "lock", "name": "alice"}, {"do": "add", "name": "erin", "accounts": ["ml"]}])
     assert declared.texts() == declared.texts()
     future = yaml.safe_load(declared.future())
-    assert future.keys() == {"users_accounts", "slurm_users"}
+    assert future.keys() == {"users_accounts"}
     assert future["users_accounts"][0]["locked"] is True

@@ -54,6 +54,15 @@ def test_what_must_change_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert asked(capsys, **options | {"groups": []})["plan"]["changes"] is False
 
 
+def test_a_user_of_a_directory_is_not_removed_from_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    me = pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(account_info, "PASSWD", tmp_path / "passwd")
+    (tmp_path / "passwd").write_text("")
+    assert asked(capsys, {"name": me, "state": "absent"})["plan"]["users_absent"] == []
+
+
 def test_nothing_is_planned_with_a_conflict(capsys: pytest.CaptureFixture[str]) -> None:
     me = pwd.getpwuid(os.getuid())
     mine = {"name": "busbar-alice", "uid": me.pw_uid}
@@ -65,7 +74,7 @@ def test_nothing_is_planned_with_a_conflict(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_an_item_that_makes_no_sense_names_host_and_option(capsys: pytest.CaptureFixture[str]) -> None:
-    for item, words in (({"name": "a"}, "'uid' is missing"), ({"uid": 7}, "'name' is missing")):
+    for item, words in (({"name": "a", "uid": "x"}, "invalid literal"), ({"uid": 7}, "'name' is missing")):
         answer = asked(capsys, item)
         assert answer["failed"]
         assert answer["msg"].startswith("gpu1: users_accounts, users_groups: ")

@@ -15,6 +15,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts imp
     declared_groups,
     key_files,
     password_digest,
+    slurm_users,
 )
 
 GROUPS = [{"name": "research", "gid": 2000}]
@@ -49,8 +50,8 @@ def _absent(item: dict[str, Any]) -> dict[str, Any]:
         ([ALICE], [{**GROUPS[0], "state": "absent"}], ["group research of user alice is not declared"]),
         ([ALICE], [*GROUPS, {"name": "staff", "gid": 2000}], ["gid 2000 is declared for both research and staff"]),
         ([{"name": "carol", "uid": 2000}], GROUPS, ["gid 2000 is declared for both research and carol"]),
-        ([{"name": "carol"}], [], ["user carol: uid None cannot be used"]),
         ([{"name": "root", "uid": 5}], [], ["'root'"]),
+        ([{"name": "../x"}], [], ["'../x'", "has no uid"]),
         ([{"name": "root", "state": "absent"}], [], ["'root'"]),
         ([{"name": "Carol Smith", "uid": 5}], [], ["'Carol Smith'"]),
         ([{"name": "carol", "uid": 0}], [], ["uid 0 cannot be used"]),
@@ -63,9 +64,49 @@ def test_problems(users: list[dict[str, Any]], groups: list[dict[str, Any]], par
     assert len(problems) == len(parts)
     for problem, part in zip(problems, parts, strict=True):
         assert part in problem["problem"]
-        assert problem["key"] == ("users_groups" if part.startswith("gid") else "users_accounts")
+        assert problem["key"].split("[")[0] == ("users_groups" if part.startswith("gid") else "users_accounts")
         assert problem["remedy"]
         assert problem["hosts"] == []
+
+
+def test_a_user_without_uid_is_one_of_a_directory() -> None:
+    users: list[dict[str, Any]] = [
+        {"name": "Erin.X", "slurm": {}},
+        {"name": "root", "slurm": {}},
+        {"name": "gone", "state": "absent"},
+    ]
+    assert account_problems(users, [], known=None) == []
+    assert account_problems(users, [], known={"Erin.X"}) == []
+    (problem,) = account_problems(users, [])
+    assert problem["key"] == "users_accounts[Erin.X]"
+    assert "identity_source" in problem["remedy"]
+    assert account_problems([{"name": "carol", "uid": None}], [])[0]["key"] == "users_accounts[carol]"
+    wrong = account_problems([{"name": "erin", "home": "/x", "groups": ["docker"]}], [], known=None)
+    assert [each["key"] for each in wrong] == ["users_accounts[erin].groups", "users_accounts[erin].home"]
+    assert account_conflicts("gpu1", users, GROUPS, {"Erin.X": 70001}, {}) == []
+    plan = _plan([*users, ALICE], {"alice": ALICE_THERE, "Erin.X": ALICE_THERE}, {"research": 2000})
+    assert not any(plan.values())
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({}, []),
+        ({"slurm": None}, []),
+        ({"slurm": {}}, [{"accounts": []}]),
+        ({"slurm": {"account": "a"}}, [{"accounts": ["a"]}]),
+        (
+            {"slurm": {"account": "a", "accounts": ["b", "a"], "limits": {"MaxJobs": 1}, "admin": "Operator"}},
+            [{"accounts": ["a", "b"], "limits": {"MaxJobs": 1}, "admin": "Operator"}],
+        ),
+        ({"slurm": {"accounts": ["b", "a"], "state": "present"}}, [{"accounts": ["b", "a"]}]),
+        ({"slurm": {"account": "a", "state": "absent"}}, [{"state": "absent"}]),
+        ({"state": "absent", "slurm": {"account": "a"}}, [{"state": "absent"}]),
+        ({"state": "absent"}, [{"state": "absent"}]),
+    ],
+)
+def test_users_of_slurm(entry: dict[str, Any], expected: list[dict[str, Any]]) -> None:
+    assert slurm_users([{**ALICE, **entry}]) == [{"name": "alice", **each} for each in expected]
 
 
 @pytest.mark.parametrize(

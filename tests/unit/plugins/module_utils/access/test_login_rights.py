@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 def test_declared_accounts_by_what_they_may_do() -> None:
     users: list[dict[str, object]] = [
-        {"name": "alice", "group": "research", "groups": ["docker"]},
-        {"name": "carol", "sudo": ["ALL=(ALL) ALL"]},
-        {"name": "dave", "groups": ["admins"]},
-        {"name": "erin", "group": "admins"},
+        {"name": "alice", "uid": 1, "group": "research", "groups": ["docker"], "slurm": {"account": "ml"}},
+        {"name": "carol", "uid": 2, "sudo": ["ALL=(ALL) ALL"]},
+        {"name": "dave", "uid": 3, "groups": ["admins"]},
+        {"name": "erin", "uid": 4, "group": "admins"},
+        {"name": "frank", "slurm": {"account": "ml"}},
         {"name": "gone", "state": "absent"},
         {"name": "root"},
     ]
@@ -33,6 +34,11 @@ def test_declared_accounts_by_what_they_may_do() -> None:
         "admin_users": ["carol"],
         "admin_groups": ["admins"],
         "plain_users": ["alice"],
+        "slurm_users": [
+            {"name": "alice", "accounts": ["ml"]},
+            {"name": "frank", "accounts": ["ml"]},
+            {"name": "gone", "state": "absent"},
+        ],
     }
 
 

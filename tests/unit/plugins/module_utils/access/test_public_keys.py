@@ -6,10 +6,7 @@ import base64
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import (
-    account_problems,
-    undeclared_users,
-)
+from ansible_collections.busbar.cluster.plugins.module_utils.access.account_problems import account_problems
 from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import key_fault
 
 
@@ -61,13 +58,3 @@ def test_the_fault_names_user_and_option() -> None:
     (problem,) = account_problems(users, [])
     assert problem["key"] == "users_accounts[alice].authorized_keys"
     assert ".pub" in problem["remedy"]
-
-
-def test_a_user_of_slurm_whom_no_host_will_know_is_named() -> None:
-    users = [{"name": "bob"}, {"name": "gone", "state": "absent"}]
-    slurm = [{"name": name} for name in ("bob", "bobb", "root", "admin", "gone", "eve")]
-    found = undeclared_users(users, [*slurm, {"name": "old", "state": "absent"}], {"admin"})
-    assert [each["key"] for each in found] == ["slurm_users[bobb]", "slurm_users[gone]", "slurm_users[eve]"]
-    assert "did you mean bob?" in found[0]["remedy"]
-    assert "did you mean" not in found[2]["remedy"]
-    assert all("identity_source" in each["remedy"] for each in found)

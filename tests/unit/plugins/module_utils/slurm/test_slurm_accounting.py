@@ -52,9 +52,7 @@ def test_from_nothing() -> None:
         {"name": "vision", "parent": "research", "organization": "x", "limits": {"GrpTRES": "gres/gpu=4"}},
         RESEARCH,
     ]
-    users: list[dict[str, Any]] = [
-        {**ALICE, "accounts": ["research", "vision"], "default_account": "vision", "admin_level": "Operator"}
-    ]
+    users: list[dict[str, Any]] = [{**ALICE, "accounts": ["vision", "research"], "admin": "Operator"}]
     qos: list[dict[str, Any]] = [
         {"name": "High", "priority": 10, "flags": ["DenyOnLimit"], "limits": {"MaxWall": "1:00:00"}}
     ]
@@ -141,18 +139,24 @@ def test_associations_of_one_partition_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("accounts", "users", "qos", "key", "says"),
     [
-        ([RESEARCH, RESEARCH], [], [], "accounts[research]", "more than once"),
-        ([], [{"name": "u"}], [], "users[u]", "has no account"),
-        ([], [{"name": "u", "accounts": ["x"]}], [], "users[u]", "account x, which is not declared"),
-        ([RESEARCH], [{**ALICE, "default_account": "y"}], [], "users[alice]", "default account y"),
+        ([RESEARCH, RESEARCH], [], [], "slurm_accounts[research]", "more than once"),
+        ([], [{"name": "u"}], [], "users_accounts[u].slurm", "has no account"),
+        ([], [{"name": "u", "accounts": ["x"]}], [], "users_accounts[u].slurm", "account x, which is not declared"),
+        (
+            [RESEARCH],
+            [{**ALICE, "limits": {"MaxFun": 1}}],
+            [],
+            "users_accounts[alice].slurm",
+            "limit 'MaxFun' is not known",
+        ),
         (
             [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
             [],
             [],
-            "accounts",
+            "slurm_accounts",
             "each other's parents: a, b",
         ),
-        ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "qos[q]", "limit 'MaxFun' is not known"),
+        ([], [], [{"name": "q", "limits": {"MaxFun": 1}}], "slurm_qos[q]", "limit 'MaxFun' is not known"),
     ],
 )
 def test_declaration_errors(
@@ -161,5 +165,5 @@ def test_declaration_errors(
     errors = declaration_errors(accounts, users, qos)
     assert [found for found, _ in errors] == [key]
     assert says in errors[0][1]
-    with pytest.raises(ValueError, match="each other" if key == "accounts" else "users|accounts|qos"):
+    with pytest.raises(ValueError, match="each other" if key == "slurm_accounts" else "users|accounts|qos"):
         plan(held(), "c", accounts, users, qos)

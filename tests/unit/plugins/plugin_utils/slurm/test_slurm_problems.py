@@ -53,13 +53,18 @@ def test_a_good_declaration_has_none() -> None:
         ({"topology": {"switches": [{"name": "s", "nodes": "gpu[1-3]"}]}}, "slurm_topology", "no compute node"),
         ({"topology": {"switches": [{"name": "s", "nodes": "gpu1"}]}}, "slurm_topology", "no switch or block"),
         (
-            {"accounting": {"accounts": [{"name": "a"}]}, "databases": []},
-            "slurm_accounts, slurm_users, slurm_qos",
+            {"accounting": {"accounts": [{"name": "a"}], "users": [{"name": "u", "accounts": ["a"]}]}, "databases": []},
+            "slurm_accounts, slurm of users_accounts",
             "no host",
         ),
+        ({"accounting": {"slurm_users": [{"name": "u"}]}}, "slurm_users", "merged into users_accounts"),
         ({"health": {"interval": 70000, "timeout_s": 10}}, "node_health_interval", "70000 s is out of bounds"),
         ({"health": {"interval": 300, "timeout_s": 60}}, "node_health_timeout_s", "60 s is out of bounds"),
-        ({"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}}, "slurm_users[u]", "account a, which is not"),
+        (
+            {"accounting": {"users": [{"name": "u", "accounts": ["a"]}]}},
+            "users_accounts[u].slurm",
+            "account a, which is not",
+        ),
     ],
 )
 def test_problems(change: dict[str, Any], key: str, says: str) -> None:
@@ -67,6 +72,11 @@ def test_problems(change: dict[str, Any], key: str, says: str) -> None:
     assert [problem["key"] for problem in problems] == [key]
     assert says in problems[0]["problem"]
     assert problems[0]["remedy"]
+
+
+def test_a_removed_user_needs_no_accounting() -> None:
+    change = {"accounting": {"users": [{"name": "u", "state": "absent"}]}, "databases": []}
+    assert slurm_problems(**{**GOOD, **change}) == []
 
 
 def test_shared_state_allows_a_backup_controller() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.near_names import near_name, near_option
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.near_names import near_name, near_option
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import declared_options
 
 OPTIONS = sorted(declared_options())

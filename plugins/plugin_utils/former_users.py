@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from ansible.parsing.yaml.dumper import AnsibleDumper
 
 from ..module_utils.access.accounts import is_present
 from ..module_utils.common.problems import make_problem
@@ -21,6 +22,7 @@ __all__ = ["former_users_problems", "merged_users"]
 FORMER, USERS = "slurm_users", "users_accounts"
 # The preflight refuses it as a value of password_hash, so a pasted entry cannot remove a password.
 KEEP = "keep the present value"
+_HINT = f"the log has them without indentation; replace '{KEEP}' by what you have"
 
 
 def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
@@ -35,9 +37,7 @@ def former_users_problems(settings: Sequence[Setting], values: Mapping[str, Any]
         return []
     merged = merged_users(_entries(settings, values, USERS), _entries(settings, values, FORMER))
     lines = [f"  - {_flow(entry)}" for entry in merged]
-    copied = f"; copy values that read {KEEP!r} from the present entries" if any(KEEP in line for line in lines) else ""
-    what = f"delete {FORMER}, and put these lines in place of {USERS} (the log has them without indentation{copied}):"
-    remedy = "\n".join([what, f"{USERS}:", *lines])
+    remedy = "\n".join([f"delete {FORMER}, and put these lines in place of {USERS} ({_HINT}):", f"{USERS}:", *lines])
     hosts = [each.host for each in where if each.host]
     return [make_problem(hosts, FORMER, f"was merged into {USERS}{places_of(where)}", remedy)]
 
@@ -59,30 +59,16 @@ def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[
     return list(merged.values())
 
 
-def _entries(settings: Sequence[Setting], values: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def _entries(settings: Sequence[Setting], values: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     """Return the entries of a list as they are written, or as Ansible works them out."""
     written = [each.value for each in settings if each.name == name]
     value = written[0] if len(written) == 1 and isinstance(written[0], list) else values[name]
-    entries = [_plain(each) for each in value] if isinstance(value, list) else []
-    return [each for each in entries if isinstance(each, dict) and each.get("name")]
-
-
-def _plain(value: Any, key: str = "") -> Any:  # noqa: ANN401 - as a site writes it
-    """Return a value without Ansible's own types; encrypted values and hashes of passwords are left out."""
-    if isinstance(value, dict):
-        return {str(name): _plain(each, str(name)) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, (int, float)):
-        return value + 0
-    if not isinstance(value, str) or (key == "password_hash" and "{{" not in value):
-        return KEEP
-    return value.encode().decode()
+    return [each for each in value if isinstance(each, dict) and each.get("name")] if isinstance(value, list) else []
 
 
 def _flow(entry: Mapping[str, Any]) -> str:
-    """Return an entry as YAML within a line."""
-    text: str = yaml.safe_dump(dict(entry), default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
-    return text.strip()
+    """Return an entry as YAML within a line; the hash of a password that is plain text is left out."""
+    secret = entry.get("password_hash")
+    hidden = {"password_hash": KEEP} if isinstance(secret, str) and "{{" not in secret else {}
+    style: dict[str, Any] = {"default_flow_style": True, "sort_keys": False, "width": 10**6, "allow_unicode": True}
+    return str(yaml.dump({**entry, **hidden}, Dumper=AnsibleDumper, **style)).strip()

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts import (
-    declared_groups,
     is_local,
     is_present,
     slurm_users,
@@ -66,7 +65,7 @@ class Declared:
 
     def _checked(self, variables: Mapping[str, Mapping[str, Any]]) -> list[Item]:
         try:
-            items = self._file.items(USERS)
+            items = self._file.items()
         except CannotEditError as exc:
             message = f"{self._place}: {exc}: write it as a list of entries, or edit it by hand"
             raise UsageError(message) from exc
@@ -148,7 +147,7 @@ class Declared:
         item |= {field: change[key] for field, key in fields if key in change}
         self._users.append(item)
         said = [f"add {change['name']} with number {number}", *self._add_accounts(change)]
-        self._file.append(USERS, item)
+        self._file.append(item)
         return said
 
     def _again(self, change: Item, held: Item, number: int) -> list[str]:
@@ -229,7 +228,7 @@ class Declared:
         if wanted == before:
             return []
         if self._in_file(name):
-            self._file.change_list(USERS, name, field, wanted)
+            self._file.change_list(name, field, wanted)
         held[field] = wanted
         if not wanted:
             del held[field]
@@ -290,7 +289,7 @@ class Declared:
     def _next_number(self) -> int:
         # Who is absent keeps the number: the files of his home still have it.
         users = [int(item["uid"]) for item in self._users if str(item.get("uid", "")).isdecimal()]
-        groups = declared_groups([], self._common.get("users_groups") or [])
+        groups = self._common.get("users_groups") or []
         gids = [int(item["gid"]) for item in groups if str(item.get("gid", "")).isdecimal()]
         return next_number([one for one in [*users, *gids] if one <= LAST], min(users, default=FIRST_NUMBER))
 
@@ -310,23 +309,23 @@ class Declared:
         return next((item for item in self._users if str(item["name"]) == name), None)
 
     def _in_file(self, name: str) -> bool:
-        return any(str(item["name"]) == name for item in self._file.items(USERS))
+        return any(str(item["name"]) == name for item in self._file.items())
 
     def _set(self, name: str, field: str, value: object) -> None:
         if self._in_file(name):
-            self._file.set_value(USERS, name, field, value)
+            self._file.set_value(name, field, value)
         held = self._held(name)
         if held is not None:
             held[field] = value
 
     def _drop(self, name: str, field: str) -> None:
-        self._file.remove_field(USERS, name, field)
+        self._file.remove_field(name, field)
         held = self._held(name)
         if held is not None:
             held.pop(field, None)
 
     def _where(self, name: str) -> str:
-        return f"{self._place}:{self._file.line(USERS, name)}" if self._in_file(name) else str(self._place)
+        return f"{self._place}:{self._file.line(name)}" if self._in_file(name) else str(self._place)
 
     def associations(self) -> list[Item]:
         """Return the users of Slurm after the changes, as the module slurm_accounting takes them."""
@@ -335,7 +334,7 @@ class Declared:
     def future(self) -> str:
         """Return users_accounts after the changes, as YAML that a run can be given; tags of vaults stay."""
         _before, after = self.texts().get(self._place, ("", self._file.text))
-        return "---\n" + YamlFile(after).section((USERS,))
+        return "---\n" + YamlFile(after, USERS).section()
 
     def texts(self) -> dict[Path, tuple[str, str]]:
         """Return the file with its text before and after, if that differs.
@@ -345,7 +344,7 @@ class Declared:
         """
         before = self._file.text
         try:
-            after = self._file.result({USERS: self._users})
+            after = self._file.result(self._users)
         except CannotEditError as exc:
             message = f"{self._place}: {exc}; edit it by hand, then: busbar provision base --tags users"
             raise UsageError(message) from exc
@@ -382,7 +381,7 @@ def _read(path: Path) -> YamlFile:
     """
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else "---\n"
-        return YamlFile(text)
+        return YamlFile(text, USERS)
     except (OSError, UnicodeDecodeError, CannotEditError) as exc:
         message = f"{path}: {getattr(exc, 'strerror', None) or exc}"
         raise UsageError(message) from exc

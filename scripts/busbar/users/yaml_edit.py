@@ -1,13 +1,10 @@
-"""Edits a list in a YAML file and leaves every other character of the file as it is."""
+"""Edits a list in a YAML file and leaves every other character of the file unchanged."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["CannotEditError", "YamlFile"]
 
@@ -35,22 +32,27 @@ class _Edit(NamedTuple):
 
 
 class YamlFile:
-    """The text of a file of variables, and the changes that are collected for it.
+    """The text of a file of variables, and the collected changes of one list.
 
     Attributes:
-        text: as it was.
-        data: what it says.
+        text: before the changes.
+        data: its content.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, key: str) -> None:
         """Read the text.
+
+        Args:
+            text: of the file.
+            key: the variable that is the list.
 
         Raises:
             CannotEditError: it is no YAML with variables.
         """
         self.text = text
         self._edits: list[_Edit] = []
-        self._new: dict[str, list[dict[str, Any]]] = {}
+        self._key = key
+        self._new: list[dict[str, Any]] = []
         try:
             root = yaml.compose(text, Loader=_Loader)
             # A file that begins a document and says nothing has no place of its own for a list, either.
@@ -63,31 +65,31 @@ class YamlFile:
             message = "it cannot be read as YAML"
             raise CannotEditError(message) from exc
 
-    def items(self, key: str) -> list[dict[str, Any]]:
-        """Return the items of a list; none where the file does not have it.
+    def items(self) -> list[dict[str, Any]]:
+        """Return the items of the list; none where the file does not have it.
 
         Raises:
             CannotEditError: it is something else than a list of dictionaries with names.
         """
-        found = self.data.get(key)
+        found = self.data.get(self._key)
         if not isinstance(found or [], list) or any(
             not isinstance(item, dict) or "name" not in item for item in found or []
         ):
-            message = f"{key} is not a plain list of entries with names"
+            message = f"{self._key} is not a plain list of entries with names"
             raise CannotEditError(message)
         return list(found or [])
 
-    def line(self, key: str, name: str) -> int:
+    def line(self, name: str) -> int:
         """Return the line in which an entry begins."""
-        return int(self._item(key, name).start_mark.line) + 1
+        return int(self._item(name).start_mark.line) + 1
 
-    def append(self, key: str, item: dict[str, Any]) -> None:
-        """Add an entry at the end of a list."""
-        self._new.setdefault(key, []).append(item)
+    def append(self, item: dict[str, Any]) -> None:
+        """Add an entry at the end of the list."""
+        self._new.append(item)
 
-    def set_value(self, key: str, name: str, field: str, value: object) -> None:
-        """Give a field of an entry a plain value."""
-        item = self._item(key, name)
+    def set_value(self, name: str, field: str, value: object) -> None:
+        """Set a field of an entry."""
+        item = self._item(name)
         held = _field(item, field)
         if held is not None:
             self._edits.append(_Edit(held[1].start_mark.index, _end(held[1]), _flow(value)))
@@ -100,9 +102,9 @@ class YamlFile:
             place = self._end_of_line(last)
             self._edits.append(_Edit(place, place, f"\n{' ' * item.value[0][0].start_mark.column}{text}"))
 
-    def remove_field(self, key: str, name: str, field: str) -> None:
-        """Take a field of an entry away."""
-        item = self._item(key, name)
+    def remove_field(self, name: str, field: str) -> None:
+        """Remove a field of an entry."""
+        item = self._item(name)
         fields = [each[0].value for each in item.value]
         if field not in fields:
             return
@@ -116,33 +118,33 @@ class YamlFile:
             start, end = self._end_of_line(_end(item.value[number - 1][1])), self._end_of_line(end)
         self._edits.append(_Edit(start, end, ""))
 
-    def change_list(self, key: str, name: str, field: str, wanted: list[str]) -> None:
-        """Give a field of an entry the values wanted; those that stay keep their lines and comments."""
-        held = _field(self._item(key, name), field)
+    def change_list(self, name: str, field: str, wanted: list[str]) -> None:
+        """Set the values of a field of an entry; those that stay keep their lines and comments."""
+        held = _field(self._item(name), field)
         if not wanted:
-            self.remove_field(key, name, field)
+            self.remove_field(name, field)
         elif held is None or not isinstance(held[1], yaml.SequenceNode) or held[1].flow_style or not held[1].value:
-            self.set_value(key, name, field, wanted)
+            self.set_value(name, field, wanted)
         else:
             self._change_block(held[1], wanted)
 
-    def result(self, expected: Mapping[str, list[dict[str, Any]]]) -> str:
+    def result(self, expected: list[dict[str, Any]]) -> str:
         """Return the new text.
 
         Args:
-            expected: what the lists shall be then, by key.
+            expected: the items of the list after the changes.
 
         Raises:
-            CannotEditError: the text is such that it would say something else.
+            CannotEditError: the new text would have another content.
         """
-        edits = [*self._edits, *(self._appended(key, items) for key, items in self._new.items())]
+        edits = [*self._edits, *([self._appended(self._new)] if self._new else [])]
         text, place = "", 0
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
             text += self.text[place : edit.start] + edit.text
             place = max(place, edit.end)
         text += self.text[place:]
         try:
-            same = _load(text) == self.data | {key: value for key, value in expected.items() if value}
+            same = _load(text) == self.data | ({self._key: expected} if expected else {})
         except yaml.YAMLError:
             same = False
         if not same:
@@ -150,31 +152,32 @@ class YamlFile:
             raise CannotEditError(message)
         return text
 
-    def section(self, keys: tuple[str, ...]) -> str:
-        """Return the part of the text that is about these keys, as YAML of its own."""
-        found = []
-        pairs = self._root.value if self._root is not None else []
-        for key, value in pairs:
-            if key.value in keys:
-                found.append(self.text[key.start_mark.index : max(_end(value), key.end_mark.index + 1)])
-        return "".join(f"{part}\n" for part in found)
+    def section(self) -> str:
+        """Return the part of the text that is the list, as YAML."""
+        if (held := self._list()) is None:
+            return ""
+        key, value = held
+        return self.text[key.start_mark.index : max(_end(value), key.end_mark.index + 1)] + "\n"
 
-    def _item(self, key: str, name: str) -> yaml.MappingNode:
-        """Return the entry of a list with this name."""
-        held = _field(self._root, key) if self._root is not None else None
+    def _list(self) -> tuple[yaml.Node, yaml.Node] | None:
+        return _field(self._root, self._key) if self._root is not None else None
+
+    def _item(self, name: str) -> yaml.MappingNode:
+        """Return the entry with this name."""
+        held = self._list()
         for item in held[1].value if held is not None else []:
             own = _field(item, "name")
             if own is not None and isinstance(item, yaml.MappingNode) and str(own[1].value) == name:
                 return item
         raise KeyError(name)
 
-    def _appended(self, key: str, items: list[dict[str, Any]]) -> _Edit:
-        """Return the edit that adds entries, in the style of those that are there."""
-        held = _field(self._root, key) if self._root is not None else None
+    def _appended(self, items: list[dict[str, Any]]) -> _Edit:
+        """Return the edit that adds entries, in the style of the present ones."""
+        held = self._list()
         if held is None:
             lead = "" if not self.text or self.text.endswith("\n") else "\n"
             body = "".join(f"  - {_flow(item)}\n" for item in items)
-            return _Edit(len(self.text), len(self.text), f"{lead}{key}:\n{body}")
+            return _Edit(len(self.text), len(self.text), f"{lead}{self._key}:\n{body}")
         name, node = held
         if not node.value:
             body = "".join(f"\n  - {_flow(item)}" for item in items)

@@ -47,9 +47,9 @@ def lists(text: str) -> list[dict[str, Any]]:
 def test_an_entry_is_added_in_the_style_of_the_others() -> None:
     carol = {"name": "carol", "uid": 2003, "groups": ["a"]}
     for text, line in ((FLOW, "  - {name: carol, uid: 2003, groups: [a]}\n"), (BLOCK, "- name: carol\n  uid: 2003\n")):
-        file = YamlFile(text)
-        file.append("users_accounts", carol)
-        after = file.result({"users_accounts": [*lists(text), carol]})
+        file = YamlFile(text, "users_accounts")
+        file.append(carol)
+        after = file.result([*lists(text), carol])
         assert line in after
         assert lists(after)[-1] == carol
         added = {each for each in after.splitlines() if each not in text.splitlines()}
@@ -60,25 +60,25 @@ def test_an_entry_is_added_in_the_style_of_the_others() -> None:
     "text", ["", "---\n", "a: 1", "---\nusers_accounts:\n", "users_accounts: []\nb: 2\n", "users_accounts: [] # none\n"]
 )
 def test_a_list_that_is_missing_or_empty_is_begun(text: str) -> None:
-    file = YamlFile(text)
+    file = YamlFile(text, "users_accounts")
     carol = {"name": "carol", "uid": 2003}
-    file.append("users_accounts", carol)
-    after = file.result({"users_accounts": [carol]})
+    file.append(carol)
+    after = file.result([carol])
     assert lists(after) == [carol]
     assert data(after).get("b") == data(text or "{}").get("b") if text.startswith("users") else True
 
 
 def test_fields_are_set_and_taken_away() -> None:
     for text in (FLOW, BLOCK):
-        file, expected = YamlFile(text), lists(text)
-        file.set_value("users_accounts", "alice", "locked", value=True)
-        file.set_value("users_accounts", "bob", "uid", 2009)
-        file.remove_field("users_accounts", "bob", "state")
-        file.set_value("users_accounts", "alice", "uid", 2008)
+        file, expected = YamlFile(text, "users_accounts"), lists(text)
+        file.set_value("alice", "locked", value=True)
+        file.set_value("bob", "uid", 2009)
+        file.remove_field("bob", "state")
+        file.set_value("alice", "uid", 2008)
         expected[0] |= {"locked": True, "uid": 2008}
         expected[1]["uid"] = 2009
         expected[1].pop("state", None)
-        after = file.result({"users_accounts": expected})
+        after = file.result(expected)
         assert lists(after) == expected
         for comment in ("# since 2020", "# bob comes on Mondays", "# the first", "# her desk", "# at home"):
             assert (comment in after) == (comment in text)
@@ -86,45 +86,45 @@ def test_fields_are_set_and_taken_away() -> None:
 
 def test_the_first_field_of_an_entry_is_taken_away() -> None:
     for text in (BLOCK, "users_accounts: [{uid: 2002, name: bob}]\n"):
-        file, expected = YamlFile(text), lists(text)
-        file.remove_field("users_accounts", "bob", "uid")
+        file, expected = YamlFile(text, "users_accounts"), lists(text)
+        file.remove_field("bob", "uid")
         del expected[-1]["uid"]
-        assert lists(file.result({"users_accounts": expected})) == expected
+        assert lists(file.result(expected)) == expected
 
 
 def test_keys_that_stay_keep_their_lines() -> None:
-    file, expected = YamlFile(BLOCK), lists(BLOCK)
+    file, expected = YamlFile(BLOCK, "users_accounts"), lists(BLOCK)
     wanted = ["ssh-ed25519 BBBB alice@work", "ssh-ed25519 CCCC alice@bus"]
-    file.change_list("users_accounts", "alice", "authorized_keys", wanted)
+    file.change_list("alice", "authorized_keys", wanted)
     expected[0]["authorized_keys"] = wanted
-    after = file.result({"users_accounts": expected})
+    after = file.result(expected)
     assert "    - ssh-ed25519 BBBB alice@work   # her desk\n    - ssh-ed25519 CCCC alice@bus\n" in after
     assert "AAAA" not in after
-    file = YamlFile(BLOCK)
-    file.change_list("users_accounts", "alice", "authorized_keys", [])
+    file = YamlFile(BLOCK, "users_accounts")
+    file.change_list("alice", "authorized_keys", [])
     del expected[0]["authorized_keys"]
-    assert lists(file.result({"users_accounts": expected})) == expected
+    assert lists(file.result(expected)) == expected
 
 
 def test_what_cannot_be_edited_is_refused() -> None:
     anchored = "x: &one {name: alice, uid: 1}\nusers_accounts:\n  - *one\n"
-    file = YamlFile(anchored)
-    file.set_value("users_accounts", "alice", "uid", 2)
+    file = YamlFile(anchored, "users_accounts")
+    file.set_value("alice", "uid", 2)
     with pytest.raises(CannotEditError, match="anchors"):
-        file.result({"users_accounts": [{"name": "alice", "uid": 2}]})
+        file.result([{"name": "alice", "uid": 2}])
     for text in ("- a\n", "a: [\n"):
         with pytest.raises(CannotEditError):
-            YamlFile(text)
+            YamlFile(text, "users_accounts")
     for text in ("users_accounts: '{{ them }}'\n", "users_accounts: [alice]\n", "users_accounts: [{uid: 1}]\n"):
         with pytest.raises(CannotEditError, match="plain list"):
-            YamlFile(text).items("users_accounts")
+            YamlFile(text, "users_accounts").items()
 
 
 def test_values_of_a_vault_stay() -> None:
     text = "users_accounts:\n  - name: alice\n    password_hash: !vault |\n      $ANSIBLE_VAULT;1.1\n      3031\nz: 1\n"
-    file = YamlFile(text)
-    expected = [file.items("users_accounts")[0] | {"locked": True}]
-    file.set_value("users_accounts", "alice", "locked", value=True)
-    after = file.result({"users_accounts": expected})
+    file = YamlFile(text, "users_accounts")
+    expected = [file.items()[0] | {"locked": True}]
+    file.set_value("alice", "locked", value=True)
+    after = file.result(expected)
     assert "      3031\n    locked: true\nz: 1\n" in after
-    assert YamlFile(after).section(("users_accounts",)) == after.removesuffix("z: 1\n")
+    assert YamlFile(after, "users_accounts").section() == after.removesuffix("z: 1\n")

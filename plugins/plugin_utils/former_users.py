@@ -48,8 +48,12 @@ def merged_users(accounts: Iterable[Mapping[str, Any]], users: Iterable[Mapping[
     for user in users:
         entry = merged.setdefault(str(user["name"]), {"name": user["name"]})
         if is_present(user):
-            names = dict.fromkeys([user.get("default_account"), *(user.get("accounts") or [])])
-            account, *more = [name for name in names if name] or [None]
+            if not is_present(entry):
+                # The login is removed and the account of Slurm is not: a user who moved to a directory.
+                entry = merged[str(user["name"])] = {"name": user["name"]}
+            accounts = user.get("accounts") or []
+            names = [user.get("default_account"), *([accounts] if isinstance(accounts, str) else accounts)]
+            account, *more = dict.fromkeys(filter(None, names)) or [None]
             slurm = {"account": account, "accounts": more, "admin": user.get("admin_level")}
             kept = ("limits", "fairshare", "qos", "default_qos")
             slurm |= {key: user[key] for key in kept if key in user}

@@ -15,6 +15,7 @@ ACCOUNTS: list[dict[str, Any]] = [
     {"name": "bob", "uid": 2002, "password_hash": "$6$secret"},
     {"name": "old", "state": "absent"},
     {"name": "carol", "uid": 2003},
+    {"name": "moved", "uid": 2004, "state": "absent"},
 ]
 USERS: list[dict[str, Any]] = [
     {
@@ -27,6 +28,7 @@ USERS: list[dict[str, Any]] = [
     {"name": "bob", "accounts": ["b"], "admin_level": "None", "qos": ["normal"]},
     {"name": "old", "state": "absent"},
     {"name": "carol", "state": "absent"},
+    {"name": "moved", "accounts": ["a"]},
     {"name": "erin", "accounts": ["a"]},
 ]
 
@@ -56,14 +58,16 @@ def test_the_entries_are_merged_as_they_are_written() -> None:
         {"name": "bob", "accounts": ["b"], "qos": ["normal"]},
         {"name": "old", "state": "absent"},
         {"name": "carol", "state": "absent"},
+        {"name": "moved", "accounts": ["a"]},
         {"name": "erin", "accounts": ["a"]},
     ]
+    assert "uid" not in next(entry for entry in entries if entry["name"] == "moved")
 
 
 def test_templates_and_lists_in_several_places_are_worked_out() -> None:
     users = Setting("slurm_users", "{{ a + b }}", "-e")
     places = [Setting("users_accounts", ACCOUNTS[:1], "group all"), Setting("users_accounts", [], "group x")]
-    assert pasted(*places, users, users_accounts=ACCOUNTS[3:], slurm_users=USERS[4:]) == [
+    assert pasted(*places, users, users_accounts=ACCOUNTS[3:4], slurm_users=USERS[5:]) == [
         ACCOUNTS[3],
         {"name": "erin", "slurm": {"account": "a"}},
     ]

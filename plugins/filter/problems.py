@@ -31,6 +31,7 @@ options:
         C(forgotten).
       - C(node_advice), versions below a minimum and kernels that wait for a boot, takes the hosts of the run, with
         C(hostvars) and C(answer).
+      - C(node_exporter) takes the options of that role that are checked, without its prefix, with C(host).
       - C(nodes), those that are not what the inventory says, takes the hosts of the run, with C(hostvars), C(answer),
         C(gpu_answer), C(site) and C(limits).
       - C(nvidia_driver) takes the hardware profile, with C(host), C(settings) and C(system).
@@ -63,6 +64,7 @@ options:
       - lmod_modules
       - new_nodes
       - node_advice
+      - node_exporter
       - nodes
       - nvidia_driver
       - option_values
@@ -200,6 +202,7 @@ from ..plugin_utils.containers.module_files import module_file_problems
 from ..plugin_utils.containers.pyxis import pyxis_problems
 from ..plugin_utils.engine.catalogue.check import floor_advice
 from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
+from ..plugin_utils.monitoring.node_exporter_problems import node_exporter_problems
 from ..plugin_utils.nvidia.driver_problems import driver_problems
 from ..plugin_utils.portal.options import portal_problems
 from ..plugin_utils.preflight.answers import answer_advice, answer_problems
@@ -232,6 +235,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "lmod_modules": module_file_problems,
     "new_nodes": new_node_problems,
     "node_advice": answer_advice,
+    "node_exporter": node_exporter_problems,
     "nodes": answer_problems,
     "nvidia_driver": driver_problems,
     "option_values": option_faults,

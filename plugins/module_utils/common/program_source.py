@@ -1,4 +1,4 @@
-"""Where a daemon's program comes from, the distribution or the upstream archive, and the command that starts it."""
+"""Checks where the program of a daemon comes from, and the arguments that a site adds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .problems import make_problem
 from .systemd import exec_start
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .problems import Problem
 
-__all__ = ["source_problems", "start_command"]
+__all__ = ["argument_problems", "source_problems", "start_command"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -33,6 +33,15 @@ def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[P
         remedy = "set it to what `sha256sum` prints for the archive, once you trust that file"
         return [make_problem([host], f"{role}_archives", f"sha256 of {entry['url']} is missing", remedy)]
     return []
+
+
+def argument_problems(role: str, arguments: Iterable[object], host: str) -> list[Problem]:
+    """Return the arguments that ExecStart= cannot hold."""
+    return [
+        make_problem([host], f"{role}_arguments", f"{word!r} has a line break", "write each argument in one line")
+        for word in map(str, arguments)
+        if "\n" in word
+    ]
 
 
 def start_command(role: str, words: Sequence[str], host: str) -> tuple[str, list[Problem]]:

@@ -1,36 +1,18 @@
-"""The modules that only decide: CUDA's packages, the exporter of a node, Slurm's metrics and nodes."""
+"""The modules that only decide: CUDA's packages, Slurm's metrics and nodes."""
 
 from __future__ import annotations
 
 import json
-import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import cuda, node_exporter, slurm_metrics, slurm_node
+from ansible_collections.busbar.cluster.plugins.modules import cuda, slurm_metrics, slurm_node
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-EXPORTER: dict[str, Any] = {
-    "source": "distribution",
-    "packaged": True,
-    "archives": {},
-    "architecture": "x86_64",
-    "program": "/usr/bin/prometheus-node-exporter",
-    "collectors": [],
-    "collectors_off": [],
-    "systemd_units": [],
-    "textfile_dir": "/t",
-    "mount_timeout_s": 5,
-    "arguments": [],
-    "web_config": False,
-    "facts": [],
-    "hardware_name": "",
-    "profile": {},
-}
 CUDA: dict[str, Any] = {
     "source": "nvidia",
     "versions": [],
@@ -58,20 +40,6 @@ def run(capsys: pytest.CaptureFixture[str], module: ModuleType, **options: objec
         module.main()
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
-
-
-def test_a_port_that_another_holds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        given = {"address": "127.0.0.1", "port": server.getsockname()[1], "unit": "x"}
-        answer = run(capsys, node_exporter, settings=EXPORTER, **given)
-        wrong = run(capsys, node_exporter, settings={**EXPORTER, "packaged": False}, **given)
-    assert (answer["failed"], answer["busbar_refused"]) == (True, True)
-    assert [item["key"] for item in answer["problems"]] == ["node_exporter_port"]
-    assert [item["key"] for item in wrong["problems"]] == ["node_exporter_source"]
-    answer = run(capsys, node_exporter, settings=EXPORTER, **given)
-    assert answer["listen"] == f"127.0.0.1:{given['port']}"
-    assert f"--web.listen-address={answer['listen']}" in answer["command"].split()
-    assert "busbar_node_expected_gpus 0" in answer["facts"]
 
 
 def test_the_loaded_driver_counts_where_none_is_declared(

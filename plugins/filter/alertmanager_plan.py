@@ -33,9 +33,9 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.common.program_source import start_command
-from ..module_utils.common.socket_address import socket_address
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.common.program_source import start_command
+from ..plugin_utils.common.socket_address import socket_address
 from ..plugin_utils.monitoring.alert_config import alertmanager_config
 from ..plugin_utils.monitoring.alert_routes import routing_problems, unheard_severities
 from ..plugin_utils.monitoring.alert_service import alertmanager_arguments, service_problems

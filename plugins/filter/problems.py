@@ -14,6 +14,7 @@ options:
     description:
       - C(accounts) takes the items of C(users_accounts), with C(groups) and C(known).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
+      - C(dcgm_exporter) takes the options of that role that are checked, without its prefix, with C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
       - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
         name, without faults.
@@ -51,6 +52,7 @@ options:
     choices:
       - accounts
       - backup
+      - dcgm_exporter
       - fail2ban
       - firewall
       - floor_advice
@@ -201,6 +203,7 @@ from ..plugin_utils.border import Filters, border
 from ..plugin_utils.containers.module_files import module_file_problems
 from ..plugin_utils.containers.pyxis import pyxis_problems
 from ..plugin_utils.engine.catalogue.check import floor_advice
+from ..plugin_utils.monitoring.dcgm_exporter_problems import dcgm_exporter_problems
 from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
 from ..plugin_utils.monitoring.node_exporter_problems import node_exporter_problems
 from ..plugin_utils.nvidia.driver_problems import driver_problems
@@ -222,6 +225,7 @@ if TYPE_CHECKING:
 SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
     "backup": backup_problems,
+    "dcgm_exporter": dcgm_exporter_problems,
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,
     "floor_advice": floor_advice,

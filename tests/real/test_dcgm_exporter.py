@@ -12,7 +12,7 @@ from real_packages import real_package
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Those of dcgm_exporter_plan.py.
+# Those in the template of its unit.
 PASSED = {"-f", "-a", "-c", "-r", "--hpc-job-mapping-dir", "--web-config-file"}
 
 

@@ -121,8 +121,8 @@ def test_what_cannot_be_is_refused_before_anything(sandbox: Cluster, play: Play)
     done = play("--limit", NODE, **wrong)
     assert done.returncode != 0
     said = " ".join(done.stdout.split())
-    assert f"{NODE}: dcgm_exporter_source: dcgm_source is none, so that no host engine answers on 127.0.0.1" in said
-    assert f"{NODE}: dcgm_exporter_counters_extra[DCGM_FI_DEV_GPU_UTILL]: is no field of DCGM" in said
+    assert f"{NODE}: dcgm_exporter_source: dcgm_source is none, so no host engine answers on 127.0.0.1" in said
+    assert f"{NODE}: dcgm_exporter_counters_extra[DCGM_FI_DEV_GPU_UTILL]: is not a field of DCGM" in said
     assert "write DCGM_FI_DEV_GPU_UTIL" in said
     assert state(sandbox) == before
 

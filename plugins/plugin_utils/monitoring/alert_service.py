@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.common.program_source import source_problems
-from ...module_utils.common.socket_address import socket_address
 from ..common.placeholders import placeholder
+from ..common.program_source import source_problems
+from ..common.socket_address import socket_address
 from .prometheus_plan import duration_seconds
 
 if TYPE_CHECKING:

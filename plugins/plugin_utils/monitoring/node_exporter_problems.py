@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.common.program_source import argument_problems, source_problems
+from ..common.program_source import argument_problems, source_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

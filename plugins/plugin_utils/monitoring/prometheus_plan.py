@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.common.program_source import source_problems, start_command
-from ...module_utils.common.socket_address import socket_address
+from ..common.program_source import source_problems, start_command
+from ..common.socket_address import socket_address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

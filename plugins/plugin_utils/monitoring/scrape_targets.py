@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.common.socket_address import socket_address
+from ..common.socket_address import socket_address
 from ..engine.common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.port_holders
     find_holders,
     listeners,
     overlaps,
+    port_problems,
     unit_of,
 )
 
@@ -68,3 +69,14 @@ def test_a_process_that_listens_is_found() -> None:
         assert find_holders("127.0.0.2", port) == []
         assert [each.pid for each in find_holders("name.that.leads.nowhere.invalid", port)] == [os.getpid()]
     assert find_holders("127.0.0.1", port) == []
+
+
+def test_a_port_that_another_process_holds_is_a_problem_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        item = {"address": "127.0.0.1", "port": port, "unit": "x", "key": "x_port"}
+        (problem,) = port_problems(item, "gpu1")
+    assert (problem["hosts"], problem["key"]) == (["gpu1"], "x_port")
+    assert f"port {port} is held by" in problem["problem"]
+    assert f"pid {os.getpid()}" in problem["problem"]
+    assert port_problems(item, "gpu1") == []

@@ -1,8 +1,7 @@
-"""What is read of each GPU, by its kind and by what a site wants; and the exporter that tests replay."""
+"""The counters that a site may add, and the exporter that tests replay."""
 
 from __future__ import annotations
 
-import csv
 import os
 import subprocess
 import sys
@@ -10,87 +9,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.monitoring.dcgm_counters import (
-    DEVICE_COUNTERS,
-    KINDS,
-    KNOWN,
-    PROFILING_COUNTERS,
-    counter_lines,
-    counter_problems,
-    counters_of,
-    has_profiling,
-)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.dcgm_counters import counter_problems
+from dcgm_fields import read_counters
 
 PROGRAM = Path(__file__).parents[4] / "fixtures/dcgm/dcgm-exporter"
-H100, RTX, P100 = ({"model": f"NVIDIA {name}"} for name in ("H100 80GB HBM3", "GeForce RTX 4090", "P100"))
 XID = {"name": "DCGM_FI_DEV_XID_ERRORS", "type": "gauge", "help": "last Xid"}
 
 
-def names(gpu: dict[str, Any], profiling: str = "auto", *extra: dict[str, Any]) -> list[str]:
-    return [counter.name for counter in counters_of(gpu, profiling, [], extra)]
+COUNTERS = "".join(f"{each['name']}, {each['type']}, {each['help']}\n" for each in read_counters())
+READ = [each["name"] for each in read_counters()]
 
 
-@pytest.mark.parametrize(
-    ("model", "wanted"),
-    [
-        ("NVIDIA H100 80GB HBM3", True),
-        ("NVIDIA GB200", True),
-        ("Tesla V100-SXM2-32GB", True),
-        ("NVIDIA L40S", True),
-        ("NVIDIA GeForce RTX 4090", False),
-        ("NVIDIA RTX A6000", False),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", False),
-        ("Tesla P100-PCIE-16GB", False),
-        ("Simulated GPU", False),
-    ],
-)
-def test_profiling_goes_by_the_gpu(model: str, wanted: bool) -> None:  # noqa: FBT001 - a column of the table
-    assert has_profiling({"model": model}) is wanted
-
-
-def test_a_profile_may_name_the_generation() -> None:
-    assert has_profiling({"model": "NVIDIA X9000", "generation": "hopper"})
-
-
-def test_profiling_can_be_left_out_for_those_who_profile_themselves() -> None:
-    assert "DCGM_FI_PROF_SM_ACTIVE" in names(H100)
-    assert "DCGM_FI_PROF_SM_ACTIVE" not in names(H100, "never")
-    assert "DCGM_FI_PROF_SM_ACTIVE" not in names(RTX)
-    assert "DCGM_FI_PROF_SM_ACTIVE" in names(RTX, "always")
-
-
-def test_a_site_adds_replaces_and_removes() -> None:
-    fan = {"name": "DCGM_FI_DEV_FAN_SPEED", "type": "gauge", "help": "Fan (%)"}
-    away = {"name": "DCGM_FI_DEV_ENC_UTIL", "type": "none"}
-    found = counters_of(P100, "auto", [], [fan, away, XID])
-    assert [counter.help for counter in found if counter.name == XID["name"]] == ["last Xid"]
-    assert "DCGM_FI_DEV_ENC_UTIL" not in {counter.name for counter in found}
-    assert counter_lines(found)[-1] == "DCGM_FI_DEV_FAN_SPEED, gauge, Fan (%)"
-    assert counter_lines(counters_of(H100, "auto", [XID], [])) == ["DCGM_FI_DEV_XID_ERRORS, gauge, last Xid"]
-
-
-def test_our_own_counters_are_sound() -> None:
-    own = [counter._asdict() | {"type": counter.kind} for counter in (*DEVICE_COUNTERS, *PROFILING_COUNTERS)]
-    assert counter_problems(own, "k", "h") == []
-    assert all(len(row) == 3 for row in csv.reader(counter_lines(counters_of(H100, "always", [], []))))
-    assert {counter.kind for counter in (*DEVICE_COUNTERS, *PROFILING_COUNTERS)} <= set(KINDS)
-    assert "DCGM_FI_DEV_NVLINK_BANDWIDTH_L17" in KNOWN
+def test_the_counters_of_the_role_are_valid() -> None:
+    counters = read_counters()
+    assert counter_problems(counters, READ, "k", "h") == []
+    assert {each["type"] for each in counters} == {"gauge", "counter", "label"}
 
 
 def test_an_unknown_field_is_named_with_what_was_meant() -> None:
-    (problem,) = counter_problems([{"name": "DCGM_FI_DEV_GPU_UTILL"}], "dcgm_exporter_counters", "gpu1")
+    (problem,) = counter_problems([{"name": "DCGM_FI_DEV_GPU_UTILL"}], READ, "dcgm_exporter_counters", "gpu1")
     assert problem["hosts"] == ["gpu1"]
     assert problem["key"] == "dcgm_exporter_counters[DCGM_FI_DEV_GPU_UTILL]"
-    assert "is no field of DCGM" in problem["problem"]
+    assert "is not a field of DCGM" in problem["problem"]
     assert "write DCGM_FI_DEV_GPU_UTIL;" in problem["remedy"]
 
 
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        ({"name": "GPU_UTIL"}, "is no field of DCGM"),
-        ({"name": "GPU_UTIL", "unchecked": True}, "is no field of DCGM"),
-        ({}, "is no field of DCGM"),
+        ({"name": "GPU_UTIL"}, "is not a field of DCGM"),
+        ({"name": "GPU_UTIL", "unchecked": True}, "is not a field of DCGM"),
+        ({}, "is not a field of DCGM"),
         ({**XID, "type": "number"}, "type 'number' is unknown"),
         ({**XID, "help": "a\nb"}, "help breaks the line"),
         ({**XID, "help": "last Xid, of the driver"}, "help breaks the line"),
@@ -98,14 +47,14 @@ def test_an_unknown_field_is_named_with_what_was_meant() -> None:
     ],
 )
 def test_bad_counters(item: dict[str, Any], said: str) -> None:
-    (problem,) = counter_problems([item], "k", "h")
+    (problem,) = counter_problems([item], READ, "k", "h")
     assert said in problem["problem"]
 
 
 def test_a_field_of_a_newer_dcgm_is_taken_on_demand() -> None:
     new = {"name": "DCGM_FI_DEV_NEW_THING"}
-    assert counter_problems([new], "k", "h")
-    assert counter_problems([{**new, "unchecked": True}], "k", "h") == []
+    assert counter_problems([new], READ, "k", "h")
+    assert counter_problems([{**new, "unchecked": True}], READ, "k", "h") == []
 
 
 # As Go's encoding/csv reads: the words are those of dcgm-exporter's own errors.
@@ -135,7 +84,7 @@ def test_the_replayed_exporter_takes_what_the_real_one_takes(tmp_path: Path) -> 
 
 def exposition(folder: Path, state: str = "{}") -> str:
     """What the replayed exporter of two GPUs says."""
-    done = asked(folder, "\n".join(counter_lines([*DEVICE_COUNTERS, *PROFILING_COUNTERS])), state)
+    done = asked(folder, COUNTERS, state)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -154,7 +103,7 @@ def asked(folder: Path, text: str, state: str = "{}") -> subprocess.CompletedPro
 
 def test_the_replayed_exporter_has_a_value_for_every_counter(tmp_path: Path) -> None:
     text = exposition(tmp_path)
-    wanted = {counter.name for counter in (*DEVICE_COUNTERS, *PROFILING_COUNTERS) if counter.kind != "label"}
+    wanted = {each["name"] for each in read_counters() if each["type"] != "label"}
     assert {line.split("{")[0] for line in text.splitlines() if line and not line.startswith("#")} == wanted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.common.socket_address import socket_address
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.socket_address import socket_address
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from .problems import make_problem
-from .systemd import exec_start
+from ...module_utils.common.problems import make_problem
+from ...module_utils.common.systemd import exec_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .problems import Problem
+    from ...module_utils.common.problems import Problem
 
 __all__ = ["argument_problems", "source_problems", "start_command"]
 

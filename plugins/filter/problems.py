@@ -40,6 +40,7 @@ options:
       - C(pxe_server) takes the options of the role pxe_server without its prefix, with C(host).
       - C(rdma_addresses), those of IP over InfiniBand that two hosts have, takes the hosts, with C(hostvars).
       - C(replacement) takes the nodes to replace, as a list or folded, with C(groups) and C(fingerprints).
+      - C(slurm_metrics) takes the options of that role that are checked, without its prefix, with C(host).
       - C(spank_plugins) takes the items of C(slurm_spank_plugins).
       - C(uninstall) takes the hosts to uninstall, as a list or folded, with C(groups), C(answers) and C(leaves_data).
       - C(storage) takes the items of the variable C(key), with C(host), C(servers), C(variables) and C(networks).
@@ -74,6 +75,7 @@ options:
       - pyxis_options
       - rdma_addresses
       - replacement
+      - slurm_metrics
       - spank_plugins
       - storage
       - uninstall
@@ -211,6 +213,7 @@ from ..plugin_utils.portal.options import portal_problems
 from ..plugin_utils.preflight.answers import answer_advice, answer_problems
 from ..plugin_utils.preflight.storage import storage_problems
 from ..plugin_utils.preflight.values import option_faults
+from ..plugin_utils.slurm.metrics_problems import slurm_metrics_problems
 from ..plugin_utils.slurm.new_nodes import new_node_problems
 from ..plugin_utils.slurm.replacement import replacement_problems
 from ..plugin_utils.slurm.scripts import script_problems
@@ -247,6 +250,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "pyxis_options": pyxis_problems,
     "rdma_addresses": shared_address_problems,
     "replacement": replacement_problems,
+    "slurm_metrics": slurm_metrics_problems,
     "spank_plugins": declaration_problems,
     "storage": storage_problems,
     "uninstall": uninstall_problems,

@@ -1,4 +1,4 @@
-"""The modules that only decide: CUDA's packages, Slurm's metrics and nodes."""
+"""The modules that only decide: CUDA's packages, Slurm's nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import cuda, slurm_metrics, slurm_node
+from ansible_collections.busbar.cluster.plugins.modules import cuda, slurm_node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +32,6 @@ CUDA: dict[str, Any] = {
     "cudnn_packages": [],
     "modulefiles_path": "",
 }
-METRICS = {"source": "auto", "interval": 30, "timeout": 10, "jobs_limit": 5000, "memory_limit": "1G", "user": ""}
 
 
 def run(capsys: pytest.CaptureFixture[str], module: ModuleType, **options: object) -> dict[str, Any]:
@@ -54,22 +53,6 @@ def test_the_loaded_driver_counts_where_none_is_declared(
     answer = run(capsys, cuda, gpu=gpu, settings={**CUDA, "versions": ["13.0"], "minor_compatibility": False})
     assert "this host has 535.247.01" in answer["problems"][0]["problem"]
     assert answer["msg"].startswith("Nothing was changed:\nn1: cuda_versions: CUDA 13.0 needs driver ")
-
-
-def test_slurmctld_is_asked_for_its_release_where_it_runs(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "slurmctld"
-    program.write_text('#!/bin/sh\necho "slurm-wlm 25.11.0"\n')
-    program.chmod(0o755)
-    given = {"settings": METRICS, "slurm_config": {"MetricsType": "metrics/openmetrics"}}
-    assert run(capsys, slurm_metrics, controller=True, **given)["native"] is False  # it is not there yet
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    answer = run(capsys, slurm_metrics, controller=True, **given)
-    assert (answer["native"], answer["user"], answer["own_user"]) == (True, "busbar-metrics", True)
-    assert run(capsys, slurm_metrics, controller=False, **given)["native"] is False
-    refused = run(capsys, slurm_metrics, controller=True, settings={**METRICS, "interval": 1}, slurm_config={})
-    assert "slurm_metrics_interval" in [item["key"] for item in refused["problems"]]
 
 
 def answering(folder: Path, name: str, lines: str, status: int = 0) -> None:

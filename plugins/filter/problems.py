@@ -19,6 +19,7 @@ options:
       - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
         name, without faults.
       - C(firewall) takes the options of the role firewall without its prefix, with C(groups), C(host) and C(seen).
+      - C(grafana) takes the options of that role that are checked, without its prefix, with C(host).
       - C(held_secrets), secrets that hosts hold and the provisioning host lacks, takes the hosts of the run, with
         C(hostvars), C(answer), C(controller) and C(site).
       - C(job_scripts) takes C(slurm_job_scripts).
@@ -57,6 +58,7 @@ options:
       - fail2ban
       - firewall
       - floor_advice
+      - grafana
       - held_secrets
       - home_quota
       - identity
@@ -206,6 +208,7 @@ from ..plugin_utils.containers.module_files import module_file_problems
 from ..plugin_utils.containers.pyxis import pyxis_problems
 from ..plugin_utils.engine.catalogue.check import floor_advice
 from ..plugin_utils.monitoring.dcgm_exporter_problems import dcgm_exporter_problems
+from ..plugin_utils.monitoring.grafana_problems import grafana_problems
 from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
 from ..plugin_utils.monitoring.node_exporter_problems import node_exporter_problems
 from ..plugin_utils.nvidia.driver_problems import driver_problems
@@ -232,6 +235,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "fail2ban": fail2ban_problems,
     "firewall": firewall_problems,
     "floor_advice": floor_advice,
+    "grafana": grafana_problems,
     "held_secrets": held_secret_problems,
     "home_quota": home_quota_problems,
     "identity": identity_problems,

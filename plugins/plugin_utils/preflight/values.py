@@ -14,7 +14,7 @@ from ...module_utils.nvidia.rdma_problems import declaration_problems as rdma_pr
 from ..common.near_names import near_name
 from ..containers.module_files import module_file_problems
 from ..containers.pyxis import pyxis_problems
-from ..monitoring.grafana_plan import grafana_problems
+from ..monitoring.grafana_problems import grafana_problems
 from ..monitoring.journal_remote import journal_remote_problems
 from ..slurm.scripts import script_problems
 from ..slurm.spank_plan import declaration_problems as spank_problems

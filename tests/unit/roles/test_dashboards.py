@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.grafana_plan import DATASOURCE_UID
 from dashboard_files import FOLDER, asked, dashboards, panels, substituted, variables
 from known_metrics import known_metrics, names_in
 from promtool import promtool
@@ -69,7 +68,7 @@ def test_variables_have_a_default_and_work_on_any_data_source(board: dict[str, A
     known_variables = variables(board)
     source = known_variables.pop("datasource")
     assert (source["type"], source["query"]) == ("datasource", "prometheus")
-    assert source["current"]["value"] == DATASOURCE_UID
+    assert source["current"]["value"] == "busbar-prometheus"
     for name, variable in known_variables.items():
         assert variable["label"], name
         assert variable["datasource"]["uid"] == "${datasource}", name

@@ -8,16 +8,13 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.grafana_plan import (
-    DATASOURCE_UID,
-    grafana_plan,
-)
+from role_files import rendered, value
 
-HOST = "ctl"
+HOST = "gpu7"
+DATASOURCE_UID = "busbar-prometheus"
 PASSWORD = "n0t-A-placeholder-of-any-kind"  # noqa: S105 - a made-up one
 SETTINGS: dict[str, Any] = {
     "source": "url",
-    "package": "grafana",
     "version": "12.3.1",
     "package_url": "https://mirror.invalid/oss/grafana_12.3.1_linux_amd64.deb",
     "package_sha256": "ab" * 32,
@@ -36,11 +33,8 @@ SETTINGS: dict[str, Any] = {
     "prometheus_url": "http://10.0.0.10:9090",
     "prometheus_others": {},
     "prometheus_basic_auth": {},
-    "prometheus_ca_file": "",
-    "scrape_interval": "15s",
-    "datasources": [],
-    "folder": "busbar",
-    "dashboards_dir": "/etc/grafana/dashboards",
+    "ca_file": "",
+    "prometheus_scrape_interval": "15s",
     "settings": {},
 }
 REPOSITORY = {
@@ -120,46 +114,56 @@ PROVIDERS = {
 }
 
 
-def plan(**change: Any) -> dict[str, Any]:  # noqa: ANN401 - options are what they are
-    return grafana_plan(SETTINGS | change, HOST)
+def options(change: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of the role, with its prefix."""
+    return {f"grafana_{key}": each for key, each in (SETTINGS | change).items()}
 
 
-def config(**change: Any) -> configparser.ConfigParser:  # noqa: ANN401 - options are what they are
+def text(path: str, **change: object) -> str:
+    """Return a file below /etc/grafana."""
+    return rendered("grafana", f"etc/grafana/{path}.j2", **options(change))
+
+
+def config(**change: object) -> configparser.ConfigParser:
+    """Return grafana.ini."""
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read_string(plan(**change)["config"])
+    parser.read_string(text("grafana.ini", **change))
     return parser
+
+
+def datasources(**change: object) -> dict[str, Any]:
+    """Return the provisioning of data sources."""
+    return dict(yaml.safe_load(text("provisioning/datasources/busbar.yml", **change)))
 
 
 TLS = {
     "tls": True,
     "prometheus_url": "https://10.0.0.10:9090",
-    "prometheus_ca_file": "/etc/busbar/tls/ca.crt",
+    "ca_file": "/etc/busbar/tls/ca.crt",
     "prometheus_basic_auth": {"username": "busbar", "password": "of-prometheus"},
 }
 
 
 @pytest.mark.parametrize("change", [{}, TLS, {"datasources": [{"name": "A", "type": "alertmanager", "uid": "a"}]}])
 def test_provisioning_is_as_grafana_documents_it(change: dict[str, Any]) -> None:
-    made = plan(**change)
-    sources = yaml.safe_load(made["datasources"])
+    sources = datasources(**change)
     if change.get("datasources"):
         assert sources["datasources"].pop()["name"] == "A"
     jsonschema.validate(sources, DATASOURCES)
     assert [item["uid"] for item in sources["datasources"]] == [DATASOURCE_UID]
-    providers = yaml.safe_load(made["provider"])
+    providers = yaml.safe_load(text("provisioning/dashboards/busbar.yml", **change))
     jsonschema.validate(providers, PROVIDERS)
     assert providers["providers"][0]["allowUiUpdates"] is False
     assert providers["providers"][0]["options"]["path"] == "/etc/grafana/dashboards"
 
 
 def test_with_tls_all_is_encrypted_checked_and_known_by_a_password_in_a_file_of_its_own() -> None:
-    made = plan(**TLS)
-    source = yaml.safe_load(made["datasources"])["datasources"][0]
+    source = datasources(**TLS)["datasources"][0]
     assert source["basicAuth"] is True
     assert source["basicAuthUser"] == "busbar"
     assert source["jsonData"]["tlsAuthWithCACert"] is True
     assert source["secureJsonData"]["tlsCACert"] == "$__file{/etc/busbar/tls/ca.crt}"
-    assert made["url"] == "https://10.0.0.10:3000"
+    assert value("grafana", "__grafana_url", **options(TLS)) == "https://10.0.0.10:3000"
     server = config(**TLS)["server"]
     assert server["protocol"] == "https"
     assert server["cert_file"] == "/etc/busbar/tls/host.crt"
@@ -168,10 +172,10 @@ def test_with_tls_all_is_encrypted_checked_and_known_by_a_password_in_a_file_of_
 
 @pytest.mark.parametrize("change", [{}, TLS])
 def test_no_file_that_others_may_read_in_a_diff_holds_a_password(change: dict[str, Any]) -> None:
-    made = plan(**change)
-    for text in (made["config"], made["datasources"], made["provider"]):
-        assert PASSWORD not in text
-        assert "of-prometheus" not in text
+    for path in ("grafana.ini", "provisioning/datasources/busbar.yml", "provisioning/dashboards/busbar.yml"):
+        found = text(path, **change)
+        assert PASSWORD not in found
+        assert "of-prometheus" not in found
 
 
 def test_grafana_is_closed() -> None:
@@ -201,16 +205,7 @@ def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
 
 
 def test_an_address_of_ipv6_is_written_as_one() -> None:
-    assert plan(address="fd00::10")["url"] == "http://[fd00::10]:3000"
-
-
-def test_a_package_by_its_address_is_split_into_place_and_file() -> None:
-    assert plan()["package"] == {
-        "source": "https://mirror.invalid/oss",
-        "packages": [
-            {"name": "grafana", "version": "12.3.1", "file": "grafana_12.3.1_linux_amd64.deb", "sha256": "ab" * 32}
-        ],
-    }
+    assert value("grafana", "__grafana_url", **options({"address": "fd00::10"})) == "http://[fd00::10]:3000"
 
 
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
@@ -242,7 +237,7 @@ REFUSED: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("change", "keys"), REFUSED)
 def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
-    problems = plan(**change)["problems"]
+    problems = value("grafana", "__grafana_problems", **options(change))
     assert [item["key"] for item in problems] == [f"grafana_{key}" for key in keys]
     for item in problems:
         assert item["hosts"] == [HOST]
@@ -253,8 +248,7 @@ def test_what_is_refused(change: dict[str, Any], keys: list[str]) -> None:
 
 def test_the_prometheus_of_the_other_host_is_a_source_of_its_own_with_the_same_access() -> None:
     others = {"mon2": "https://10.0.0.11:9090"}
-    made = grafana_plan({**SETTINGS, **TLS, "prometheus_others": others}, HOST)
-    ours, other = yaml.safe_load(made["datasources"])["datasources"]
+    ours, other = datasources(**TLS, prometheus_others=others)["datasources"]
     assert (ours["isDefault"], other["isDefault"]) == (True, False)
     assert (other["name"], other["uid"], other["url"]) == (
         "Prometheus on mon2",

@@ -13,6 +13,8 @@ options:
   _input:
     description:
       - C(accounts) takes the items of C(users_accounts), with C(groups) and C(known).
+      - C(accounts) takes the items of C(users_accounts), with C(groups).
+      - C(alertmanager) takes the options of that role that are checked, without its prefix, with C(host).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
       - C(dcgm_exporter) takes the options of that role that are checked, without its prefix, with C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
@@ -53,6 +55,7 @@ options:
     required: true
     choices:
       - accounts
+      - alertmanager
       - backup
       - dcgm_exporter
       - fail2ban
@@ -207,6 +210,7 @@ from ..plugin_utils.border import Filters, border
 from ..plugin_utils.containers.module_files import module_file_problems
 from ..plugin_utils.containers.pyxis import pyxis_problems
 from ..plugin_utils.engine.catalogue.check import floor_advice
+from ..plugin_utils.monitoring.alertmanager_problems import alertmanager_problems
 from ..plugin_utils.monitoring.dcgm_exporter_problems import dcgm_exporter_problems
 from ..plugin_utils.monitoring.grafana_problems import grafana_problems
 from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
@@ -230,6 +234,7 @@ if TYPE_CHECKING:
 
 SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
+    "alertmanager": alertmanager_problems,
     "backup": backup_problems,
     "dcgm_exporter": dcgm_exporter_problems,
     "fail2ban": fail2ban_problems,

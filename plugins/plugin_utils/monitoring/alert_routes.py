@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
 from ..common.placeholders import placeholder
-from .alert_config import DEFAULT, NONE, SEVERITIES, WAITS, WATCHDOG, names
 from .alert_targets import meant, target_problems, webhook_problems
 from .prometheus_plan import duration_seconds
 
@@ -19,13 +18,17 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["routing_problems", "site_routing_problems", "unheard_severities"]
+__all__ = ["routing_problems", "site_routing_problems"]
+
+SEVERITIES = ("critical", "warning", "info")
+NONE, WATCHDOG, DEFAULT = "none", "busbar_watchdog", "default"
+WAITS = ("group_wait", "group_interval", "repeat_interval")
 
 _OWN_ROUTE = ("matchers", "receivers", "continue", "group_by", "mute_time_intervals", "active_time_intervals", *WAITS)
 _CHECKED: tuple[str, ...] = (
     "receivers",
     "routes",
-    "own_routes",
+    "extra_routes",
     "email",
     "watchdog",
     "mute",
@@ -36,11 +39,6 @@ _CHECKED: tuple[str, ...] = (
 _CHECKED += ("group_by", "retention", *WAITS)
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MATCHER = re.compile(r"\s*[A-Za-z_:][A-Za-z0-9_:]*\s*(?:=~|!~|!=|=)\s*\S.*", re.DOTALL)
-
-
-def unheard_severities(settings: Mapping[str, Any]) -> list[str]:
-    """Return the severities that call for somebody and of which a site does not say who is told."""
-    return [each for each in ("critical", "warning") if each not in (settings.get("routes") or {})]
 
 
 def site_routing_problems(hosts: Sequence[str], variables: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
@@ -76,6 +74,11 @@ def routing_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     return problems + _extra_problems(settings.get("extra") or {}, host)
 
 
+def _names(value: object) -> list[str]:
+    """Return one name or several as a list."""
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+
+
 def _known_receivers(settings: Mapping[str, Any]) -> list[str]:
     extra = (settings.get("extra") or {}).get("receivers") or []
     added = [str(each.get("name")) for each in extra if isinstance(each, dict)]
@@ -85,7 +88,7 @@ def _known_receivers(settings: Mapping[str, Any]) -> list[str]:
 def _kind_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     kinds: dict[str, tuple[type, str]] = dict.fromkeys(
         ("receivers", "routes", "email", "watchdog", "mute", "extra"), (dict, "names with values (a mapping)")
-    ) | dict.fromkeys(("own_routes", "time_intervals", "inhibit_rules", "group_by"), (list, "a list"))
+    ) | dict.fromkeys(("extra_routes", "time_intervals", "inhibit_rules", "group_by"), (list, "a list"))
     return [
         make_problem([host], f"alertmanager_{key}", f"is not {words}", "see the examples in the README of alertmanager")
         for key, (kind, words) in kinds.items()
@@ -133,7 +136,7 @@ def _name_problems(host: str, key: str, value: object, known: Iterable[str]) -> 
         return [make_problem([host], key, "names no receiver", "name one or more, or none")]
     return [
         make_problem([host], key, f"no receiver is called {name}", f"{meant(name, known)}; see alertmanager_receivers")
-        for name in names(value)
+        for name in _names(value)
         if name not in known
     ]
 
@@ -146,14 +149,14 @@ def _interval_problems(settings: Mapping[str, Any], host: str, key: str, value: 
         make_problem(
             [host], key, f"no interval is called {name}", f"{meant(name, known)}; see alertmanager_time_intervals"
         )
-        for name in names(value)
+        for name in _names(value)
         if name not in known
     ]
 
 
 def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
     problems = []
-    for number, route in enumerate(settings.get("own_routes") or []):
+    for number, route in enumerate(settings.get("extra_routes") or []):
         key = f"alertmanager_extra_routes[{number}]"
         if not isinstance(route, dict):
             problems.append(make_problem([host], key, "is no route", "write matchers and receivers"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["KINDS", "integration", "meant", "target_problems", "webhook_problems"]
+__all__ = ["KINDS", "meant", "target_problems", "webhook_problems"]
 
 KINDS: dict[str, tuple[str, ...]] = {
     "email": ("to", "from", "smarthost", "username", "password", "require_tls", "hello", "send_resolved"),
@@ -75,56 +75,6 @@ def webhook_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[P
             problems.append(make_problem([host], key, "has both token and username", remedy))
         problems += _filled_in(host, f"{key}.token", settings["token"], "write the token, best from the vault")
     return problems
-
-
-def integration(target: Mapping[str, Mapping[str, Any]], email: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return a sound target in Alertmanager's schema: the name of the list that it goes to, and the entry."""
-    ((kind, settings),) = target.items()
-    resolved = {"send_resolved": bool(settings.get("send_resolved", True))}
-    if kind == "email":
-        return "email_configs", {**resolved, **_email({**email, **settings})}
-    if kind == "slack":
-        return "slack_configs", {**resolved, **_slack(settings)}
-    return "webhook_configs", {**resolved, **_webhook(settings)}
-
-
-def _email(settings: Mapping[str, Any]) -> dict[str, Any]:
-    to = settings["to"]
-    entry = {
-        "to": to if isinstance(to, str) else ", ".join(to),
-        "from": settings["from"],
-        "smarthost": settings["smarthost"],
-        "require_tls": bool(settings.get("require_tls", True)),
-        "headers": {"Subject": '{{ template "busbar.subject" . }}'},
-        "text": '{{ template "busbar.text" . }}',
-        "html": '{{ template "busbar.html" . }}',
-    }
-    if settings.get("username"):
-        entry |= {"auth_username": settings["username"], "auth_password": settings["password"]}
-    return entry | ({"hello": settings["hello"]} if settings.get("hello") else {})
-
-
-def _slack(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "api_url": settings["url"],
-        **({"channel": settings["channel"]} if settings.get("channel") else {}),
-        "color": '{{ template "busbar.color" . }}',
-        "title": '{{ template "busbar.subject" . }}',
-        "fallback": '{{ template "busbar.subject" . }}',
-        "text": '{{ template "busbar.slack" . }}',
-    }
-
-
-def _webhook(settings: Mapping[str, Any]) -> dict[str, Any]:
-    http: dict[str, Any] = {}
-    if settings.get("token"):
-        http["authorization"] = {"type": "Bearer", "credentials": settings["token"]}
-    if settings.get("username"):
-        http["basic_auth"] = {"username": settings["username"], "password": settings["password"]}
-    if settings.get("ca_file"):
-        http["tls_config"] = {"ca_file": settings["ca_file"]}
-    entry: dict[str, Any] = {"url": settings["url"], **({"http_config": http} if http else {})}
-    return entry | ({"max_alerts": int(settings["max_alerts"])} if settings.get("max_alerts") else {})
 
 
 def _unknown(host: str, key: str, settings: Mapping[str, Any], known: Iterable[str]) -> list[Problem]:

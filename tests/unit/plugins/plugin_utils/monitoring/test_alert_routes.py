@@ -1,4 +1,4 @@
-"""Who is told of what: a sound declaration becomes Alertmanager's configuration, any other is refused with a remedy."""
+"""Declarations of receivers and routes that are valid, and those that are refused with a remedy."""
 
 from __future__ import annotations
 
@@ -7,40 +7,14 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.common.placeholders import placeholder
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.alert_config import alertmanager_config
 from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.alert_routes import (
     routing_problems,
     site_routing_problems,
-    unheard_severities,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.monitoring.alert_service import (
-    alertmanager_arguments,
-    service_problems,
 )
 
 MAIL = {"to": "oncall@site.lan", "from": "alerts@site.lan", "smarthost": "mail.site.lan:587"}
 SLACK = "https://hooks.slack.com/services/T02ABCDEF/B03ABCDEF/abcdefghijklmnop"
 HOOK = {"url": "https://tickets.site.lan/alerts", "token": "s3cr3t-t0ken"}
-SERVICE: dict[str, Any] = {
-    "source": "distribution",
-    "archives": {},
-    "architecture": "x86_64",
-    "packaged": True,
-    "address": "127.0.0.1",
-    "port": 9093,
-    "storage_path": "/d",
-    "external_url": "",
-    "retention": "5d",
-    "peers": [],
-    "cluster_address": "10.0.0.10",
-    "cluster_port": 9094,
-    "cluster_tls": {},
-    "cluster_tls_file": "/t.yml",
-    "arguments": [],
-    "config_file": "/c.yml",
-    "web_config_file": "/w.yml",
-    "web_config": {},
-}
 
 
 def declared(text: str) -> dict[str, Any]:
@@ -48,7 +22,7 @@ def declared(text: str) -> dict[str, Any]:
     defaults: dict[str, Any] = {
         "receivers": {},
         "routes": {},
-        "own_routes": [],
+        "extra_routes": [],
         "email": {},
         "watchdog": {},
         "mute": {},
@@ -56,7 +30,6 @@ def declared(text: str) -> dict[str, Any]:
         "time_intervals": [],
         "inhibit_rules": [],
         "group_by": ["cluster", "alertname"],
-        "templates": ["/t/*.tmpl"],
         "group_wait": "30s",
         "group_interval": "5m",
         "repeat_interval": "4h",
@@ -90,7 +63,7 @@ def receiver(target: dict[str, Any]) -> str:
         receiver({"webhook": {"url": "http://[fd00::1]:9/x", "username": "u", "password": "p", "ca_file": "/ca"}}),
         "watchdog: {url: 'https://deadman.site.lan/x', interval: 30s}",
         "extra: {receivers: [{name: pager}]}\nroutes: {critical: pager}",
-        "receivers: {a: none}\nown_routes: [{matchers: ['team=~\"a|b\"'], receivers: a, group_wait: 0s}]",
+        "receivers: {a: none}\nextra_routes: [{matchers: ['team=~\"a|b\"'], receivers: a, group_wait: 0s}]",
         "time_intervals: [{name: n, time_intervals: [{weekdays: [sunday]}]}]\nmute: {info: n}",
         "group_by: ['...']",
     ],
@@ -114,11 +87,14 @@ def test_what_can_reach_somebody_or_is_none_is_fine(text: str) -> None:
         ("routes: {critical: opz}\nreceivers: {ops: none}", "routes.critical: no receiver is called opz"),
         ("routes: {critical: []}", "alertmanager_routes.critical: names no receiver"),
         ("routes: {critcal: none}", "alertmanager_routes.critcal: is no severity"),
-        ("own_routes: [{matchers: [], receivers: none}]", "extra_routes[0].matchers: does not say which alerts"),
-        ("own_routes: [{matchers: [team], receivers: none}]", "extra_routes[0].matchers: does not say which alerts"),
-        ("own_routes: [{matchers: ['a=b'], receivers: x}]", "extra_routes[0].receivers: no receiver is called x"),
-        ("own_routes: [{matchers: ['a=b'], receivers: none, recever: none}]", "extra_routes[0].recever: is not known"),
-        ("own_routes: [{matchers: ['a=b'], receivers: none, group_wait: x}]", "[0].group_wait: 'x' is no duration"),
+        ("extra_routes: [{matchers: [], receivers: none}]", "extra_routes[0].matchers: does not say which alerts"),
+        ("extra_routes: [{matchers: [team], receivers: none}]", "extra_routes[0].matchers: does not say which alerts"),
+        ("extra_routes: [{matchers: ['a=b'], receivers: x}]", "extra_routes[0].receivers: no receiver is called x"),
+        (
+            "extra_routes: [{matchers: ['a=b'], receivers: none, recever: none}]",
+            "extra_routes[0].recever: is not known",
+        ),
+        ("extra_routes: [{matchers: ['a=b'], receivers: none, group_wait: x}]", "[0].group_wait: 'x' is no duration"),
         ("mute: {info: nights}", "alertmanager_mute.info: no interval is called nights"),
         ("time_intervals: [{name: n}]", "alertmanager_time_intervals[0]: has no name"),
         ("repeat_interval: 4 hours", "alertmanager_repeat_interval: '4 hours' is no duration"),
@@ -235,109 +211,11 @@ def test_what_is_no_placeholder(value: object) -> None:
     assert placeholder(value) == ""
 
 
-def routes(text: str) -> list[tuple[str, str, bool]]:
-    """The routes of a declaration: the first matcher, the receiver, whether it goes on."""
-    config = alertmanager_config(declared(text))
-    return [
-        ((each.get("matchers") or [""])[0], each["receiver"], each.get("continue", False))
-        for each in config["route"]["routes"]
-    ]
-
-
-def test_nothing_declared_reaches_nobody() -> None:
-    assert {name for _, name, _ in routes("")} == {"none"}
-    assert alertmanager_config(declared(""))["receivers"] == [{"name": "none"}]
-    assert unheard_severities(declared("")) == ["critical", "warning"]
-    assert unheard_severities(declared("routes: {critical: none, warning: none}")) == []
-
-
-def test_every_receiver_of_a_severity_is_told_and_what_is_unknown_goes_where_warnings_go() -> None:
-    text = "receivers: {a: none, b: none}\nroutes: {critical: [a, b], warning: b}"
-    assert routes(text) == [
-        ('alertname="Watchdog"', "none", False),
-        ('severity="critical"', "a", True),
-        ('severity="critical"', "b", False),
-        ('severity="warning"', "b", False),
-        ('severity="info"', "none", False),
-        ("", "b", False),
-    ]
-
-
-def test_own_routes_come_first_and_stop_unless_they_say_otherwise() -> None:
-    text = "receivers: {a: none, b: none}\nown_routes: [{matchers: ['x=1'], receivers: [a, b]%s}]"
-    assert routes(text % "")[1:3] == [("x=1", "a", True), ("x=1", "b", False)]
-    assert routes(text % ", continue: true")[1:3] == [("x=1", "a", True), ("x=1", "b", True)]
-
-
-def test_targets_in_alertmanagers_schema() -> None:
-    text = yaml.safe_dump(
-        {
-            "email": {"from": "a@site.lan", "smarthost": "mail:25", "username": "u", "password": "p"},
-            "receivers": {
-                "ops": [{"email": {"to": ["x@site.lan", "y@site.lan"]}}, {"slack": {"url": SLACK}}, {"webhook": HOOK}]
-            },
-        }
-    )
-    ops = alertmanager_config(declared(text))["receivers"][1]
-    mail, slack, webhook = (ops[f"{kind}_configs"][0] for kind in ("email", "slack", "webhook"))
-    assert (mail["to"], mail["auth_password"], mail["require_tls"]) == ("x@site.lan, y@site.lan", "p", True)
-    assert (slack["api_url"], slack["send_resolved"]) == (SLACK, True)
-    assert webhook["http_config"] == {"authorization": {"type": "Bearer", "credentials": HOOK["token"]}}
-
-
-def test_the_dead_mans_switch_is_told_each_interval() -> None:
-    config = alertmanager_config(declared("watchdog: {url: 'http://deadman.lan/', interval: 1m}"))
-    first = config["route"]["routes"][0]
-    assert (first["receiver"], first["group_interval"], first["repeat_interval"]) == ("busbar_watchdog", "1m", "48s")
-    assert config["receivers"][-1]["webhook_configs"][0]["url"] == "http://deadman.lan/"
-
-
-def test_extra_is_merged_into_ours() -> None:
-    route = "route: {group_wait: 1s, routes: [{receiver: p}]}"
-    text = f"extra: {{global: {{resolve_timeout: 1m}}, receivers: [{{name: p}}], {route}}}"
-    config = alertmanager_config(declared(text))
-    assert config["global"] == {"resolve_timeout": "1m"}
-    assert [each["name"] for each in config["receivers"]] == ["none", "p"]
-    assert (config["route"]["group_wait"], config["route"]["routes"][0]) == ("1s", {"receiver": "p"})
-
-
 def test_preflight_looks_at_what_hosts_declare() -> None:
     variables: dict[str, dict[str, Any]] = {
-        "mon1": {"alertmanager_routes": {"critical": "x"}, "other": 1},
+        "mon1": {"alertmanager_routes": {"critical": "x"}, "alertmanager_extra_routes": [5], "other": 1},
         "gpu1": {"alertmanager_routes": 5},
     }
     found = site_routing_problems(["mon1"], variables)
-    assert [(item["hosts"], item["key"]) for item in found] == [(["mon1"], "alertmanager_routes.critical")]
-
-
-def test_one_host_has_no_cluster_and_several_know_each_other() -> None:
-    assert "--cluster.listen-address=" in alertmanager_arguments(SERVICE)
-    assert "--data.retention=432000s" in alertmanager_arguments(SERVICE)
-    several = alertmanager_arguments(SERVICE | {"peers": ["mon2", "fd00::3"]})
-    assert several[-3:] == [
-        "--cluster.listen-address=10.0.0.10:9094",
-        "--cluster.peer=mon2:9094",
-        "--cluster.peer=[fd00::3]:9094",
-    ]
-    with_tls = SERVICE | {"cluster_tls": {"tls_client_config": {}}}
-    assert "--cluster.tls-config=/t.yml" in alertmanager_arguments(with_tls | {"peers": ["mon2"]})
-    assert "--cluster.tls-config=/t.yml" not in alertmanager_arguments(with_tls)
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"source": "url"}, "alertmanager_archives: has no url for x86_64"),
-        ({"packaged": False}, "alertmanager_source: this distribution has no package"),
-        ({"external_url": "https://alerts.example.com"}, "alertmanager_external_url: "),
-        ({"peers": ["mon2"], "cluster_address": "127.0.0.1"}, "alertmanager_cluster_address: cannot be reached"),
-    ],
-)
-def test_what_cannot_be_installed_or_reached(change: dict[str, Any], words: str) -> None:
-    found = service_problems(SERVICE | change, "mon1")
-    assert len(found) == 1
-    assert words in f"{found[0]['key']}: {found[0]['problem']}"
-
-
-def test_a_sound_service() -> None:
-    assert service_problems(SERVICE, "mon1") == []
+    wanted = ["alertmanager_routes.critical", "alertmanager_extra_routes[0]"]
+    assert [(item["hosts"], item["key"]) for item in found] == [(["mon1"], key) for key in wanted]

@@ -1,18 +1,18 @@
-"""Filter that says how Prometheus is configured."""
+"""Filter that separates passwords from the options of Prometheus and merges its rules."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: prometheus_plan
 author: busbar contributors
-short_description: How Prometheus is configured
-description: How Prometheus is configured.
+short_description: Passwords and rules of Prometheus
+description: Checks the options of the role prometheus, moves the passwords in them to files, and merges the rules.
 positional: host
 options:
   _input:
     description: >-
-      The options of the role C(prometheus) without its name, C(program), its path, and C(rules_folder), the folder on
-      this machine with the files of rules that busbar ships.
+      Options of the role C(prometheus) without its prefix, and C(rules_folder), the folder on this machine with the
+      files of rules that busbar ships.
     type: dict
     required: true
   host:
@@ -28,7 +28,10 @@ plan: "{{ settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
 RETURN = r"""
 _value:
   description:
-    - C(problems), C(listen), C(command) of its unit, C(config), C(confidential) and C(secrets), texts by path.
+    - C(problems).
+    - C(jobs), C(scrape_access), C(scrape_extra), C(alertmanager_access) and C(remote_write), without their passwords.
+    - C(secrets), texts by path; and C(confidential), whether passwords stay in the options, because Prometheus reads
+      them from no file.
     - C(rules), the files of rules as entries for M(busbar.cluster.files), none while there are problems.
   type: dict
 """
@@ -37,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..plugin_utils.border import Filters, border
 from ..plugin_utils.common.untagged import untagged
-from ..plugin_utils.monitoring.prometheus_plan import prometheus_plan
+from ..plugin_utils.monitoring.prometheus_plan import host_problems, prometheus_plan
 from ..plugin_utils.monitoring.prometheus_rules import rule_files, shipped_alert_problems, shipped_rules
 
 if TYPE_CHECKING:
@@ -46,11 +49,10 @@ if TYPE_CHECKING:
 
 def plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
     """Return the plan."""
-    planned = prometheus_plan(settings, host)
     folder, site, alerts = settings["rules_folder"], untagged(settings["rules"]), untagged(settings["alerts"])
-    problems = planned["problems"] + shipped_alert_problems(folder, site, alerts, host)
+    problems = host_problems(settings, host) + shipped_alert_problems(folder, site, alerts, host)
     rules = [] if problems else rule_files(shipped_rules(folder), site, alerts)
-    return {**planned, "problems": problems, "rules": rules}
+    return {**prometheus_plan(settings), "problems": problems, "rules": rules}
 
 
 class FilterModule:

@@ -6,20 +6,19 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.common.systemd import exec_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["argument_problems", "source_problems", "start_command"]
+__all__ = ["argument_problems", "source_problems"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def source_problems(role: str, settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what keeps a program from being installed: `source`, `archives`, `architecture`, `packaged`."""
+    """Return the invalid options among `source` and `archives`, by `architecture` and `packaged` of the host."""
     if settings["source"] == "distribution" and not settings["packaged"]:
         remedy = f"set {role}_source: url and {role}_archives to the upstream release"
         return [make_problem([host], f"{role}_source", "this distribution has no package of it", remedy)]
@@ -42,11 +41,3 @@ def argument_problems(role: str, arguments: Iterable[object], host: str) -> list
         for word in map(str, arguments)
         if "\n" in word
     ]
-
-
-def start_command(role: str, words: Sequence[str], host: str) -> tuple[str, list[Problem]]:
-    """Return program and arguments as ExecStart= takes them, and what keeps them from being written."""
-    try:
-        return exec_start(words), []
-    except ValueError as exc:
-        return "", [make_problem([host], f"{role}_arguments", str(exc), "write each argument in one line")]

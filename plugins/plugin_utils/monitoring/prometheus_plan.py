@@ -1,4 +1,4 @@
-"""Prometheus' configuration, flags and secrets as a site declares them, and what is wrong with them."""
+"""Checks the options of the role prometheus, and moves the passwords in them to files."""
 
 from __future__ import annotations
 
@@ -6,21 +6,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ..common.program_source import source_problems, start_command
-from ..common.socket_address import socket_address
+from ..common.program_source import argument_problems, source_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from ...module_utils.common.problems import Problem
 
-__all__ = ["duration_seconds", "prometheus_plan", "prometheus_problems", "size_bytes"]
+__all__ = ["duration_seconds", "host_problems", "prometheus_plan", "prometheus_problems", "size_bytes"]
 
-CONFIG = "/etc/prometheus/prometheus.yml"
-RULES = "/etc/prometheus/rules/busbar_*.yml"
-TARGETS = "/etc/prometheus/targets"
 SECRETS = "/etc/prometheus/secrets"
-WEB_CONFIG = "/etc/prometheus/web.yml"
 
 # Units and their order: Prometheus' documentation, "Configuration", <duration>, and its regular expression there.
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
@@ -70,11 +65,11 @@ def size_bytes(text: str) -> int:
 
 
 def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what is wrong with the options of the role `prometheus`.
+    """Return the options of the role `prometheus` that are invalid on any host.
 
     Args:
-        settings: its options without its name; one that is missing has its default.
-        host: who runs it.
+        settings: its options without its prefix; one that is missing has its default.
+        host: for the messages.
     """
     problems = []
     for key, example in (("retention_time", "30d"), ("scrape_interval", "15s"), ("evaluation_interval", "15s")):
@@ -98,87 +93,32 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
     return problems + _rules_problems(settings, host) + _remote_problems(settings, host)
 
 
-def prometheus_plan(settings: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """Return `problems`, `listen`, `command`, `config` (prometheus.yml as data) and `secrets` (text by path).
+def host_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return the invalid options of a host; all of `settings` that the filter prometheus_plan takes are there."""
+    problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
+    return problems + argument_problems("prometheus", settings["arguments"], host)
 
-    `confidential` is whether secrets are left in `config`, which Prometheus takes from no file.
+
+def prometheus_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of prometheus.yml that a site declares, with their passwords moved to files.
 
     Args:
-        settings: the options of the role without its name, and `program`, its path.
-        host: who runs it.
+        settings: `jobs`, `scrape_access`, `scrape_extra`, `alertmanager_access` and `remote_write` of the role.
+
+    Returns:
+        The same keys; `secrets`, the text of each file by path; and `confidential`, whether secrets stay in the parts,
+        for which Prometheus has no key that names a file.
     """
-    problems = source_problems("prometheus", settings, host) + prometheus_problems(settings, host)
-    listen = socket_address(str(settings["address"]), settings["port"])
-    command, wrong = start_command("prometheus", [settings["program"], *_arguments(settings, listen)], host)
-    remote, secrets = _without_secrets("remote_write", settings.get("remote_write") or [])
-    extra, found_secrets = _without_secrets("scrape_extra", settings["scrape_extra"])
-    secrets |= found_secrets
-    jobs = {}
-    for name, job in settings["jobs"].items():
-        (jobs[name],), found_secrets = _without_secrets(f"job_{name}", [job])
-        secrets |= found_secrets
-    access = {}
-    for name in ("scrape_access", "alertmanager_access"):
-        (access[name],), found_secrets = _without_secrets(name, [settings[name]])
-        secrets |= found_secrets
-    config: dict[str, Any] = {
-        "global": {
-            "scrape_interval": settings["scrape_interval"],
-            "evaluation_interval": settings["evaluation_interval"],
-            "external_labels": dict(settings["external_labels"]),
-        },
-        "rule_files": [RULES],
-    }
-    own = [_files("alertmanager")] if "alertmanager" in settings["jobs"] else []
-    further = [{"targets": list(settings["alertmanagers"])}] if settings["alertmanagers"] else []
-    places = {"file_sd_configs": own, "static_configs": further}
-    found = {key: value for key, value in places.items() if value}
-    if found:
-        config["alerting"] = {"alertmanagers": [{**access["alertmanager_access"], **found}]}
-    config["scrape_configs"] = [
-        _scrape_config(name, job, access["scrape_access"]) for name, job in jobs.items()
-    ] + extra
-    if remote:
-        config["remote_write"] = remote
-    return {
-        "problems": problems + wrong,
-        "listen": listen,
-        "command": command,
-        "config": config,
-        "secrets": secrets,
-        "confidential": _has_secret(config),
-    }
-
-
-def _scrape_config(name: str, job: Mapping[str, Any], access: Mapping[str, Any]) -> dict[str, Any]:
-    own = {**(access if job.get("secured", True) else {}), **(job.get("config") or {})}
-    return {"job_name": name, **own, "file_sd_configs": [_files(name)]}
-
-
-def _files(job: str) -> dict[str, Any]:
-    return {"files": [f"{TARGETS}/{job}.yml"], "refresh_interval": "30s"}
-
-
-def _arguments(settings: Mapping[str, Any], listen: str) -> list[str]:
-    retention = {"time": settings["retention_time"], "size": settings["retention_size"]}
-    return [
-        f"--config.file={CONFIG}",
-        f"--storage.tsdb.path={settings['storage_path']}",
-        *(f"--storage.tsdb.retention.{key}={value}" for key, value in retention.items() if value),
-        f"--web.listen-address={listen}",
-        # A reload waits that long for a receiver of remote_write that does not answer; a minute by default.
-        "--storage.remote.flush-deadline=10s",
-        *([f"--web.external-url={settings['external_url']}"] if settings["external_url"] else []),
-        *([f"--web.config.file={WEB_CONFIG}"] if settings["web_config"] else []),
-        *settings["arguments"],
-    ]
-
-
-def _without_secrets(name: str, entries: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return the entries of an option with their secrets led to files, and the texts of those files."""
     secrets: dict[str, str] = {}
-    written = [_led_to_files(entry, f"{name}_{number}", secrets) for number, entry in enumerate(entries)]
-    return written, secrets
+    jobs = {
+        name: {key: job[key] for key in ("secured", "config") if key in job} for name, job in settings["jobs"].items()
+    }
+    parts: dict[str, Any] = {"jobs": {name: _led_to_files(job, f"job_{name}_0", secrets) for name, job in jobs.items()}}
+    for name in ("scrape_access", "alertmanager_access"):
+        parts[name] = _led_to_files(settings[name], f"{name}_0", secrets)
+    for name in ("scrape_extra", "remote_write"):
+        parts[name] = [_led_to_files(each, f"{name}_{n}", secrets) for n, each in enumerate(settings[name] or [])]
+    return {**parts, "secrets": secrets, "confidential": _has_secret(parts)}
 
 
 def _led_to_files(entry: Mapping[str, Any], name: str, secrets: dict[str, str]) -> dict[str, Any]:

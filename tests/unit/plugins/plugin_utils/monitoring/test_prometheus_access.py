@@ -14,46 +14,24 @@ ACCESS = {
     "basic_auth": {"username": "prometheus", "password": "very-secret"},
 }
 SETTINGS: dict[str, Any] = {
-    "source": "distribution",
-    "packaged": True,
-    "scrape_interval": "15s",
-    "evaluation_interval": "15s",
-    "external_labels": {"cluster": "alpha"},
     "jobs": {"node": {}, "slurm": {"secured": False}, "alertmanager": {}},
     "scrape_access": ACCESS,
     "scrape_extra": [],
-    "alertmanagers": [],
     "alertmanager_access": ACCESS,
-    "rules": {},
     "remote_write": [],
-    "retention_time": "30d",
-    "retention_size": "",
-    "storage_path": "/var/lib/prometheus/metrics2",
-    "program": "/usr/bin/prometheus",
-    "address": "10.0.0.10",
-    "port": 9090,
-    "external_url": "",
-    "web_config": True,
-    "arguments": [],
 }
 
 
 def test_the_password_is_led_to_files() -> None:
-    plan = prometheus_plan(SETTINGS, "ctl")
-    jobs = {each["job_name"]: each for each in plan["config"]["scrape_configs"]}
-    led = jobs["node"]["basic_auth"]["password_file"], plan["config"]["alerting"]["alertmanagers"][0]["basic_auth"]
-    assert {plan["secrets"][led[0]], plan["secrets"][led[1]["password_file"]]} == {"very-secret"}
-    assert "very-secret" not in json.dumps(plan["config"]) + plan["command"]
-    assert jobs["node"]["scheme"] == plan["config"]["alerting"]["alertmanagers"][0]["scheme"] == "https"
-
-
-def test_a_job_without_protection_is_sent_none() -> None:
-    jobs = {each["job_name"]: each for each in prometheus_plan(SETTINGS, "ctl")["config"]["scrape_configs"]}
-    assert not {"scheme", "tls_config", "basic_auth"} & set(jobs["slurm"])
+    plan = prometheus_plan(SETTINGS)
+    for name in ("scrape_access", "alertmanager_access"):
+        assert plan["secrets"][plan[name]["basic_auth"]["password_file"]] == "very-secret"
+        assert plan[name]["scheme"] == "https"
+    assert "very-secret" not in json.dumps({**plan, "secrets": {}})
 
 
 def test_the_options_themselves_stay_as_they_are() -> None:
-    prometheus_plan(SETTINGS, "ctl")
+    prometheus_plan(SETTINGS)
     assert ACCESS["basic_auth"] == {"username": "prometheus", "password": "very-secret"}
 
 
@@ -73,12 +51,12 @@ def test_secrets_of_further_scrapes_are_led_to_files_wherever_they_stand() -> No
     ]
     jobs = {"node": {"config": {"basic_auth": {"username": "u", "password": "hidden-7"}}}}
     before = json.dumps(extra)
-    plan = prometheus_plan({**SETTINGS, "scrape_extra": extra, "jobs": jobs}, "ctl")
+    plan = prometheus_plan({**SETTINGS, "scrape_extra": extra, "jobs": jobs})
     assert json.dumps(extra) == before
-    assert "hidden" not in json.dumps(plan["config"])
+    assert "hidden" not in json.dumps({**plan, "secrets": {}})
     assert {text for text in plan["secrets"].values() if "hidden" in text} == {f"hidden-{n}" for n in range(1, 8)}
     assert not plan["confidential"]
-    written = json.dumps(plan["config"])
+    written = json.dumps({**plan, "secrets": {}})
     assert all(path in written for path, text in plan["secrets"].items() if "hidden" in text)
 
 
@@ -96,7 +74,7 @@ def test_secrets_of_further_scrapes_are_led_to_files_wherever_they_stand() -> No
     ],
 )
 def test_with_a_secret_that_goes_to_no_file_nobody_else_reads_the_configuration(secret: dict[str, Any]) -> None:
-    plan = prometheus_plan({**SETTINGS, "scrape_extra": [{"job_name": "x", **secret}]}, "ctl")
+    plan = prometheus_plan({**SETTINGS, "scrape_extra": [{"job_name": "x", **secret}]})
     assert plan["confidential"] is True
 
 
@@ -105,5 +83,5 @@ def test_a_configuration_without_secrets_stays_readable() -> None:
         {"job_name": "x", "basic_auth": {"username": "u", "password_file": "/etc/p"}, "params": {"module": ["http"]}},
         {"job_name": "token_bucket", "http_sd_configs": [{"url": "https://sd.site:8080/targets?a=b@c"}]},
     ]
-    plan = prometheus_plan({**SETTINGS, "scrape_extra": extra}, "ctl")
+    plan = prometheus_plan({**SETTINGS, "scrape_extra": extra})
     assert plan["confidential"] is False

@@ -1,0 +1,103 @@
+"""Prometheus' flags and configuration, as the role writes them, and the options that are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from role_files import rendered, value
+
+JOBS: dict[str, Any] = {"node": {"config": {"honor_labels": True}}, "plain": {"secured": False}}
+GIVEN: dict[str, Any] = {
+    "prometheus_address": "10.0.0.1",
+    "prometheus_alertmanager_access": {},
+    "prometheus_external_labels": {"cluster": "c"},
+    "prometheus_groups": [],
+    "prometheus_jobs": JOBS,
+    "prometheus_scrape_access": {},
+    "prometheus_web_config": {},
+}
+PLAN = "{{ __prometheus_settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
+
+
+def options(own: dict[str, Any]) -> dict[str, Any]:
+    """Return variables of the role, of options without its prefix."""
+    return {**GIVEN, "__prometheus_plan": PLAN, **{f"prometheus_{key}": each for key, each in own.items()}}
+
+
+def config(**own: object) -> dict[str, Any]:
+    """Return prometheus.yml."""
+    return dict(yaml.safe_load(rendered("prometheus", "etc/prometheus/prometheus.yml.j2", **options(own))))
+
+
+def flags(**own: object) -> list[str]:
+    """Return program and flags, as the unit has them."""
+    unit = "etc/systemd/system/prometheus.service.d/busbar.conf.j2"
+    text = rendered("prometheus", unit, **options(own))
+    command = text.partition("ExecStart=\nExecStart=")[2].partition("\nRestart=")[0]
+    return command.replace("\\\n", "").split()
+
+
+def test_flags() -> None:
+    given: dict[str, Any] = {"web_config": {"a": 1}, "arguments": ["--log.level=debug"], "storage_path": "/data"}
+    assert flags(retention_size="1TB", **given) == [
+        "/usr/bin/prometheus",
+        "--config.file=/etc/prometheus/prometheus.yml",
+        '"--storage.tsdb.path=/data"',
+        "--storage.tsdb.retention.time=90d",
+        "--storage.tsdb.retention.size=1TB",
+        "--storage.remote.flush-deadline=10s",
+        "--web.config.file=/etc/prometheus/web.yml",
+        '"--log.level=debug"',
+        "--web.listen-address=10.0.0.1:9090",
+    ]
+
+
+def test_jobs_read_their_targets_from_files() -> None:
+    access = {"scheme": "https", "tls_config": {"ca_file": "/ca"}}
+    found = config(scrape_access=access, scrape_extra=[{"job_name": "x"}, {"job_name": "y", "params": {"a": ["b"]}}])
+    node, plain, *extra = found["scrape_configs"]
+    assert node == {
+        "job_name": "node",
+        "file_sd_configs": [{"files": ["/etc/prometheus/targets/node.yml"], "refresh_interval": "30s"}],
+        "honor_labels": True,
+        **access,
+    }
+    assert set(plain) == {"job_name", "file_sd_configs"}
+    assert extra == [{"job_name": "x"}, {"job_name": "y", "params": {"a": ["b"]}}]
+    assert found["global"]["external_labels"] == {"cluster": "c"}
+
+
+def test_alerts_go_to_the_clusters_own_and_further_alertmanagers() -> None:
+    assert "alerting" not in config()
+    access = {"scheme": "https", "basic_auth": {"username": "u", "password": "hidden"}}
+    given: dict[str, Any] = {"jobs": {"alertmanager": {}}, "alertmanagers": ["a:9093"], "alertmanager_access": access}
+    (found,) = config(**given)["alerting"]["alertmanagers"]
+    assert found["file_sd_configs"][0]["files"] == ["/etc/prometheus/targets/alertmanager.yml"]
+    assert found["static_configs"] == [{"targets": ["a:9093"]}]
+    assert found["basic_auth"] == {
+        "username": "u",
+        "password_file": "/etc/prometheus/secrets/alertmanager_access_0_password",
+    }
+
+
+def test_copies_elsewhere() -> None:
+    assert "remote_write" not in config()
+    assert config(remote_write=[{"url": "https://m.site/w"}])["remote_write"] == [{"url": "https://m.site/w"}]
+
+
+@pytest.mark.parametrize(
+    ("family", "own", "words"),
+    [
+        ("RedHat", {}, "prometheus_source: this distribution has no package"),
+        ("Debian", {"arguments": ["--a\n--b"]}, "prometheus_arguments: '--a\\n--b' has a line break"),
+        ("Debian", {"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is no duration"),
+        ("Debian", {"alerts": {"NodeDwn": {"enabled": False}}}, "prometheus_alerts.NodeDwn: no alert is called so"),
+    ],
+)
+def test_refused(family: str, own: dict[str, Any], words: str) -> None:
+    (problem,) = value("prometheus", "__prometheus_plan", family=family, **options(own))["problems"]
+    assert words in f"{problem['key']}: {problem['problem']}"
+    assert problem["hosts"] == ["gpu7"]
+    assert problem["remedy"]

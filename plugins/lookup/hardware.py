@@ -11,9 +11,10 @@ short_description: The hardware profile of a host
 description:
   - Returns the profile of a name, of those that come with the collection and of the site's
     C(hardware_profiles_extra), which are merged over them.
-  - An empty name is a host that is no compute node; it gives an empty dictionary.
-  - An unknown name is an error, as is an entry of the site that is no valid profile.
+  - An empty name, as of a host that is not a compute node, gives an empty dictionary.
+  - An unknown name is an error, as is an entry of the site that is not a valid profile.
   - Reads only the profile that is asked for.
+  - Adds C(generation) to its GPU where the profile has none and busbar knows the model.
 options:
   _terms:
     description: Names of profiles, usually one, the variable C(hardware) of the host.
@@ -47,6 +48,7 @@ from typing import Any
 
 from ansible.plugins.lookup import LookupBase
 
+from ..module_utils.nvidia.driver_choice import generation_of_model
 from ..plugin_utils.border import lookup_border
 from ..plugin_utils.engine.catalogue.profiles import host_profile
 
@@ -63,4 +65,12 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         """
         known = variables or {}
         self.set_options(var_options=known, direct=kwargs)
-        return [host_profile(self._templar.template, known, term, self.get_option("catalogue")) for term in terms]
+        catalogue = self.get_option("catalogue")
+        return [_with_generation(host_profile(self._templar.template, known, term, catalogue)) for term in terms]
+
+
+def _with_generation(profile: dict[str, Any]) -> dict[str, Any]:
+    """Return a profile whose GPU has its generation, where its model is known."""
+    gpu = profile.get("gpu") or {}
+    generation = gpu.get("generation") or generation_of_model(str(gpu.get("model") or ""))
+    return {**profile, "gpu": {**gpu, "generation": generation}} if generation else profile

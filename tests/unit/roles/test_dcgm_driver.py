@@ -25,7 +25,7 @@ PLAY = """
         public: true
     - name: Show the packages
       ansible.builtin.debug:
-        msg: "packages: {{ __dcgm.packages | map(attribute='name') | join(' ') }}"
+        msg: "packages: {{ __dcgm_names | join(' ') }}"
 """
 
 

@@ -16,7 +16,8 @@ options:
       - C(accounts) takes the items of C(users_accounts), with C(groups).
       - C(alertmanager) takes the options of that role that are checked, without its prefix, with C(host).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
-      - C(dcgm) and C(dcgm_exporter) take the options of that role that are checked, without its prefix, with C(host).
+      - C(cuda), C(dcgm) and C(dcgm_exporter) take the options of that role that are checked, without its prefix, with
+        C(host).
       - C(fail2ban) takes the options of the role fail2ban without its prefix, with C(host) and C(seen).
       - C(floor_advice), floors of hardware profiles that would let half the speed pass, takes the known hardware by
         name, without faults.
@@ -57,6 +58,7 @@ options:
       - accounts
       - alertmanager
       - backup
+      - cuda
       - dcgm
       - dcgm_exporter
       - fail2ban
@@ -216,6 +218,7 @@ from ..plugin_utils.monitoring.dcgm_exporter_problems import dcgm_exporter_probl
 from ..plugin_utils.monitoring.grafana_problems import grafana_problems
 from ..plugin_utils.monitoring.journal_remote import journal_remote_problems
 from ..plugin_utils.monitoring.node_exporter_problems import node_exporter_problems
+from ..plugin_utils.nvidia.cuda_problems import cuda_problems
 from ..plugin_utils.nvidia.dcgm_problems import dcgm_problems
 from ..plugin_utils.nvidia.driver_problems import driver_problems
 from ..plugin_utils.portal.options import portal_problems
@@ -238,6 +241,7 @@ SUBJECTS: dict[str, Callable[..., list[Problem]]] = {
     "accounts": account_problems,
     "alertmanager": alertmanager_problems,
     "backup": backup_problems,
+    "cuda": cuda_problems,
     "dcgm": dcgm_problems,
     "dcgm_exporter": dcgm_exporter_problems,
     "fail2ban": fail2ban_problems,

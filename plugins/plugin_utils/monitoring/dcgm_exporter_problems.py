@@ -11,8 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.nvidia.cuda_support import version_key
 from ..common.program_source import argument_problems
+from ..nvidia.cuda_support import version_key
 from .dcgm_counters import counter_problems
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import make_problem
-from ...module_utils.nvidia.cuda_support import version_key
+from .cuda_support import version_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.containers.enroot_config import declaration_problems as enroot_problems
-from ...module_utils.nvidia.cuda_support import release_of
 from ...module_utils.nvidia.rdma_problems import declaration_problems as rdma_problems
 from ..common.near_names import near_name
 from ..containers.module_files import module_file_problems
 from ..containers.pyxis import pyxis_problems
 from ..monitoring.grafana_problems import grafana_problems
 from ..monitoring.journal_remote import journal_remote_problems
+from ..nvidia.cuda_support import release_of
 from ..nvidia.dcgm_problems import MAJORS
 from ..slurm.scripts import script_problems
 from ..slurm.spank_plan import declaration_problems as spank_problems

@@ -83,10 +83,10 @@ def test_a_change_that_cannot_be_is_refused_before_anything_is_written(sandbox: 
     code, said = prometheus(sandbox, "-e", json.dumps({"prometheus_alerts": wrong}))
     assert code != 0
     for words in (
-        "ctl: prometheus_alerts.GpuTooHott: no alert is called so",
+        "ctl: prometheus_alerts.GpuTooHott: is not the name of an alert",
         "did you mean GpuTooHot?",
         "ctl: prometheus_alerts.NodeDown.threshold:",
-        "ctl: prometheus_alerts.NodeDown.for: '5 min' is no duration",
+        "ctl: prometheus_alerts.NodeDown.for: '5 min' is not a duration",
     ):
         assert words in said
     assert sandbox.exec("ctl", "ls -l --time-style=full-iso /etc/prometheus/rules").stdout == before

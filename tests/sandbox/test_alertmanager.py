@@ -139,7 +139,7 @@ def test_what_can_reach_nobody_is_refused_before_anything_is_changed(sandbox: Cl
         "ctl: alertmanager_receivers.empty: has no target",
         "ctl: alertmanager_receivers.chat[0].slack.url: is the placeholder of Slack's documentation",
         "ctl: alertmanager_routes.critical: no receiver is called oncal remedy: did you mean oncall?",
-        "ctl: alertmanager_repeat_interval: '4 hours' is no duration",
+        "ctl: alertmanager_repeat_interval: '4 hours' is not a duration",
     )
     site = ("-e", json.dumps(bad), "--tags", "preflight")
     for done in (alerting(sandbox, bad), sandbox.playbook("preflight.yml", *site)):

@@ -109,7 +109,7 @@ def _receiver_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
             problems.append(make_problem([host], key, "has no target", remedy))
         elif not isinstance(targets, list):
             remedy = "write a list, such as [{webhook: {url: ...}}]"
-            problems.append(make_problem([host], key, "is no list of targets", remedy))
+            problems.append(make_problem([host], key, "is not a list of targets", remedy))
         else:
             for number, target in enumerate(targets):
                 problems += target_problems(host, f"{key}[{number}]", target, settings.get("email") or {})
@@ -123,7 +123,7 @@ def _severity_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
         for severity, value in (settings.get(option) or {}).items():
             key = f"alertmanager_{option}.{severity}"
             if severity not in known:
-                problems.append(make_problem([host], key, "is no severity", meant(severity, known)))
+                problems.append(make_problem([host], key, "is not a severity", meant(severity, known)))
             if option == "routes":
                 problems += _name_problems(host, key, value, _known_receivers(settings))
             else:
@@ -159,7 +159,7 @@ def _own_route_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
     for number, route in enumerate(settings.get("extra_routes") or []):
         key = f"alertmanager_extra_routes[{number}]"
         if not isinstance(route, dict):
-            problems.append(make_problem([host], key, "is no route", "write matchers and receivers"))
+            problems.append(make_problem([host], key, "is not a route", "write matchers and receivers"))
             continue
         unknown = [name for name in route if name not in _OWN_ROUTE]
         problems += [make_problem([host], f"{key}.{name}", "is not known", meant(name, _OWN_ROUTE)) for name in unknown]
@@ -190,7 +190,7 @@ def _time_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
 def _label_problems(host: str, key: str, labels: Iterable[object]) -> list[Problem]:
     remedy = "list labels, such as [cluster, alertname]"
     wrong = [label for label in labels if str(label) != "..." and not _LABEL.fullmatch(str(label))]
-    return [make_problem([host], key, f"{label!r} is no label", remedy) for label in wrong]
+    return [make_problem([host], key, f"{label!r} is not a label", remedy) for label in wrong]
 
 
 def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
@@ -199,10 +199,10 @@ def _durations(host: str, values: Mapping[str, Any]) -> list[Problem]:
         try:
             zero_is_fine = key.endswith("group_wait")
             if duration_seconds(str(value)) <= 0 and not zero_is_fine:
-                problems.append(make_problem([host], key, f"{value!r} is no time at all", "write a longer one"))
+                problems.append(make_problem([host], key, f"{value!r} is not longer than zero", "write a longer one"))
         except ValueError:
             remedy = "write a whole number and s, m, h, d or w, such as 30s, 5m or 4h"
-            problems.append(make_problem([host], key, f"{value!r} is no duration", remedy))
+            problems.append(make_problem([host], key, f"{value!r} is not a duration", remedy))
     return problems
 
 

@@ -62,7 +62,7 @@ def _threshold_problem(annotations: Mapping[str, str], value: object) -> tuple[s
     if "threshold" not in annotations:
         return "this alert compares with no figure of choice", "leave threshold out; for and severity can be set"
     if _number(value) is None:
-        return f"{value!r} is no number", f"write it in the unit of the default, {annotations['threshold']}"
+        return f"{value!r} is not a number", f"write it in the unit of the default, {annotations['threshold']}"
     return None
 
 
@@ -73,9 +73,9 @@ def _key_problem(rule: Mapping[str, Any], key: str, value: object) -> tuple[str,
     if key == "enabled" and not isinstance(value, bool):
         return f"{value!r} is neither true nor false", "write enabled: false to take the alert out"
     if key == "for" and not _DURATION.fullmatch(str(value)):
-        return f"{value!r} is no duration of Prometheus", "write a number with a unit, such as 90s, 10m or 1h30m"
+        return f"{value!r} is not a duration of Prometheus", "write a number with a unit, such as 90s, 10m or 1h30m"
     if key == "severity" and value not in SEVERITIES:
-        return f"there is no severity {value!r}", _nearest(str(value), list(SEVERITIES))
+        return f"there is not a severity {value!r}", _nearest(str(value), list(SEVERITIES))
     if key == "threshold":
         return _threshold_problem(rule.get("annotations") or {}, value)
     return None
@@ -94,7 +94,7 @@ def alert_problems(files: Mapping[str, Any], overrides: Mapping[str, Any], host:
     for name, changes in overrides.items():
         place = f"prometheus_alerts.{name}"
         if name not in alerts:
-            problems.append(make_problem([host], place, "no alert is called so", _nearest(name, sorted(alerts))))
+            problems.append(make_problem([host], place, "is not the name of an alert", _nearest(name, sorted(alerts))))
         elif not isinstance(changes, dict):
             remedy = f"write a dictionary such as {{enabled: false}}, with any of {', '.join(KEYS)}"
             problems.append(make_problem([host], place, f"{changes!r} does not say what to change", remedy))

@@ -97,10 +97,10 @@ def _url_problems(host: str, key: str, value: object) -> list[Problem]:
     try:
         parts = urlsplit(str(value))
         sound = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is not a number
         sound = False
     sound = sound and not re.search(r"\s", str(value))
-    return [] if sound else [make_problem([host], key, "is no address of HTTP", remedy)]
+    return [] if sound else [make_problem([host], key, "is not an address of HTTP", remedy)]
 
 
 def _login_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Problem]:
@@ -140,7 +140,7 @@ def _email_problems(host: str, key: str, settings: Mapping[str, Any]) -> list[Pr
     else:
         match = _SMARTHOST.fullmatch(smarthost)
         if not match or not 0 < int(match[1]) <= _LAST_PORT:
-            problems.append(make_problem([host], f"{key}.smarthost", f"{smarthost!r} is no host:port", remedy))
+            problems.append(make_problem([host], f"{key}.smarthost", f"{smarthost!r} is not host:port", remedy))
     return problems + _login_problems(host, key, settings)
 
 
@@ -149,5 +149,5 @@ def _address_problems(host: str, key: str, value: object, remedy: str) -> list[P
     if problems := _filled_in(host, key, address, remedy):
         return problems
     if not _ADDRESS.fullmatch(address):
-        return [make_problem([host], key, f"{address!r} is no address of mail", remedy)]
+        return [make_problem([host], key, f"{address!r} is not an e-mail address", remedy)]
     return []

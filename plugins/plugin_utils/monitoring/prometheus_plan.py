@@ -46,7 +46,7 @@ def duration_seconds(text: str) -> float:
     """
     found = _DURATION.fullmatch(str(text))
     if not found or not any(found.groups()):
-        message = f"{text!r} is no duration such as 15s, 90d or 1y6w"
+        message = f"{text!r} is not a duration such as 15s, 90d or 1y6w"
         raise ValueError(message)
     return sum(int(number) * unit for number, unit in zip(found.groups(), _UNITS_S, strict=True) if number)
 
@@ -59,7 +59,7 @@ def size_bytes(text: str) -> int:
     """
     found = _SIZE.fullmatch(str(text))
     if not found:
-        message = f"{text!r} is no size such as 512MB or 200GB"
+        message = f"{text!r} is not a size such as 512MB or 200GB"
         raise ValueError(message)
     return int(found[1]) << (10 * _POWERS[found[2]])
 
@@ -81,7 +81,7 @@ def prometheus_problems(settings: Mapping[str, Any], host: str) -> list[Problem]
             continue
         if seconds <= 0:
             remedy = f"write a longer one, such as {example}"
-            problems.append(make_problem([host], f"prometheus_{key}", f"{value!r} is no time at all", remedy))
+            problems.append(make_problem([host], f"prometheus_{key}", f"{value!r} is not longer than zero", remedy))
     size = str(settings.get("retention_size") or "")
     try:
         if size and size_bytes(size) == 0:
@@ -162,7 +162,7 @@ def _remote_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
         url = str(entry.get("url") or "") if isinstance(entry, dict) else ""
         if not url.startswith(("http://", "https://")):
             remedy = "write an address such as https://metrics.site/api/v1/write"
-            problems.append(make_problem([host], key, f"url {url!r} is no http:// or https:// address", remedy))
+            problems.append(make_problem([host], key, f"url {url!r} is not an http:// or https:// address", remedy))
         elif _PLACEHOLDER.search(url):
             remedy = "write the real address, or take the entry out"
             problems.append(make_problem([host], key, f"url {url} is a placeholder", remedy))
@@ -178,8 +178,8 @@ def _rules_problems(settings: Mapping[str, Any], host: str) -> list[Problem]:
         key = f"prometheus_rules.{name}"
         if not re.fullmatch(r"[a-z0-9_]+", str(name)):
             remedy = "use small letters, digits and _"
-            problems.append(make_problem([host], "prometheus_rules", f"{name!r} is no name of a file", remedy))
+            problems.append(make_problem([host], "prometheus_rules", f"{name!r} is not a file name", remedy))
         elif not isinstance(groups, list) or not all(isinstance(each, dict) and "name" in each for each in groups):
             remedy = "write a list of groups as Prometheus has them, each with name and rules"
-            problems.append(make_problem([host], key, "is no list of groups", remedy))
+            problems.append(make_problem([host], key, "is not a list of groups", remedy))
     return problems

@@ -92,8 +92,12 @@ def test_copies_elsewhere() -> None:
     [
         ("RedHat", {}, "prometheus_source: this distribution has no package"),
         ("Debian", {"arguments": ["--a\n--b"]}, "prometheus_arguments: '--a\\n--b' has a line break"),
-        ("Debian", {"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is no duration"),
-        ("Debian", {"alerts": {"NodeDwn": {"enabled": False}}}, "prometheus_alerts.NodeDwn: no alert is called so"),
+        ("Debian", {"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is not a duration"),
+        (
+            "Debian",
+            {"alerts": {"NodeDwn": {"enabled": False}}},
+            "prometheus_alerts.NodeDwn: is not the name of an alert",
+        ),
     ],
 )
 def test_refused(family: str, own: dict[str, Any], words: str) -> None:

@@ -41,5 +41,5 @@ def test_bad_input_names_the_host() -> None:
 
 
 def test_an_unknown_subject_names_those_there_are() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"^'mistake' is not one of accounts, backup, "):
+    with pytest.raises(AnsibleFilterError, match=r"^'mistake' is not one of accounts, alertmanager, backup, "):
         problems({}, "mistake")

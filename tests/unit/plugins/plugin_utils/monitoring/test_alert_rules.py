@@ -83,23 +83,28 @@ def test_only_the_compared_number_is_replaced(expression: str, old: str, expecte
 @pytest.mark.parametrize(
     ("overrides", "key", "problem", "remedy"),
     [
-        ({"NodeDwn": {}}, "prometheus_alerts.NodeDwn", "no alert is called so", "did you mean NodeDown?"),
+        ({"NodeDwn": {}}, "prometheus_alerts.NodeDwn", "is not the name of an alert", "did you mean NodeDown?"),
         ({"NodeDown": False}, "prometheus_alerts.NodeDown", "False does not say", "{enabled: false}"),
         ({"NodeDown": {"fro": "1m"}}, "prometheus_alerts.NodeDown.fro", "no 'fro'", "did you mean for?"),
-        ({"NodeDown": {"for": "5 min"}}, "prometheus_alerts.NodeDown.for", "no duration", "1h30m"),
-        ({"NodeDown": {"for": ""}}, "prometheus_alerts.NodeDown.for", "no duration", "1h30m"),
-        ({"NodeDown": {"for": 300}}, "prometheus_alerts.NodeDown.for", "no duration", "1h30m"),
-        ({"NodeDown": {"severity": "criticl"}}, "prometheus_alerts.NodeDown.severity", "no severity", "mean critical?"),
+        ({"NodeDown": {"for": "5 min"}}, "prometheus_alerts.NodeDown.for", "not a duration", "1h30m"),
+        ({"NodeDown": {"for": ""}}, "prometheus_alerts.NodeDown.for", "not a duration", "1h30m"),
+        ({"NodeDown": {"for": 300}}, "prometheus_alerts.NodeDown.for", "not a duration", "1h30m"),
+        (
+            {"NodeDown": {"severity": "criticl"}},
+            "prometheus_alerts.NodeDown.severity",
+            "not a severity",
+            "mean critical?",
+        ),
         (
             {"NodeDown": {"severity": "P1"}},
             "prometheus_alerts.NodeDown.severity",
-            "no severity",
+            "not a severity",
             "take one of critical",
         ),
         ({"NodeDown": {"enabled": "off"}}, "prometheus_alerts.NodeDown.enabled", "neither true nor", "enabled: false"),
         ({"NodeDown": {"threshold": 3}}, "prometheus_alerts.NodeDown.threshold", "compares with no", "leave"),
-        ({"GpuTooHot": {"threshold": "hot"}}, "prometheus_alerts.GpuTooHot.threshold", "'hot' is no number", "86"),
-        ({"GpuTooHot": {"threshold": True}}, "prometheus_alerts.GpuTooHot.threshold", "True is no number", "86"),
+        ({"GpuTooHot": {"threshold": "hot"}}, "prometheus_alerts.GpuTooHot.threshold", "'hot' is not a number", "86"),
+        ({"GpuTooHot": {"threshold": True}}, "prometheus_alerts.GpuTooHot.threshold", "True is not a number", "86"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_key_and_the_remedy(

@@ -29,7 +29,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "15", "3 months", "1.5d", "-1d", "30D", "5s1h", "d"])
 def test_no_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="is no duration such as"):
+    with pytest.raises(ValueError, match="is not a duration such as"):
         duration_seconds(text)
 
 
@@ -40,21 +40,21 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "200", "200G", "200 GB", "200gb", "1.5TB", "-1GB", "200GiB"])
 def test_no_sizes(text: str) -> None:
-    with pytest.raises(ValueError, match="is no size such as"):
+    with pytest.raises(ValueError, match="is not a size such as"):
         size_bytes(text)
 
 
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        ({"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is no duration"),
-        ({"retention_time": "0s"}, "prometheus_retention_time: '0s' is no time"),
-        ({"retention_size": "200G"}, "prometheus_retention_size: '200G' is no size"),
+        ({"retention_time": "3 months"}, "prometheus_retention_time: '3 months' is not a duration"),
+        ({"retention_time": "0s"}, "prometheus_retention_time: '0s' is not longer"),
+        ({"retention_size": "200G"}, "prometheus_retention_size: '200G' is not a size"),
         ({"retention_size": "0B"}, "prometheus_retention_size: '0B' keeps nothing"),
-        ({"scrape_interval": "fast"}, "prometheus_scrape_interval: 'fast' is no duration"),
-        ({"rules": {"Bad Name": []}}, "prometheus_rules: 'Bad Name' is no name of a file"),
-        ({"rules": {"site": {"groups": []}}}, "prometheus_rules.site: is no list of groups"),
-        ({"remote_write": [{"url": "metrics.site"}]}, "prometheus_remote_write[0]: url 'metrics.site' is no http"),
+        ({"scrape_interval": "fast"}, "prometheus_scrape_interval: 'fast' is not a duration"),
+        ({"rules": {"Bad Name": []}}, "prometheus_rules: 'Bad Name' is not a file name"),
+        ({"rules": {"site": {"groups": []}}}, "prometheus_rules.site: is not a list of groups"),
+        ({"remote_write": [{"url": "metrics.site"}]}, "prometheus_remote_write[0]: url 'metrics.site' is not an http"),
         ({"remote_write": [{"url": "https://prom.example.com/w"}]}, "is a placeholder"),
         ({"remote_write": [{"url": "https://m.site/w", "sigv4": {"secret_key": "x"}}]}, "sigv4.secret_key"),
     ],

@@ -26,7 +26,7 @@ def test_a_sound_site_and_one_without_monitoring_are_fine() -> None:
 
 def test_retention_that_does_not_parse() -> None:
     (line,) = told(["ctl"], prometheus_retention_time="3 months")
-    assert line.startswith("ctl prometheus_retention_time: '3 months' is no duration")
+    assert line.startswith("ctl prometheus_retention_time: '3 months' is not a duration")
 
 
 def test_two_hosts_that_would_be_scraped_at_one_address() -> None:

@@ -1,4 +1,4 @@
-"""Journals of all hosts on one: nothing is lost, nobody else writes or reads there."""
+"""Journals of all hosts on one host: no entry is lost, and the certificate decides where entries are stored."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.proves("journal_remote")
 
 STORE = "/var/log/journal/remote"
-# Without these three an entry is taken and thrown away.
+TIDY = "/usr/local/lib/busbar/journal_tidy"
+# Of earlier versions.
+PROGRAM, MODULES = "/usr/local/lib/busbar/journal_receiver", "/usr/local/lib/busbar/busbar_journal"
+# systemd-journal-remote drops entries without these three fields.
 HEAD = b"__REALTIME_TIMESTAMP=%d\n__MONOTONIC_TIMESTAMP=1000000\n_BOOT_ID=0123456789abcdef0123456789abcdef\n"
 ENTRY = HEAD % 1760000000000000 + b"MESSAGE=by hand\n_HOSTNAME=gpu1\n\n"
 
 
 def journals(sandbox: Cluster, *arguments: str) -> str:
-    """Run the play of the journals; what it said."""
+    """Run the play of the journals and return its output."""
     options = ("-e", "journal_remote_enabled=true", *arguments)
     limit = ("--limit", "ctl,gpu1")
     done = sandbox.playbook("monitoring.yml", "--tags", "tls,journal_remote", *limit, *options)
@@ -40,11 +43,13 @@ def journals(sandbox: Cluster, *arguments: str) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def sent(sandbox: Cluster) -> Iterator[None]:
-    """Journals sent and received; as before at the end."""
+    """Send and receive journals, beginning with the files of an earlier version; remove everything at the end."""
+    sandbox.exec("ctl", f"mkdir -p {MODULES}/monitoring && touch {PROGRAM}")
     journals(sandbox)
     yield
     journals(sandbox, "-e", "journal_remote_state=absent")
     assert sandbox.exec("gpu1", "systemctl is-active systemd-journal-upload", check=False).stdout == "inactive\n"
+    assert sandbox.exec("ctl", "systemctl list-units --no-legend --all 'busbar-journal*'").stdout == ""
     sandbox.exec("ctl", f"rm -rf {STORE}")
 
 
@@ -58,6 +63,10 @@ def arrives(sandbox: Cluster, text: str, timeout: float = 40) -> None:
 def test_a_line_of_a_node_is_found_on_the_monitoring_host(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test here-i-am")
     arrives(sandbox, "here-i-am")
+
+
+def test_the_receiver_of_earlier_versions_is_removed(sandbox: Cluster) -> None:
+    assert sandbox.exec("ctl", f"ls -d {PROGRAM} {MODULES}", check=False).stdout == ""
 
 
 def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Cluster) -> None:
@@ -74,7 +83,7 @@ def test_what_was_written_while_the_receiver_was_away_comes_later(sandbox: Clust
 
 
 def upload(sandbox: Cluster, ca: str, pair: tuple[Path, Path] | None, entry: bytes = ENTRY) -> int:
-    """Send entries from this machine; the status of the answer."""
+    """Send entries from this machine and return the status of the answer."""
     context = ssl.create_default_context(cadata=ca)
     if pair:
         context.load_cert_chain(*pair)
@@ -97,8 +106,11 @@ def test_only_hosts_of_the_cluster_may_send(sandbox: Cluster, tmp_path: Path) ->
     pem = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     foreign[1].write_bytes(key.private_bytes(*pem))
     for pair in (foreign, None):
-        with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
-            upload(sandbox, ca, pair)
+        assert upload(sandbox, ca, pair) == http.client.BAD_REQUEST
+    stranger = tmp_path / "stranger.crt", foreign[1]
+    authority = (sandbox.state / "secrets" / "tls_ca").read_text(encoding="utf-8")
+    stranger[0].write_text(tls.sign_host(line, authority, names=["gpu77"], now=now, days=1))
+    assert upload(sandbox, ca, stranger) == http.client.FORBIDDEN
 
 
 @pytest.fixture
@@ -124,7 +136,7 @@ def test_root_of_a_node_writes_under_no_other_name(sandbox: Cluster, of_gpu1: tu
 
 
 def flood(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]], number: int) -> None:
-    """Send 16 MiB that cannot be packed; again where the receiver hung up to close what it has."""
+    """Send 16 MiB that cannot be compressed, again while the receiver closes the journal."""
     entry = HEAD + b"_HOSTNAME=gpu1\nMESSAGE\n" + (4096).to_bytes(8, "little")
     noise = b"".join(entry % (1760000000000000 + number * 10000 + n) + os.urandom(4096) + b"\n\n" for n in range(4000))
 
@@ -133,58 +145,54 @@ def flood(sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]], number: int)
             return upload(sandbox, *of_gpu1, noise) == http.client.ACCEPTED
         return False
 
-    sandbox.wait_until(taken, "nothing is taken any more", 60)
+    sandbox.wait_until(taken, "the receiver takes no entries", 60)
 
 
 def test_a_flood_of_one_node_takes_nothing_from_another(
     sandbox: Cluster, of_gpu1: tuple[str, tuple[Path, Path]]
 ) -> None:
-    """With room for 64 MiB, gpu1 fills more; what was received of another host long before is still there."""
-    unit = "/run/systemd/system/busbar-journal-tls.service.d"
+    """With room for 64 MiB gpu1 fills more, and an older journal of another host remains."""
     begin = (
-        f"mkdir -p {STORE}/gpu9 {unit} && cp {STORE}/gpu1/remote.journal {STORE}/gpu9/remote@0001.journal "
+        f"mkdir -p {STORE}/gpu9 && cp {STORE}/gpu1/remote.journal {STORE}/gpu9/remote@0001.journal "
         f"&& chown -R systemd-journal-remote: {STORE}/gpu9"
     )
     sandbox.exec("ctl", begin)
-    command = sandbox.exec("ctl", "systemctl show -p ExecStart --value busbar-journal-tls").stdout
-    words = command.partition("argv[]=")[2].partition(" ;")[0].replace("--max-use=20G", "--max-use=64M --look=1")
-    assert "--max-use=64M" in words, command
-    sandbox.exec("ctl", f"printf '[Service]\nExecStart=\nExecStart=%s\n' '{words}' >{unit}/small.conf")
-    sandbox.exec("ctl", "systemctl daemon-reload && systemctl restart busbar-journal-tls")
+    journals(sandbox, "-e", "journal_remote_max_use=64M", "-e", "journal_remote_max_file_size=64M")
+    assert sandbox.exec("ctl", "systemctl is-active busbar-journal-tidy.timer").stdout == "active\n"
     try:
         for number in range(6):
             flood(sandbox, of_gpu1, number)
-        use = f"du -sm {STORE} | cut -f1"
+        use = f"systemctl start busbar-journal-tidy && du -sm {STORE} | cut -f1"
         sandbox.wait_until(lambda: int(sandbox.exec("ctl", use).stdout) <= 80, "the limit does not hold", 60)
         assert sandbox.exec("ctl", f"ls {STORE}/gpu9").stdout == "remote@0001.journal\n"
     finally:
-        sandbox.exec(
-            "ctl", f"rm -rf {unit} {STORE}/gpu9; systemctl daemon-reload; systemctl restart busbar-journal-tls"
-        )
+        sandbox.exec("ctl", f"rm -rf {STORE}/gpu9")
+        journals(sandbox)
 
 
 def test_a_user_reads_no_key_no_journal_and_does_not_write_past_the_check(sandbox: Cluster) -> None:
     arrived = f"ls {STORE}/gpu1/remote.journal"
     sandbox.wait_until(lambda: sandbox.exec("ctl", arrived, check=False).returncode == 0, "nothing was received")
     reader = "python3 -c 'import os; os.listdir(\"/run/busbar-journal\")'"
-    for attempt in ("cat /etc/busbar/tls/host.key", f"cat {STORE}/gpu1/remote.journal", reader):
+    connect = 'socket.socket(socket.AF_UNIX).connect("/run/busbar-journal/gpu1.sock")'
+    writer = f"python3 -c 'import socket; {connect}'"
+    for attempt in ("cat /etc/busbar/tls/host.key", f"cat {STORE}/gpu1/remote.journal", reader, writer):
         refused = sandbox.exec("ctl", attempt, user="alice", check=False)
         assert refused.returncode != 0
         assert "Permission denied" in refused.stderr, attempt
 
 
-def test_journals_are_closed_and_taken_away_by_age(sandbox: Cluster) -> None:
-    """A reload does what the days do."""
+def test_journals_are_closed_and_removed_by_age(sandbox: Cluster) -> None:
     sandbox.exec("gpu1", "logger -t busbar-test before-the-rotation")
     arrives(sandbox, "before-the-rotation")
-    sandbox.exec("ctl", "systemctl reload busbar-journal-tls")
+    sandbox.exec("ctl", f"{TIDY} all")
     closed = f"ls {STORE}/gpu1 | grep @"
-    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode == 0, "nothing is closed")
+    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode == 0, "no journal was closed")
     sandbox.exec("gpu1", "logger -t busbar-test after-the-rotation")
     arrives(sandbox, "after-the-rotation")
     arrives(sandbox, "before-the-rotation")
-    sandbox.exec("ctl", f"touch -d '-40 days' {STORE}/gpu1/*@* && systemctl restart busbar-journal-tls")
-    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode != 0, "too old and still there")
+    sandbox.exec("ctl", f"touch -d '-40 days' {STORE}/gpu1/*@* && systemctl start busbar-journal-tidy")
+    sandbox.wait_until(lambda: sandbox.exec("ctl", closed, check=False).returncode != 0, "the journal was not removed")
     arrives(sandbox, "after-the-rotation")
 
 
@@ -219,7 +227,7 @@ def test_bad_input_is_refused_before_anything_changes(sandbox: Cluster) -> None:
     done = sandbox.playbook("monitoring.yml", *arguments)
     assert done.returncode == 2, done.stdout
     assert "gpu1: journal_remote_receiver: no host receives the journals" in done.stdout
-    assert "gpu1: journal_remote_max_use: 'lots' is no size" in done.stdout
+    assert "gpu1: journal_remote_max_use: 'lots' is not a size" in done.stdout
     assert "remedy: put a host into the group monitoring" in done.stdout
     assert recap(done.stdout)["gpu1"]["changed"] == 0
 

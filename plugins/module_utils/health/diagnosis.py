@@ -37,7 +37,7 @@ SERVICES = (
     *("prometheus", "prometheus-alertmanager", "alertmanager", "grafana-server"),
     *("prometheus-node-exporter", "node_exporter", "dcgm-exporter", "nvidia-dcgm", "nvidia-persistenced"),
     *("nvidia-fabricmanager", "nvidia-imex", "busbar-slurm-metrics", "systemd-journal-upload"),
-    *("systemd-journal-remote", "busbar-journal-receiver"),
+    "busbar-journal-tls",
 )
 _SPACES = re.compile(r"\s+")
 _PING = re.compile(r"^Slurmctld\((\w+)\) at (\S+) is (\w+)", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Options of the transport of journals: what cannot be."""
+"""Checks of the options of the role journal_remote."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 __all__ = ["journal_remote_problems"]
 
-# What systemd takes for a size in a file of settings, systemd.syntax(7): base 1024, no fractions here.
+# Sizes in systemd's configuration files, systemd.syntax(7): base 1024. Fractions are not accepted here.
 _SIZE = re.compile(r"([1-9][0-9]*)([KMGT]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _HIGHEST_PORT = 65535
 
 
 def journal_remote_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what is wrong with the options of the role journal_remote.
+    """Return the problems of the options of the role journal_remote.
 
     Args:
         options: `receiver`, `address`, `port`, `max_use`, `keep_free`, `max_file_size`, `max_age_days`, `rotate_days`.
-        host: whose options they are.
+        host: the host that has these options.
     """
 
     def problem(name: str, what: str, remedy: str) -> Problem:
@@ -39,17 +39,17 @@ def journal_remote_problems(options: Mapping[str, Any], host: str) -> list[Probl
         number = _number(options[name])
         if not number or (highest and number > highest):
             span = f"from 1 to {highest}" if highest else "of 1 or more"
-            problems.append(problem(name, f"{options[name]!r} is no number", f"write a whole number {span}"))
+            problems.append(problem(name, f"{options[name]!r} is not a number", f"write a whole number {span}"))
     sizes = {name: _size(options[name]) for name in ("max_use", "keep_free", "max_file_size")}
     for name, size in sizes.items():
         if not size:
-            problems.append(problem(name, f"{options[name]!r} is no size", "write bytes, or 64M, 20G, 1T"))
+            problems.append(problem(name, f"{options[name]!r} is not a size", "write bytes, or 64M, 20G, 1T"))
     if all(sizes.values()) and sizes["max_file_size"] > sizes["max_use"]:
         remedy = "lower it, or raise journal_remote_max_use"
-        problems.append(problem("max_file_size", "one journal may be larger than all may be", remedy))
+        problems.append(problem("max_file_size", "one journal may be larger than the limit for all", remedy))
     age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
     if age and rotation > age:
-        remedy = "lower it: a journal that is still written to cannot be taken away for its age"
+        remedy = "lower it: only closed journals are removed by age"
         problems.append(problem("rotate_days", "is longer than journal_remote_max_age_days", remedy))
     return problems
 

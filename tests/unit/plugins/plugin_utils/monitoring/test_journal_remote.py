@@ -1,4 +1,4 @@
-"""Options of the transport of journals: each that cannot be is told by its name, with the remedy."""
+"""Wrong options of the role journal_remote are reported with their names and a remedy."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def test_the_defaults_are_good() -> None:
     [
         ({"receiver": ""}, "receiver", "no host receives the journals"),
         ({"address": ""}, "receiver_address", "is empty"),
-        ({"port": 0}, "port", "0 is no number"),
-        ({"port": 65536}, "port", "65536 is no number"),
-        ({"max_use": "lots"}, "max_use", "'lots' is no size"),
-        ({"keep_free": "10%"}, "keep_free", "'10%' is no size"),
-        ({"max_file_size": "64MB"}, "max_file_size", "'64MB' is no size"),
-        ({"max_file_size": "21G"}, "max_file_size", "one journal may be larger than all may be"),
-        ({"max_age_days": "a month"}, "max_age_days", "'a month' is no number"),
+        ({"port": 0}, "port", "0 is not a number"),
+        ({"port": 65536}, "port", "65536 is not a number"),
+        ({"max_use": "lots"}, "max_use", "'lots' is not a size"),
+        ({"keep_free": "10%"}, "keep_free", "'10%' is not a size"),
+        ({"max_file_size": "64MB"}, "max_file_size", "'64MB' is not a size"),
+        ({"max_file_size": "21G"}, "max_file_size", "one journal may be larger than the limit for all"),
+        ({"max_age_days": "a month"}, "max_age_days", "'a month' is not a number"),
         ({"rotate_days": 31}, "rotate_days", "is longer than journal_remote_max_age_days"),
     ],
 )
-def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> None:
+def test_wrong_options_are_reported(changed: dict[str, object], key: str, problem: str) -> None:
     (found,) = journal_remote_problems(GOOD | changed, "gpu1")
     assert (found["hosts"], found["key"], found["problem"]) == (["gpu1"], f"journal_remote_{key}", problem)
     assert found["remedy"]

@@ -107,7 +107,6 @@ def main() -> None:
         cluster="",
         host="",
         repository="",
-        password_file="",
         folder=str(path.parent),
         database=module.params["database"],
         database_socket=module.params["socket"],

@@ -1,18 +1,15 @@
-"""The repository of restic that holds the snapshots; only the options that restic 0.14 (Debian 12) has, too."""
+"""The restic repository that holds the snapshots; restic 0.14 (Debian 12) has all options used here."""
 
 from __future__ import annotations
 
 import json
-import os
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .programs import ended
-from .settings import BackupError, NoSnapshotError, read_json
+from .settings import BackupError, NoSnapshotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from .programs import Outcome
     from .settings import Settings
@@ -21,16 +18,13 @@ __all__ = ["Repository", "Snapshot"]
 
 _TAG = "busbar"
 # https://restic.readthedocs.io/en/stable/075_scripting.html#exit-codes: since 0.17; before, 1 and the words below.
-_MISSING, _LOCKED, _WRONG_PASSWORD = 10, 11, 12
+_MISSING, _WRONG_PASSWORD = 10, 12
 _SAYS_MISSING = (
     "Is there a repository at the following location?",
     "repository does not exist",
     "config: no such file",
 )
 _SAYS_PASSWORD = ("wrong password or no key found",)
-_SAYS_LOCKED = "repository is already locked"
-_LOCKED_S, _PAUSE_S = 1800.0, 5.0
-_INCOMPLETE = 3
 _SHORTEST_ID = 4
 
 
@@ -50,36 +44,16 @@ class Repository:
     """Where the snapshots of all hosts of the cluster are."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take the settings; restic is not asked yet.
-
-        Raises:
-            BackupError: the file of its environment cannot be read.
-        """
+        """Take the settings; restic is not run yet."""
         self.settings = settings
-        self.sleep: Callable[[float], None] = time.sleep
-        self.environment: dict[str, str] = {}
-        if settings.environment_file:
-            self.environment = read_json(Path(settings.environment_file))
 
     def run(self, *arguments: str) -> Outcome:
-        """Run restic, and wait while another host drops old snapshots, for which restic locks all others out.
+        """Run restic on the repository.
 
         Raises:
-            BackupError: there is no such program.
+            BackupError: the program is missing.
         """
-        given = self.settings
-        command = [given.restic, "--repo", given.repository, "--password-file", given.password_file]
-        command += ["--cache-dir", f"{given.folder}/cache"]
-        for option in given.options:
-            command += ["--option", option]
-        environment = {**os.environ, "LC_ALL": "C.UTF-8", **self.environment}
-        deadline = time.monotonic() + _LOCKED_S
-        while True:
-            done = ended([*command, *arguments], environment=environment)
-            locked = done.status == _LOCKED or (done.status != 0 and _SAYS_LOCKED in done.complaint)
-            if not locked or time.monotonic() > deadline:
-                return done
-            self.sleep(_PAUSE_S)
+        return ended([self.settings.restic, *arguments])
 
     def must(self, *arguments: str) -> str:
         """Run restic and return what it printed.
@@ -104,7 +78,7 @@ class Repository:
             )
         if done.status == _WRONG_PASSWORD or any(words in said for words in _SAYS_PASSWORD):
             return (
-                f"the repository {where} has another password than {self.settings.password_file}: "
+                f"the repository {where} has another password than /etc/busbar/backup/password: "
                 "put back secrets/backup.password of the provisioning host, or set backup_password"
             )
         return f"restic {what} on {where} ended with {done.status}: {said[-600:]}"
@@ -128,37 +102,6 @@ class Repository:
         if made.status and self.run("cat", "config").status:
             raise BackupError(self.told("init", made))
         return made.status == 0
-
-    def save(self, paths: Sequence[str]) -> dict[str, Any]:
-        """Make a snapshot; return restic's summary.
-
-        Raises:
-            BackupError: it failed, or something could not be read.
-        """
-        given = self.settings
-        # Removes locks of processes that are gone, and no other.
-        self.run("unlock")
-        tags = ["--tag", _TAG, "--tag", f"cluster={given.cluster}"]
-        done = self.run("backup", "--json", "--host", given.host, *tags, *paths)
-        summary = _last_json(done.printed)
-        if done.status == _INCOMPLETE:
-            message = f"snapshot {str(summary.get('snapshot_id'))[:8]} is incomplete: {done.complaint[-600:]}"
-            raise BackupError(message)
-        if done.status:
-            raise BackupError(self.told("backup", done))
-        return summary
-
-    def forget(self) -> None:
-        """Drop snapshots that are older than wanted, and what only they held.
-
-        Raises:
-            BackupError: restic failed.
-        """
-        keep = [word for name, count in self.settings.keep.items() for word in (f"--keep-{name}", str(count))]
-        if keep:
-            self.must(
-                "forget", "--tag", f"{_TAG},cluster={self.settings.cluster}", "--group-by", "host", "--prune", *keep
-            )
 
     def snapshots(self, host: str = "") -> list[Snapshot]:
         """Return the snapshots, the newest last.
@@ -220,14 +163,3 @@ class Repository:
 
 def _is_missing(done: Outcome) -> bool:
     return done.status == _MISSING or (done.status != 0 and any(words in done.complaint for words in _SAYS_MISSING))
-
-
-def _last_json(text: str) -> dict[str, Any]:
-    for line in reversed(text.splitlines()):
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(found, dict) and found.get("message_type") == "summary":
-            return found
-    return {}

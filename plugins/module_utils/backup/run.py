@@ -1,8 +1,9 @@
-"""The program `busbar-backup` of a host: makes, lists and verifies snapshots, and puts one back."""
+"""The program `busbar-backup` of a host: hooks of its unit, and commands that list, verify and restore snapshots."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fcntl
 import json
 import os
@@ -12,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .collect import collect
+from .collect import MANIFEST, collect
 from .place import PARTS, is_there, place, refuse_present
 from .repository import Repository
 from .settings import BackupError, NoSnapshotError, parts_of, read_settings
@@ -27,7 +28,7 @@ __all__ = ["main", "metrics_text", "present"]
 
 FAILED, NOT_THERE = 1, 3
 _KNOWN = "repository"
-_LAST = "last.json"
+_LAST, _PATHS, _OUTPUT = "last.json", "paths", "output"
 _FETCHED = "restored"
 
 
@@ -55,7 +56,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     init = commands.add_parser("init", help="make the repository where there is none")
     init.add_argument("--new", action="store_true", help="also where this host has used one before, which is gone")
-    commands.add_parser("run", help="make a snapshot now")
+    commands.add_parser("collect", help="collect the parts of a snapshot; the unit busbar-backup runs it")
+    commands.add_parser("note", help="record the result of the unit busbar-backup")
     commands.add_parser("list", help="list the snapshots of all hosts")
     proof = commands.add_parser("verify", help="restore a snapshot into scratch places and compare it")
     proof.add_argument("--read-all", action="store_true", help="also read all data of the repository")
@@ -77,38 +79,50 @@ def _init(repository: Repository, given: argparse.Namespace) -> dict[str, Any]:
     return {"changed": made, "repository": where}
 
 
-def _run(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
+def _collect(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
+    """Fill the stage and list the paths for `restic backup`."""
     settings = repository.settings
-    began = time.time()
-    last: dict[str, Any] = {**_read(Path(settings.folder) / _LAST), "run": began, "failed": 1}
-    stage = stage_of(settings)
-    try:
-        shutil.rmtree(stage, ignore_errors=True)
-        stage.mkdir(mode=0o700)
-        manifest = collect(settings, stage)
-        summary = repository.save([str(stage), *present(settings)])
-        # Nothing is dropped before the new one is there.
-        if settings.prunes:
-            repository.forget()
+    folder, stage = Path(settings.folder), stage_of(settings)
+    _keep(settings, {**_read(folder / _LAST), "run": time.time(), "failed": 1})
+    shutil.rmtree(stage, ignore_errors=True)
+    repository.must("cat", "config")
+    stage.mkdir(mode=0o700)
+    collect(settings, stage)
+    (folder / _PATHS).write_text("".join(f"{path}\n" for path in [stage, *present(settings)]), encoding="utf-8")
+    return {}
+
+
+def _note(repository: Repository, _given: argparse.Namespace) -> dict[str, Any]:
+    """Record the result of the unit, and remove the stage: a dump must stay private, and its space is needed."""
+    settings = repository.settings
+    folder, stage = Path(settings.folder), stage_of(settings)
+    last, summary, manifest = _read(folder / _LAST), _summary(folder / _OUTPUT), _read(stage / MANIFEST)
+    if os.environ.get("SERVICE_RESULT") == "success":
         last |= {
             "failed": 0,
-            "success": began,
-            "seconds": time.time() - began,
+            "success": last["run"],
+            "seconds": time.time() - last["run"],
+            "snapshot": str(summary.get("snapshot_id", ""))[:8],
             "bytes": summary.get("total_bytes_processed", 0),
             "added": summary.get("data_added", 0),
+            "rows": sum(manifest.get("tables", {}).values()),
+            "files": len(manifest.get("files", {})),
         }
-    finally:
-        # A dump holds what users must not read, and takes room that others need.
-        shutil.rmtree(stage, ignore_errors=True)
-        _note(settings, last)
-    return {
-        "changed": True,
-        "snapshot": str(summary.get("snapshot_id", ""))[:8],
-        "bytes": last["bytes"],
-        "added": last["added"],
-        "rows": sum(manifest.get("tables", {}).values()),
-        "files": len(manifest["files"]),
-    }
+    shutil.rmtree(stage, ignore_errors=True)
+    for name in (_PATHS, _OUTPUT):
+        (folder / name).unlink(missing_ok=True)
+    _keep(settings, last)
+    return {}
+
+
+def _summary(path: Path) -> dict[str, Any]:
+    """Return the summary among the lines of restic's output; empty where it has none."""
+    for line in reversed(path.read_text(encoding="utf-8").splitlines() if path.is_file() else []):
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict) and found.get("message_type") == "summary":
+                return found
+    return {}
 
 
 def present(settings: Settings) -> list[str]:
@@ -196,7 +210,15 @@ def _write_fetched(settings: Settings, note: dict[str, Any]) -> None:
     fresh.replace(path)
 
 
-_COMMANDS = {"init": _init, "run": _run, "list": _list, "verify": _verify, "fetch": _fetch, "place": _place}
+_COMMANDS = {
+    "init": _init,
+    "collect": _collect,
+    "note": _note,
+    "list": _list,
+    "verify": _verify,
+    "fetch": _fetch,
+    "place": _place,
+}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -207,8 +229,8 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _note(settings: Settings, last: dict[str, Any]) -> None:
-    """Keep what became of the last run, also for the node exporter."""
+def _keep(settings: Settings, last: dict[str, Any]) -> None:
+    """Save the result of the last run, also for the node exporter."""
     (Path(settings.folder) / _LAST).write_text(json.dumps(last), encoding="utf-8")
     target = Path(settings.metrics) if settings.metrics else None
     if target is None or not target.parent.is_dir():

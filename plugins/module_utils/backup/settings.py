@@ -1,4 +1,4 @@
-"""What the role writes down for the program on a host, and how the program says that something is wrong."""
+"""Settings that the role writes for the program on a host, and its errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["BackupError", "NoSnapshotError", "Settings", "parts_of", "read_json", "read_settings"]
@@ -21,22 +21,17 @@ class NoSnapshotError(BackupError):
 
 
 class Settings(NamedTuple):
-    """What is kept of this host, where, and for how long.
+    """The parts that this host has, and where its repository is.
 
-    `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty where the host has no such thing.
-    `paths` must be there, `configurations` may be missing. `environment_file` is JSON of its own: it holds secrets
-    that no difference of two files may show. `keep` has restic's names, such as ``daily``, and numbers of snapshots.
-    `max_age_s` is in seconds.
+    `slurm_state`, `database`, `grafana` and `directory` (slapd.conf) are empty where the host has no such part.
+    `paths` must exist, `configurations` may be missing. `max_age_s` is in seconds.
     """
 
     cluster: str
     host: str
     repository: str
-    password_file: str
     folder: str
-    restic: str = "restic"
-    options: Sequence[str] = ()
-    environment_file: str = ""
+    restic: str = "/usr/local/sbin/busbar-restic"
     slurm_state: str = ""
     slurm_user: str = "slurm"
     database: str = ""
@@ -47,8 +42,6 @@ class Settings(NamedTuple):
     directory_user: str = "openldap"
     paths: Sequence[str] = ()
     configurations: Sequence[str] = ()
-    keep: Mapping[str, int] = {}
-    prunes: bool = False
     metrics: str = ""
     max_age_s: int = 0
 

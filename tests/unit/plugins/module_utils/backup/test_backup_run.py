@@ -1,4 +1,4 @@
-"""The program of a host, from its command line: what it notes, what it refuses, and how a restore goes on."""
+"""The program of a host, from its command line: its notes, its refusals, and an interrupted restore."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RESTIC = """#!/bin/sh
-for word; do case $word in snapshots|restore|backup|unlock) command=$word; break;; esac; done
-echo "$@" >>{here}/asked
-case $command in
+case $1 in
 snapshots) echo '[{{"id": "aaaa1234", "time": "2026-11-23T02:30:11Z", "hostname": "ctl"}}]' ;;
 restore) while [ "$1" != --target ]; do shift; done; mkdir -p "$2{folder}"; cp -r {here}/saved "$2{folder}/stage" ;;
-backup) echo '{{"message_type": "summary", "snapshot_id": "bbbb5678"}}' ;;
 esac
 """
 
@@ -59,7 +56,6 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
         "cluster": "lab",
         "host": "ctl",
         "repository": "/srv/repo",
-        "password_file": "/etc/password",
         "folder": str(folder),
         "restic": str(restic),
         "grafana": str(grafana),
@@ -108,18 +104,42 @@ def test_new_files_are_private_only_while_it_runs(host: Host) -> None:
     assert (host.folder / "lock").stat().st_mode & 0o077 == 0
 
 
+def saves(host: Host, result: str = "success") -> int:
+    """Do what the unit does; return the status of the first step."""
+    status = host.does("collect")
+    if not status:
+        summary = {"message_type": "summary", "snapshot_id": "bbbb5678cc", "total_bytes_processed": 7}
+        (host.folder / "output").write_text(f'created new cache\n{json.dumps(summary)}\n[{{"tags": null}}]\n')
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SERVICE_RESULT", "exit-code" if status else result)
+        assert host.does("note") == 0
+    return status
+
+
 def test_a_path_of_the_site_that_is_gone_is_no_backup(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     database(host.grafana, "present")
     host.change(paths=[str(host.folder / "licences")], configurations=["/etc/no-such-daemon"])
-    assert host.does("run") == 1
+    assert saves(host) == 1
     assert "backup_paths: " in capsys.readouterr().err
     metrics = host.configuration.with_name("busbar_backup.prom")
     assert "busbar_backup_last_run_failed 1" in metrics.read_text()
     (host.folder / "licences").mkdir()
-    assert host.does("run") == 0
+    assert host.does("collect") == 0
+    assert (host.folder / "paths").read_text() == f"{host.folder}/stage\n{host.folder}/licences\n"
+    assert saves(host) == 0
     assert "busbar_backup_last_run_failed 0" in metrics.read_text()
-    asked = (host.configuration.parent / "asked").read_text().splitlines()[-1]
-    assert asked.endswith(f"{host.folder}/stage {host.folder}/licences")
+    last = json.loads((host.folder / "last.json").read_text())
+    assert (last["snapshot"], last["bytes"], last["files"]) == ("bbbb5678", 7, 1)
+    assert sorted(path.name for path in host.folder.iterdir()) == ["last.json", "licences", "lock"]
+
+
+def test_a_failed_snapshot_keeps_the_time_of_the_last_good_one(host: Host) -> None:
+    database(host.grafana, "present")
+    assert saves(host) == 0
+    before = json.loads((host.folder / "last.json").read_text())
+    saves(host, result="exit-code")
+    after = json.loads((host.folder / "last.json").read_text())
+    assert (after["failed"], after["success"], after["snapshot"]) == (1, before["success"], before["snapshot"])
     assert not (host.folder / "stage").exists()
 
 
@@ -129,9 +149,9 @@ def test_a_disk_that_is_full_is_told_in_a_sentence(
     def full(*_arguments: object) -> None:
         raise OSError(28, "No space left on device", "/var/lib/busbar-backup/last.json")
 
-    monkeypatch.setattr(run, "_note", full)
+    monkeypatch.setattr(run, "_keep", full)
     database(host.grafana, "present")
-    assert host.does("run") == 1
+    assert host.does("collect") == 1
     assert capsys.readouterr().err.startswith("busbar-backup: [Errno 28] No space left on device")
 
 

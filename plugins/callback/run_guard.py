@@ -14,7 +14,8 @@ description:
     with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
     same inventory is refused in the same way; it is told who holds the lock.
-  - A run with C(--check), and the playbooks C(preflight.yml), C(describe.yml) and C(topology.yml), need no lock.
+  - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), and C(user.yml --tags elevate) need no
+    lock.
   - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
     command that clears it.
 version_added: "0.1.0"
@@ -70,7 +71,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # Ansible carries no 
         problems = problems or vault_problems(sources, paths, playbook.get_loader())
         tags, skipped = (context.CLIARGS.get(key) or [] for key in ("tags", "skip_tags"))
         self._refuse([*problems, *tag_problems(paths, tags, skipped)])
-        if not (context.CLIARGS.get("check") or all(map(needs_no_lock, paths))):
+        if not (context.CLIARGS.get("check") or all(needs_no_lock(path, tags) for path in paths)):
             names = " ".join(path.name for path in paths)
             self._lock(sources, os.environ.get("BUSBAR_COMMAND") or f"ansible-playbook {names}")
 

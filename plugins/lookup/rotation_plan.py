@@ -16,8 +16,8 @@ options:
   known:
     description:
       - For each name C(secret), the name of its file; C(used), whether the site has it, and C(unused), what is said
-        if not; C(hosts), who has it or something made from it; C(pause), what stands still; and C(option), the variable
-        that takes it, if there is one.
+        if not; C(hosts), who has it or something made from it; C(pause), what stands still; C(option), the variable
+        that takes it, if there is one; and C(rolling), whether hosts may be prepared in several runs.
     type: dict
     required: true
   reached:

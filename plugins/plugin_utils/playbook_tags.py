@@ -71,8 +71,9 @@ class _Tags:
             self._add(play.get("tags"))
             imported = _named(play, ("import_playbook",))
             if imported:
-                name = imported.removeprefix(_PREFIX)
-                self.playbook(path.parent / (name if name.endswith((".yml", ".yaml")) else f"{name}.yml"))
+                is_own = imported.startswith(_PREFIX)
+                name = f"{imported.removeprefix(_PREFIX)}.yml" if is_own else imported
+                self.playbook((_COLLECTION / "playbooks" if is_own else path.parent) / name)
             for role in play.get("roles") or []:
                 self._add(role.get("tags") if isinstance(role, dict) else None)
                 self._role(str(role.get("role") or role.get("name")) if isinstance(role, dict) else str(role))

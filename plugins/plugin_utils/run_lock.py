@@ -17,9 +17,10 @@ from .engine.common.printable import printable_lines
 from .site_folder import inventory_folder, site_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "ELEVATION",
     "OWN_PLAYBOOKS",
     "Holder",
     "LockedError",
@@ -29,19 +30,11 @@ __all__ = [
     "refuse_if_locked",
 ]
 
-READ_ONLY = frozenset(
-    {
-        "audit_secrets.yml",
-        "describe.yml",
-        "doctor.yml",
-        "node_history.yml",
-        "preflight.yml",
-        "topology.yml",
-        "verify_backup.yml",
-    }
-)
-# It writes a file that no other run touches, and a failure at night does not wait for a run that takes an hour.
-BESIDE = frozenset({"elevate.yml"})
+READ_ONLY = frozenset({"describe.yml", "preflight.yml"})
+# By playbook the tag of a part that needs no lock when it runs alone. The elevation writes a file that no other run
+# touches, and a failure at night does not wait for a run that takes an hour; the other part only reads.
+ELEVATION = "elevate"
+LOCKLESS_PARTS = {"user.yml": ELEVATION, "backup.yml": "backup_verify"}
 OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 # Somebody who only looks whether the lock is free holds it for a moment.
 _ATTEMPTS, _PAUSE_S = 5, 0.1
@@ -121,9 +114,17 @@ def lock_paths(sources: Sequence[str]) -> list[Path]:
     return sorted(found)
 
 
-def needs_no_lock(playbook: Path) -> bool:
-    """Whether a playbook is one of ours that only looks at the hosts, or changes what no other run touches."""
-    return playbook.name in READ_ONLY | BESIDE and playbook.resolve().parent == OWN_PLAYBOOKS
+def needs_no_lock(playbook: Path, tags: Iterable[str] = ()) -> bool:
+    """Return whether a playbook is one of ours that changes nothing, or only what no other run touches.
+
+    Args:
+        playbook: its path.
+        tags: the values of `--tags`.
+    """
+    if playbook.resolve().parent != OWN_PLAYBOOKS:
+        return False
+    chosen = {tag.strip() for words in tags for tag in words.split(",")}
+    return playbook.name in READ_ONLY or chosen == {LOCKLESS_PARTS.get(playbook.name)}
 
 
 def refuse_if_locked(sources: Sequence[str]) -> None:

@@ -12,6 +12,15 @@ _SECURITY_REPORT = (
 COMMANDS = {"security": f"busbar security report was removed: {_SECURITY_REPORT}"}
 # Name given to `busbar provision`.
 PLAYBOOKS = {
+    "admit": "busbar provision put_into_service --tags admit",
+    "audit_secrets": "busbar secrets audit",
     "auditd": "the audit rules of a site are its own, for example by devsec.hardening.os_hardening: docs/security.md",
+    "doctor": "busbar doctor",
+    "elevate": "busbar user elevate",
+    "node_history": "busbar node show, busbar node list",
+    "rotate_ssh": "busbar provision rotate_secrets -e rotate_secrets=ssh",
+    "secrets": "busbar provision preflight",
     "security_report": _SECURITY_REPORT,
+    "topology": "busbar inventory topology, or busbar provision describe --tags topology",
+    "verify_backup": "busbar backup verify",
 }

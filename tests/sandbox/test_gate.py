@@ -74,7 +74,7 @@ def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox:
     good, bad = sandbox.compute[-2:]
     with behind_the_gate(sandbox, good, bad) as job:
         sandbox.fault("throttle", bad, "10mbit")
-        done = sandbox.busbar("provision", "admit", "-i", str(sandbox.inventory), *SMALL)
+        done = sandbox.busbar("provision", "put_into_service", "--tags", "admit", "-i", str(sandbox.inventory), *SMALL)
         assert done.returncode == FAIL, done.stdout + done.stderr
         assert reason_of(sandbox, good) == ("idle", "none")
         state, reason = reason_of(sandbox, bad)
@@ -96,7 +96,7 @@ def test_a_bad_nic_among_new_nodes_keeps_its_node_alone_behind_the_gate(sandbox:
 
 def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cluster) -> None:
     node = sandbox.compute[-1]
-    command = ["busbar", "provision", "admit", "-i", str(sandbox.inventory)]
+    command = ["busbar", "provision", "put_into_service", "--tags", "admit", "-i", str(sandbox.inventory)]
     with behind_the_gate(sandbox, node) as job:
         environment = plain_environment()
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -118,7 +118,7 @@ def test_a_killed_run_leaves_the_gate_shut_and_the_next_one_opens_it(sandbox: Cl
         assert never_began(sandbox, job)
         sandbox.exec("ctl", "scancel -u busbar-validation")
         sandbox.wait_until(lambda: reason_of(sandbox, node)[0] == "drained", "the test does not end", 120)
-        done = sandbox.busbar("provision", "admit", "-i", str(sandbox.inventory), *QUICK)
+        done = sandbox.busbar("provision", "put_into_service", "--tags", "admit", "-i", str(sandbox.inventory), *QUICK)
         assert done.returncode == PASS, done.stdout + done.stderr
         sandbox.wait_until(lambda: not sandbox.exec("ctl", f"squeue -h -j {job}").stdout, "the job does not start", 90)
 

@@ -268,7 +268,7 @@ def test_the_private_key_of_the_authority_stays_on_this_host(sandbox: Cluster) -
 def test_rotation(sandbox: Cluster) -> None:
     keys = {node: sandbox.exec(node, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout for node in _nodes(sandbox)}
     authority = (sandbox.state / "secrets" / "ssh_ca").read_text()
-    done = sandbox.playbook("rotate_ssh.yml")
+    done = sandbox.playbook("rotate_secrets.yml", "-e", "rotate_secrets=ssh")
     assert done.returncode == 0, done.stdout + done.stderr
     assert (sandbox.state / "secrets" / "ssh_ca").read_text() != authority
     for node, key in keys.items():
@@ -288,12 +288,12 @@ def test_rotation(sandbox: Cluster) -> None:
 def test_a_rotation_that_misses_a_host_replaces_nothing(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
     authority = (sandbox.state / "secrets" / "ssh_ca").read_text()
-    done = sandbox.playbook("rotate_ssh.yml", "--limit", f"!{node}")
+    done = sandbox.playbook("rotate_secrets.yml", "-e", "rotate_secrets=ssh", "--limit", f"!{node}")
     assert done.returncode != 0
     assert f"hosts do not trust the next authority yet: {node}" in " ".join(done.stdout.split())
     assert (sandbox.state / "secrets" / "ssh_ca").read_text() == authority
     _everybody_reaches_everybody(sandbox)
-    assert sandbox.playbook("rotate_ssh.yml").returncode == 0
+    assert sandbox.playbook("rotate_secrets.yml", "-e", "rotate_secrets=ssh").returncode == 0
     assert sorted(path.name for path in (sandbox.state / "secrets").glob("ssh_ca*")) == ["ssh_ca"]
     _everybody_reaches_everybody(sandbox)
 

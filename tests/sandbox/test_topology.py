@@ -63,7 +63,7 @@ def test_nodes_on_one_switch_are_together(cabled: Cluster) -> None:
     done = topology(cabled, "--from", "lldp", folded)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"slurm_topology:\n  switches:\n  - name: leaf1\n    nodes: {folded}\n"
-    done = cabled.playbook("topology.yml", "--limit", "gpu1", "--check")
+    done = cabled.playbook("describe.yml", "--tags", "topology", "--limit", "gpu1", "--check")
     assert done.returncode == 0, done.stdout
     assert "nodes: gpu1" in done.stdout
     assert "changed=0" in done.stdout

@@ -30,7 +30,7 @@ def rotation_plan(
         chosen: names of `known`, as a list or as words with commas.
         known: for each name `secret`, the name of its file; `option`, the variable that takes it, if there is one;
             `used`, whether the site has it, and `unused`, what is said if not; `hosts`, who has it or something made
-            from it; `pause`, what stands still.
+            from it; `pause`, what stands still; `rolling`, whether hosts may be prepared in several runs (--limit).
         reached: hosts that are in this run and answer.
         files: names of the files of secrets that are there.
         given: options that the site sets to something else than the secret's file.
@@ -83,7 +83,7 @@ def _problems(
         remedy = "bring the cluster up first: busbar provision"
         return [make_problem([], KEY, f"{name}: {secret} was never made", remedy)]
     away = [host for host in each["hosts"] if host not in reached]
-    if not away:
+    if not away or each.get("rolling"):
         return []
     problem = f"{name}: not in this run (--limit), or they do not answer, and would be left with the old one"
     remedy = "run it for all hosts when they answer, or take them out of the inventory"

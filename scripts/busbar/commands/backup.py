@@ -55,10 +55,11 @@ def _verify(args: argparse.Namespace) -> int:
         message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
         raise UsageError(message)
     inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / "verify_backup.yml"
+    path = collection() / "playbooks" / "backup.yml"
     refuse_unreadable(inventory, path)
     # In check mode no lookup makes a secret that is missing; the proof itself runs all the same.
-    options = ["--check", "-e", f"backup_snapshot={args.snapshot}", *args.options, *prompting_options(args)]
+    options = ["--check", "--tags", "backup_verify", "--skip-tags", "preflight"]
+    options += ["-e", f"backup_snapshot={args.snapshot}", *args.options, *prompting_options(args)]
     playbook = Playbook(path, inventory, options, {})
     playbook.passwords = ask_passwords(args)
     run, _, interrupted = ask_cluster(playbook)

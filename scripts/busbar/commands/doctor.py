@@ -47,7 +47,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _doctor(args: argparse.Namespace) -> int:
     """Print the findings; returns the exit code."""
     inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / "doctor.yml"
+    path = collection() / "playbooks" / "preflight.yml"
     broken = [_unreadable(problem) for problem in yaml_problems(inventory, path)]
     site = own_folder(inventory[0])
     playbook = Playbook(path, inventory, [], {})
@@ -61,8 +61,16 @@ def _doctor(args: argparse.Namespace) -> int:
     code = HEALTHY
     if not broken:
         # In check mode no lookup makes a secret that is missing, and the inventory is not locked.
-        skipped = ["--skip-tags", "doctor_hosts"] if args.offline else []
-        playbook.options = ["--check", *skipped, *args.options, *prompting_options(args)]
+        skipped = "preflight,doctor_hosts" if args.offline else "preflight"
+        playbook.options = [
+            "--check",
+            "--tags",
+            "doctor",
+            "--skip-tags",
+            skipped,
+            *args.options,
+            *prompting_options(args),
+        ]
         playbook.passwords = ask_passwords(args)
         run, returned, interrupted = ask_cluster(playbook)
         if interrupted:
@@ -93,7 +101,7 @@ def _unreadable(problem: str) -> Finding:
 
 
 def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
-    """Yield what a run of playbooks/doctor.yml found, and what kept it from looking.
+    """Yield what a run of playbooks/preflight.yml with the tag doctor found, and what kept it from looking.
 
     Args:
         run: what was seen.

@@ -104,8 +104,8 @@ def _topology_of_hosts(args: argparse.Namespace) -> int:
         "topology_interfaces": args.interfaces,
         "topology_hosts": [host for folded in args.hosts for host in _unfolded(folded)],
     }
-    words = ("--skip-tags", "topology_show", "-e", json.dumps(variables))
-    run, returned, interrupted, log = ask_hosts(args, "topology", *words)
+    words = ("--tags", "topology", "--skip-tags", "topology_show", "-e", json.dumps(variables))
+    run, returned, interrupted, log = ask_hosts(args, "describe", *words)
     if interrupted:
         return INTERRUPTED
     found = run.custom.get("busbar_topology") or {}

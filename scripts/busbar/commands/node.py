@@ -149,7 +149,7 @@ class _Site:
         """
         self._args = args
         self.inventory, _ = choose_inventory(args)
-        self._path = collection() / "playbooks" / "node_history.yml"
+        self._path = collection() / "playbooks" / "describe.yml"
         refuse_unreadable(self.inventory, self._path)
         self._folder = own_folder(self.inventory[0])
         self.place = args.reports or self._folder / "reports"
@@ -165,7 +165,7 @@ class _Site:
 
     def ask(self, *options: str) -> dict[str, Any] | None:
         """Return what the hosts answered, by name of the statistic; None when it was interrupted."""
-        given = [*options, *self._args.options, *prompting_options(self._args)]
+        given = ["--tags", "node_history", *options, *self._args.options, *prompting_options(self._args)]
         playbook = Playbook(self._path, self.inventory, given, ask_passwords(self._args))
         log = open_log(self._folder / "logs", "node")
         display = PlainDisplay(sys.stderr)

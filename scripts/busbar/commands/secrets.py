@@ -42,14 +42,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _audit(args: argparse.Namespace) -> int:
     """Print secrets and findings; returns the exit code."""
     inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / "audit_secrets.yml"
+    path = collection() / "playbooks" / "preflight.yml"
     refuse_unreadable(inventory, path)
     playbook = Playbook(path, inventory, [], {})
     folders = secret_folders(host_variables(playbook), own_folder(inventory[0]))
     kept = [each for folder in folders for each in kept_here(folder)]
     findings = [each for folder in folders for each in secret_findings(folder)]
     if not args.offline:
-        playbook.options = ["--check", *args.options, *prompting_options(args)]
+        playbook.options = ["--check", "--tags", "secrets_audit", "--skip-tags", "preflight"]
+        playbook.options += [*args.options, *prompting_options(args)]
         playbook.passwords = ask_passwords(args)
         run, _, interrupted = ask_cluster(playbook)
         if interrupted:

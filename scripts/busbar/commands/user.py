@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import Holder
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import ELEVATION, Holder
 
 from busbar.commands.inventory import INTERRUPTED
 from busbar.commands.provision import (
@@ -140,7 +140,7 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
 class _Site:
     """The inventory that a command is about."""
 
-    def __init__(self, args: argparse.Namespace, playbook: str) -> None:
+    def __init__(self, args: argparse.Namespace) -> None:
         """Find the inventory.
 
         Raises:
@@ -149,7 +149,7 @@ class _Site:
         self.args = args
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
         self.inventory, _ = choose_inventory(args)
-        self.path = collection() / "playbooks" / playbook
+        self.path = collection() / "playbooks" / "user.yml"
         refuse_unreadable(self.inventory, self.path)
         self.asked = Playbook(self.path, self.inventory, list(args.options))
         if not inventory_hosts(self.asked, "all"):
@@ -189,7 +189,7 @@ class _UsersSite(_Site):
         Raises:
             UsageError: there is no inventory, or busbar does not administer its users.
         """
-        super().__init__(args, "user.yml")
+        super().__init__(args)
         self.variables = host_variables(self.asked)
         common: Mapping[str, Any] = next(iter(self.variables.values()), {})
         self.source = str(extra_variables(args.options).get("identity_source", common.get("identity_source", DECLARED)))
@@ -291,8 +291,8 @@ def _elevate(args: argparse.Namespace) -> int:
     """Give or take rights for a time; returns the exit code."""
     asked = elevation(args, dt.datetime.now(dt.UTC))
     said = told(asked)
-    site = _Site(args, "elevate.yml")
-    code, _run = site.run({**asked, "elevate_said": said, "user_by": _who()})
+    site = _Site(args)
+    code, _run = site.run({**asked, "elevate_said": said, "user_by": _who()}, ["--tags", ELEVATION])
     if code == DONE:
         print(printable(f"would do: {said}" if site.dry else said))
     return code

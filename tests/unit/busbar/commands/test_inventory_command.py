@@ -146,7 +146,7 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
     asked: list[str] = []
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
-        assert (playbook.path.name, log.parent.name) == ("topology.yml", "logs")
+        assert (playbook.path.name, log.parent.name) == ("describe.yml", "logs")
         asked.extend(playbook.options)
         run.tasks, run.custom = 5, {"busbar_topology": stats}
         return returned, False
@@ -156,8 +156,8 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
     shown = capsys.readouterr()
     assert shown.out == out
     assert err in shown.err
-    assert asked[:4] == ["--limit", "gpu1,gpu2", "--skip-tags", "topology_show"]
-    assert json.loads(asked[5]) == {
+    assert asked[:6] == ["--limit", "gpu1,gpu2", "--tags", "topology", "--skip-tags", "topology_show"]
+    assert json.loads(asked[7]) == {
         "topology_source": "lldp",
         "topology_interfaces": "eth_r*",
         "topology_hosts": ["gpu1", "gpu2"],

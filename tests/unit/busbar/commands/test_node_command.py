@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from busbar.run.playbook import Playbook
 
 HOSTS = "all: {children: {slurm_controller: {hosts: {ctl: }}, slurm_compute: {hosts: {gpu1: , gpu3: }}}}\n"
+TAGS = ["--tags", "node_history"]
 STATE = {"state": "drained", "flags": "IDLE+DRAIN", "reason": "new memory", "by": "root", "since": 5, "booted": 5}
 SLURM: dict[str, Any] = {
     "nodes": {name: {**STATE, "version": "24.11.5"} for name in ("gpu1", "gpu3")},
@@ -44,7 +45,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     given: dict[str, Any] = {"busbar_node_slurm": SLURM, "busbar_node_machine": MACHINE}
 
     def fake(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
-        assert (playbook.path.name, log.parent.name) == ("node_history.yml", "logs")
+        assert (playbook.path.name, log.parent.name) == ("describe.yml", "logs")
         given["options"] = playbook.options
         run.tasks, run.custom = 3, {key: each for key, each in given.items() if key.startswith("busbar_")}
         return 0, False
@@ -60,7 +61,7 @@ def run(site: Path, *words: str) -> int:
 def test_a_dossier(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "show", "gpu3") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert answers["options"] == ["-e", "node_history_nodes=gpu3", "-e", "node_history_days=90"]
+    assert answers["options"] == [*TAGS, "-e", "node_history_nodes=gpu3", "-e", "node_history_days=90"]
     assert lines[0].startswith("gpu3  drained (IDLE+DRAIN): new memory [")
     assert "  different Xids that drained it (xid_cnt): not known, points 0" in lines
     assert "  validations that blamed it (blame_count): 1, points 2" in lines
@@ -85,7 +86,7 @@ def test_what_does_not_answer_is_named(
 def test_all_nodes_and_lemons(site: Path, answers: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(site, "list") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert answers["options"] == ["-e", "node_history_days=28"]
+    assert answers["options"] == [*TAGS, "-e", "node_history_days=28"]
     assert [line.split()[:3] for line in lines[:2]] == [["gpu1", "0+", "PASS"], ["gpu3", "2+", "FAIL"]]
     assert "+: at least; not all of its signals are known" in lines
     assert run(site, "list", "--lemons", "--lemon-limit", "2") == 1

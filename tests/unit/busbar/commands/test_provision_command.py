@@ -122,7 +122,13 @@ def test_a_removed_option_is_an_error_with_the_remedy(words: list[str], option: 
 
 
 @pytest.mark.parametrize(
-    ("playbook", "remedy"), [("security_report", "lynis audit system"), ("auditd", "os_hardening")]
+    ("playbook", "remedy"),
+    [
+        ("security_report", "lynis audit system"),
+        ("auditd", "os_hardening"),
+        ("rotate_ssh", "rotate_secrets -e rotate_secrets=ssh"),
+        ("elevate", "busbar user elevate"),
+    ],
 )
 def test_a_removed_playbook_is_an_error_with_the_remedy(playbook: str, remedy: str) -> None:
     args = parse(["provision", playbook, "-i", "gpu1,"])

@@ -180,12 +180,12 @@ def test_bad_input(
     assert (asked.runs, text(site)) == (0, USERS)
 
 
-def test_rights_for_a_time_touch_no_file_and_go_by_a_playbook_of_their_own(
+def test_rights_for_a_time_touch_no_file_and_run_alone(
     site: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = text(site)
     assert run(site, "elevate", "alice", "--for", "30m", "--reason", "OPS-17", "--limit", "gpu1") == 0
-    assert (asked.playbook, asked.options[-2:]) == ("elevate.yml", ["--limit", "gpu1"])
+    assert (asked.playbook, asked.options[-4:]) == ("user.yml", ["--tags", "elevate", "--limit", "gpu1"])
     assert asked.variables["elevate_user"] == "alice"
     said = capsys.readouterr().out
     assert said.startswith("alice has the rights of root until ")

@@ -59,7 +59,7 @@ def test_hosts_that_are_alike_are_told_once() -> None:
 
 
 def test_each_place_is_one_that_a_role_writes_and_each_secret_has_one() -> None:
-    places = yaml.safe_load((TOP / "playbooks/vars/audit_secrets.yml").read_text())["__audit_secrets_places"]
+    places = yaml.safe_load((TOP / "playbooks/vars/secrets_audit.yml").read_text())["__secrets_audit_places"]
     known = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
     # The salt is in the hash.
     assert known.keys() - places.keys() == {"monitoring.salt"}

@@ -136,6 +136,21 @@ def test_a_link_is_not_followed(inventory: Path, tmp_path: Path) -> None:
 
 def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
     harmless = {path.stem for path in (TOP / "playbooks").glob("*.yml") if needs_no_lock(path)}
-    looks = {"audit_secrets", "preflight", "describe", "doctor", "node_history", "topology"}
-    assert harmless == looks | {"verify_backup", "elevate"}
+    assert harmless == {"preflight", "describe"}
     assert not needs_no_lock(tmp_path / "preflight.yml")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "tags", "lockless"),
+    [
+        ("user", ["elevate"], True),
+        ("user", ["elevate,users"], False),
+        ("user", ["elevate", "users"], False),
+        ("user", [], False),
+        ("backup", ["backup_verify"], True),
+        ("backup", ["elevate"], False),
+        ("site", ["elevate"], False),
+    ],
+)
+def test_a_part_that_runs_alone_may_need_no_lock(playbook: str, tags: list[str], *, lockless: bool) -> None:
+    assert needs_no_lock(TOP / f"playbooks/{playbook}.yml", tags) is lockless

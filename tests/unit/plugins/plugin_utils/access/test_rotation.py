@@ -68,6 +68,11 @@ def test_a_host_that_is_not_there_would_be_lost() -> None:
     assert rotation_plan("munge", KNOWN, HOSTS, FILES)["problems"] == [], "the host of another secret may be away"
 
 
+def test_hosts_of_a_rolling_rotation_may_be_prepared_in_several_runs() -> None:
+    known = {"ssh": {**KNOWN["ssh"], "rolling": True}}
+    assert rotation_plan("ssh", known, ["ctl"], FILES)["hosts"] == {"ssh": [*HOSTS, "mon"]}
+
+
 @pytest.mark.parametrize("left", ["munge.key_next", "munge.key_previous"])
 def test_one_that_was_cut_off_goes_on_and_is_not_forgotten(left: str) -> None:
     (line,) = rotation_plan("munge", KNOWN, HOSTS, {*FILES, left})["lines"]

@@ -120,6 +120,9 @@ def new_role(name: str, playbook: str) -> list[Path]:
 def new_stage(name: str) -> list[Path]:
     """Write a stage, its job and its test, and register it last."""
     refuse_clash(f"validation_{name}_")
+    if re.search(rf"choices: \[(?:[a-z0-9_]+, )*{name}\b", VALIDATION.read_text(encoding="utf-8")):
+        message = f"the stage {name} is there already"
+        raise Refused(message)
     title = camel(name)
     specs = edited(VALIDATION, CHOICES, rf"\g<1>, {name}]")
     registered = edited(REGISTRY, TUPLE, rf"\g<1>, {title}())")

@@ -29,7 +29,7 @@ def test_a_new_node_gets_its_packages_in_one_transaction(sandbox: Cluster, whole
     if not whole_first_run:
         pytest.skip("the sandbox stood before these tests")
     for node in ("ctl", "login", *sandbox.compute):
-        history = sandbox.exec(node, "grep ^Commandline: /var/log/apt/history.log").stdout.splitlines()
+        history = sandbox.exec(node, "grep -h ^Commandline: /var/log/apt/history*.log").stdout.splitlines()
         assert len(history) == 1, (node, history)
 
 

@@ -109,7 +109,7 @@ def test_a_floor_that_is_missing_is_said_before_anything_runs(tmp_path: Path) ->
 
 def test_a_site_s_options_are_checked_before_its_first_role() -> None:
     preflight = yaml.safe_load((TOP / "playbooks/preflight.yml").read_text(encoding="utf-8"))
-    files = [task["ansible.builtin.import_role"] for play in preflight for task in play.get("tasks", [])]
+    files = [task.get("ansible.builtin.import_role") for play in preflight for task in play.get("tasks", [])]
     assert {"name": "busbar.cluster.validation", "tasks_from": "options"} in files
     for playbook, first in (("site", "configure"), ("configure", "preflight")):
         plays = yaml.safe_load((TOP / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))

@@ -1,1 +1,0 @@
-"""Prometheus, exporters, alerts, Grafana, and logs."""

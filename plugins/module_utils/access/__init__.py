@@ -1,1 +1,1 @@
-"""Accounts, logins, SSH and TLS certificates."""
+"""Accounts, logins, public keys and the directory on a host."""

@@ -1,1 +1,1 @@
-"""What every subject uses: problems, packages, units of systemd, keys, processes."""
+"""Packages, files, units, processes and problems: parts that all modules use."""

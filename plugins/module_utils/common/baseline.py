@@ -1,4 +1,4 @@
-"""A host as it was before busbar: taken once, before the first change. `uninstall` compares the host with it.
+"""The state of a host before busbar, saved once before the first change; `uninstall` compares the host with it.
 
 `/var/lib/busbar/baseline`, which only root reads, contains
 - `host.json`: packages, holds, users, groups, units and paths before the first change;
@@ -6,7 +6,7 @@
 - `written`: one line for each changed file, with the hash that busbar wrote, so that later changes by hand are seen;
 - `last`: the last text that busbar wrote to a file in which others add lines.
 
-apt writes the transactions of busbar to a history file of their own; `dnf history` knows them by their comment.
+apt logs the transactions of busbar to history-busbar.log; `dnf history` shows them with a comment.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def installed_packages(module: AnsibleModule) -> dict[str, tuple[str, bool]]:
 def signs_of_busbar() -> list[str]:
     """Return what shows that busbar changed this host before a baseline was taken.
 
-    Kept files of an uninstallation and the dumps of upgrade_slurm, which it leaves, are no such signs.
+    Ignored are the files that an uninstallation kept and the dumps of upgrade_slurm.
     """
     found = [path for path in _OLDER if Path(path).exists()]
     beside = BASELINE.parent.iterdir() if BASELINE.parent.is_dir() else []

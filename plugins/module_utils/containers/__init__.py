@@ -1,1 +1,1 @@
-"""Enroot, registries, user namespaces, and environment modules."""
+"""Enroot, registries and user namespaces on a host."""

@@ -1,1 +1,1 @@
-"""What a machine has: GPUs, NICs, PCI devices, and the programs that tell of them."""
+"""GPUs, NICs and PCI devices of a host, and the output of the programs that report them."""

@@ -1,1 +1,1 @@
-"""The health check of a compute node: what is looked at, how severe it is, and what follows from it in Slurm."""
+"""The health check of a compute node: checks, severities, and the drain in Slurm."""

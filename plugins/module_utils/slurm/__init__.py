@@ -1,1 +1,1 @@
-"""Slurm's configuration, its nodes and jobs, health checks, accounting, and SPANK plugins."""
+"""Nodes, jobs and accounting of Slurm on a host, and its metrics collector."""

@@ -1,1 +1,1 @@
-"""Brings a host back to its state before busbar."""
+"""Restores the state of a host before busbar."""

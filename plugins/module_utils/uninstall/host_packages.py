@@ -108,7 +108,7 @@ class PackagesOfHost(PathsOfHost):
             command = ["apt-get", "--simulate", "autoremove"]
             status, out, err = self.module.run_command(command, environ_update=environment)
         if status != 0 and not left:
-            message = f"apt cannot tell which packages are needed: {' '.join(err.split())}"
+            message = f"apt did not report which packages are needed: {' '.join(err.split())}"
             raise RefusedError(message)
         return names & (set(left) if status != 0 else parse_simulation(out)[0])
 
@@ -254,7 +254,7 @@ class PackagesOfHost(PathsOfHost):
         place.rename(away)
 
     def immovable(self) -> list[str]:
-        """Return data that scripts of packages may remove and that cannot be moved: on a file system of its own."""
+        """Return mount points and links with data that package scripts may remove; these cannot be moved aside."""
         device = Path(PACKAGED).stat().st_dev
         found = [path for path in self.data if is_below(path, [PACKAGED]) and Path(path).is_dir()]
         return [path for path in found if Path(path).is_symlink() or Path(path).stat().st_dev != device]

@@ -1,1 +1,1 @@
-"""Accounts, logins, SSH and TLS certificates."""
+"""Checks of accounts, the firewall and PXE; SSH and TLS certificates; rotation of secrets."""

@@ -1,1 +1,1 @@
-"""Backup of what a cluster knows and cannot be made again, and its way back."""
+"""Checks of the options of the backup."""

@@ -1,1 +1,1 @@
-"""What every subject uses: problems, packages, units of systemd, keys, processes."""
+"""Answers of hosts, reports of problems, and placeholders in values."""

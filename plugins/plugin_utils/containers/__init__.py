@@ -1,1 +1,1 @@
-"""Enroot, registries, user namespaces, and environment modules."""
+"""Module files of Lmod, and checks of the options of Pyxis."""

@@ -1,1 +1,1 @@
-"""What a machine has: GPUs, NICs, PCI devices, and the programs that tell of them."""
+"""Remedies for GPU faults, and NVLink domains."""

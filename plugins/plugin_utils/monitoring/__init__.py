@@ -1,1 +1,1 @@
-"""Prometheus, exporters, alerts, Grafana, and logs."""
+"""Plans and checks of Prometheus, Alertmanager, Grafana, the exporters and the journal receiver."""

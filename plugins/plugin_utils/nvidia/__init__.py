@@ -1,1 +1,1 @@
-"""Driver, CUDA, DCGM, settings of GPUs, MIG, and RDMA."""
+"""Checks of the options of the driver, CUDA and DCGM."""

@@ -1,1 +1,1 @@
-"""The portal: notebooks that run as jobs of Slurm, asked for in a browser."""
+"""Checks of the options of the portal."""

@@ -1,1 +1,1 @@
-"""What is wrong with an inventory or with its hosts, before anything is changed."""
+"""Checks of the inventory and the hosts before anything changes."""

@@ -1,1 +1,1 @@
-"""Slurm's configuration, its nodes and jobs, health checks, accounting, and SPANK plugins."""
+"""Plans of the cluster: slurm.conf, partitions, topology, upgrades, and checks of the options."""

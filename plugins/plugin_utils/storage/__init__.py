@@ -1,1 +1,1 @@
-"""Mounts, NFS, /etc/hosts, and local scratch disks."""
+"""Checks of exports and mounts."""

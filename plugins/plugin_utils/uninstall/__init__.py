@@ -1,1 +1,1 @@
-"""Brings a host back to its state before busbar."""
+"""Checks of the choice of hosts to uninstall."""

@@ -13,7 +13,6 @@ options:
   _input:
     description:
       - C(accounts) takes the items of C(users_accounts), with C(groups) and C(known).
-      - C(accounts) takes the items of C(users_accounts), with C(groups).
       - C(alertmanager) takes the options of that role that are checked, without its prefix, with C(host).
       - C(backup) takes the options of the role backup without its prefix, with C(known) and C(host).
       - C(cuda), C(dcgm) and C(dcgm_exporter) take the options of that role that are checked, without its prefix, with

@@ -88,6 +88,11 @@ def test_targets_in_alertmanagers_schema() -> None:
     assert webhook["http_config"] == {"authorization": {"type": "Bearer", "credentials": HOOK["token"]}}
 
 
+def test_a_value_may_have_any_character() -> None:
+    text = yaml.safe_dump({"receivers": {"a": [{"slack": {"url": SLACK, "channel": "#\U0001f525"}}]}})
+    assert config(text)["receivers"][1]["slack_configs"][0]["channel"] == "#\U0001f525"
+
+
 def test_the_dead_mans_switch_is_told_each_interval() -> None:
     found = config("watchdog: {url: 'http://deadman.lan/', interval: 1m}")
     first = found["route"]["routes"][0]

@@ -52,6 +52,8 @@ def test_it_reads_the_host_engine_and_listens_at_one_address() -> None:
     [
         ({"address": "fd00::21"}, "-a [fd00::21]:9400"),
         ({"interval_s": 5}, "-c 5000"),
+        # As --extra-vars gives it.
+        ({"interval_s": "5"}, "-c 5000 "),
         ({"web_config": {"tls_server_config": {}}}, "--web-config-file /etc/dcgm-exporter/web.yml"),
         ({"arguments": ["--debug"]}, '"--debug"'),
     ],
@@ -72,6 +74,7 @@ def test_a_version_is_pinned_with_and_without_epoch() -> None:
         return [each["version"] for each in found]
 
     assert pins("4.8.2-1") == ["4.8.2-1", "1:4.8.2-1"]
+    assert value("dcgm_exporter", "__dcgm_exporter_pins", **options({"version": 4.8}))[0]["version"] == "4.8-*"
     assert pins("4.8.2") == ["4.8.2-*", "1:4.8.2-*"]
 
 
@@ -109,6 +112,7 @@ def test_a_site_adds_replaces_and_removes() -> None:
     assert [row for row in found if row[0] == XID["name"]] == [[XID["name"], "gauge", "last Xid"]]
     assert "DCGM_FI_DEV_ENC_UTIL" not in {row[0] for row in found}
     assert ["DCGM_FI_DEV_FAN_SPEED", "gauge", "Fan (%)"] in found
+    assert counters(H100, counters=[{**XID, "type": None}])[0][1] == "gauge"
     assert counters(H100, counters=[XID]) == [[XID["name"], "gauge", "last Xid"]]
 
 

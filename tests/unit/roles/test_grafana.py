@@ -204,6 +204,11 @@ def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
     assert found["smtp"]["a"] == "1"
 
 
+def test_a_folder_may_have_any_character() -> None:
+    found = text("provisioning/dashboards/busbar.yml", folder="\U0001f4ca")
+    assert yaml.safe_load(found)["providers"][0]["folder"] == "\U0001f4ca"
+
+
 def test_an_address_of_ipv6_is_written_as_one() -> None:
     assert value("grafana", "__grafana_url", **options({"address": "fd00::10"})) == "http://[fd00::10]:3000"
 

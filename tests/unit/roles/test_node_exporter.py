@@ -94,6 +94,11 @@ def test_metrics_of_a_node_without_a_profile() -> None:
     assert metrics() == ["busbar_node_info 1", "busbar_node_expected_gpus 0"]
 
 
+def test_names_of_metrics_differ_by_case() -> None:
+    extra = [{"name": "a", "value": 1}, {"name": "A", "value": 2}]
+    assert set(metrics(node_exporter_extra_metrics=extra)) >= {"a 1", "A 2"}
+
+
 def test_metrics_of_the_site_stand_together_by_name_and_are_escaped() -> None:
     extra: list[dict[str, Any]] = [{"name": name, "value": 0.5, "labels": {"n": n}} for n, name in enumerate("aba")]
     extra.append({"name": "c", "labels": {"path": 'x"\\\n'}, "value": 1, "help": "two\nlines"})

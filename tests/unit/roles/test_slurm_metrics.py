@@ -11,13 +11,12 @@ ON = {"MetricsType": "metrics/openmetrics"}
 PRIVATE = {**ON, "PrivateData": "jobs"}
 OPEN = {**PRIVATE, "MetricsParameters": "ignore_private_data"}
 OLD, NEW = "slurm 24.11.5", "slurm-wlm 25.11.0"
-GIVEN: dict[str, Any] = {"mariadb_cluster": False}
 
 
 def found(name: str, said: str, config: dict[str, str], **changes: object) -> Any:  # noqa: ANN401 - any variable
     options = {f"slurm_metrics_{key}": each for key, each in changes.items()}
     given = {"slurm_metrics_slurm_config": config, "__slurm_metrics_slurmctld": {"stdout": said}}
-    return value("slurm_metrics", f"__slurm_metrics_{name}", **GIVEN, **given, **options)
+    return value("slurm_metrics", f"__slurm_metrics_{name}", **given, **options)
 
 
 @pytest.mark.parametrize(

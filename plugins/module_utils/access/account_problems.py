@@ -140,7 +140,9 @@ def _bad_directory_user(user: Mapping[str, Any], known: Collection[str] | None) 
         yield make_problem([], USERS, f"user {name!r}: this name cannot be used", "correct the name")
     if not is_present(user):
         return
-    if known is not None and name not in {*known, "root"}:
+    # An entry that only removes the user from accounting needs no user on the hosts.
+    leaves = not is_present(user.get("slurm") or {})
+    if known is not None and name not in {*known, "root"} and not leaves:
         remedy = "give a fixed number above 0, or set identity_source where a directory has the user"
         yield make_problem([], key, "has no uid, and users come from nowhere else (identity_source: declared)", remedy)
         return

@@ -64,6 +64,13 @@ def test_the_entries_are_merged_as_they_are_written() -> None:
     assert "uid" not in next(entry for entry in entries if entry["name"] == "moved")
 
 
+def test_a_user_who_only_left_accounting_gets_an_entry_that_is_accepted() -> None:
+    entries = pasted(Setting("slurm_users", [{"name": "gone", "state": "absent"}], "group all"), users_accounts=[])
+    assert entries == [{"name": "gone", "slurm": {"state": "absent"}}]
+    assert slurm_users(entries) == [{"name": "gone", "state": "absent"}]
+    assert account_problems(entries, []) == []
+
+
 def test_templates_and_lists_in_several_places_are_worked_out() -> None:
     users = Setting("slurm_users", "{{ a + b }}", "-e")
     places = [Setting("users_accounts", ACCOUNTS[:1], "group all"), Setting("users_accounts", [], "group x")]

@@ -14,8 +14,8 @@ description:
     with exit code 2 before it contacts any host.
   - Then the file C(<inventory>.lock) beside the inventory's directory is locked until the run ends. A second run on the
     same inventory is refused in the same way; it is told who holds the lock.
-  - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), and C(user.yml --tags elevate) need no
-    lock.
+  - A run with C(--check), the playbooks C(preflight.yml) and C(describe.yml), C(user.yml --tags elevate) and
+    C(backup.yml --tags backup_verify) need no lock.
   - The lock of a process that is gone is free at once. What a killed run of another host has left is named, with the
     command that clears it.
 version_added: "0.1.0"

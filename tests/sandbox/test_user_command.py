@@ -186,7 +186,7 @@ def test_the_rights_of_root_are_taken_back(sandbox: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("nobody-here", "is no user here"), ("munge", "as accounts of the system do")]
+    ("name", "says"), [("nobody-here", "does not exist on this host"), ("munge", "is a system account")]
 )
 def test_nobody_else_gets_the_rights_of_root(sandbox: Cluster, name: str, says: str) -> None:
     done = _user(sandbox, "elevate", name, "--for", "1h", "--reason", "x")

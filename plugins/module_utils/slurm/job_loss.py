@@ -235,7 +235,7 @@ def _accounting_reason(job: HeldJob, accounts: Mapping[str, Any], users: Mapping
         return f"QOS {job.qos} is removed (slurm_qos)"
     allowed = _allowed_qos(job, accounts, user)
     if job.waits and allowed and job.qos not in allowed:
-        return f"QOS {job.qos} is no longer allowed to it (users_accounts, slurm_accounts)"
+        return f"QOS {job.qos} is no longer allowed for this job (users_accounts, slurm_accounts)"
     return ""
 
 

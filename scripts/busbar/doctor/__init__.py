@@ -1,1 +1,1 @@
-"""What `busbar doctor` looks at on the provisioning host and in the inventory, and how it is shown."""
+"""The checks of `busbar doctor` on the provisioning host and in the inventory, and the output of its findings."""

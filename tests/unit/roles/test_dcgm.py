@@ -48,7 +48,8 @@ def test_packages_by_driver_and_gpu(
 
 
 @pytest.mark.parametrize(
-    ("version", "pinned"), [("4.4.1-1", "1:4.4.1-1"), ("4.4.1", "1:4.4.1-*"), ("1:4.4.1-1", "1:4.4.1-1"), (4.4, "1:4.4-*")]
+    ("version", "pinned"),
+    [("4.4.1-1", "1:4.4.1-1"), ("4.4.1", "1:4.4.1-*"), ("1:4.4.1-1", "1:4.4.1-1"), (4.4, "1:4.4-*")],
 )
 def test_a_declared_version_is_pinned(version: str | float, pinned: str) -> None:
     pin = {"packages": "datacenter-gpu-manager-4-*", "version": pinned, "priority": 1001}

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 from role_files import rendered, value
+from templates import TOP, worked_out
 
 HOST = "gpu7"
 DATASOURCE_UID = "busbar-prometheus"
@@ -202,6 +203,15 @@ def test_a_site_adds_to_the_configuration_and_overrides_it() -> None:
     assert found["users"]["allow_sign_up"] == "false"
     assert found["news"]["news_feed_enabled"] == "true"
     assert found["smtp"]["a"] == "1"
+
+
+@pytest.mark.parametrize(("name", "option"), [("grafana.ini", "settings"), ("datasources/busbar.yml", "datasources")])
+def test_a_diff_hides_what_a_site_adds(name: str, option: str) -> None:
+    tasks = yaml.safe_load((TOP / "roles/grafana/tasks/grafana.yml").read_text(encoding="utf-8"))
+    listed = [each for task in tasks for each in task.get("busbar.cluster.templates", {}).get("files", [])]
+    (file,) = (each for each in listed if each["dest"].endswith(name))
+    assert worked_out(file["hidden"], **{f"grafana_{option}": [{"secureJsonData": {"password": "x"}}]}) is True
+    assert worked_out(file["hidden"], **{f"grafana_{option}": []}) is False
 
 
 def test_a_folder_may_have_any_character() -> None:

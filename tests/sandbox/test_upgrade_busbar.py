@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -37,6 +38,16 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
 
 
+def former_users(one: Cluster) -> str:
+    """The users of the sandbox in the lists of the older busbar: slurm_users beside users_accounts."""
+    command = [sys.executable, "-m", "ansible", "inventory", "-i", str(one.inventory), "--host", "ctl"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, cwd=TOP, env=plain_environment())
+    accounts = json.loads(shown.stdout)["users_accounts"]
+    users = [{"name": each["name"], "accounts": [each["slurm"]["account"]]} for each in accounts]
+    logins = [{key: value for key, value in each.items() if key != "slurm"} for each in accounts]
+    return json.dumps({"users_accounts": logins, "slurm_users": users})
+
+
 @pytest.fixture(scope="module")
 def cluster(sandbox_name: str, older: Path) -> Iterator[Cluster]:
     """A sandbox with one compute node, provisioned by the older busbar with its own playbooks, roles and modules."""
@@ -46,7 +57,7 @@ def cluster(sandbox_name: str, older: Path) -> Iterator[Cluster]:
     command = [sys.executable, "-m", "ansible", "playbook", "-i", str(one.inventory), str(older / "playbooks/site.yml")]
     environment = plain_environment() | {"ANSIBLE_CONFIG": str(older / "ansible.cfg")}
     done = subprocess.run(
-        [*command, "-e", "validation_stages=node"],
+        [*command, "-e", "validation_stages=node", "-e", former_users(one)],
         check=False,
         capture_output=True,
         text=True,

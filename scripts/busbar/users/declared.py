@@ -184,7 +184,8 @@ class Declared:
             raise UsageError(self._no_such(name))
         if is_present(held):
             self._set(name, "state", "absent")
-            said.append(f"remove {name} (number {held.get('uid')}); the home stays")
+            number = f" (number {held['uid']})" if held.get("uid") is not None else ""
+            said.append(f"remove {name}{number}; the home stays")
             said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
         # Homes are never removed by this command.
         if held.get("remove_home") is not None:

@@ -80,6 +80,12 @@ def test_a_user_is_added_with_the_next_number_that_nobody_had(folder: Path) -> N
     assert changed(folder, erin)[0] == []
 
 
+def test_a_user_of_the_directory_without_uid_is_removed(folder: Path) -> None:
+    said, data = changed(folder, {"do": "remove", "name": "frank"})
+    assert said == ["remove frank; the home stays", "remove frank from Slurm's accounting"]
+    assert named(data["users_accounts"], "frank")["state"] == "absent"
+
+
 def test_a_user_is_removed_and_comes_back_with_the_number(folder: Path) -> None:
     said, data = changed(folder, {"do": "remove", "name": "alice"}, {"do": "remove", "name": "bob"})
     assert said == ["remove alice (number 2001); the home stays", "remove alice from Slurm's accounting"]

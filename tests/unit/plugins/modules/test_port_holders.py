@@ -1,0 +1,71 @@
+"""Who holds a port: the output of ss, and a process that really listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from typing import Any
+
+import pytest
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.busbar.cluster.plugins.modules import port_holders
+
+ANY = "0.0.0.0"  # noqa: S104 - nothing is bound to it
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held", "expected"),
+    [
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", ANY, True),
+        ("10.0.0.1", "*", True),
+        ("10.0.0.1", "[::]", True),
+        (ANY, "10.0.0.1", True),
+        ("10.0.0.1", "127.0.0.1", False),
+        ("10.0.0.1", "127.0.0.53%lo", False),
+        ("::1", ANY, False),
+        ("::1", "[::1]", True),
+        ("name.without.an.address.invalid", "127.0.0.1", True),
+    ],
+)
+def test_only_an_address_that_overlaps_is_in_the_way(wanted: str, held: str, *, expected: bool) -> None:
+    item = {"address": wanted, "port": 80, "unit": "x", "key": "x_port"}
+    found = port_holders.port_problems(item, "gpu1", f"LISTEN 0 5 {held}:80 0.0.0.0:*\n")
+    assert bool(found) is expected
+    assert all("does not show" in each["problem"] for each in found)
+
+
+def test_the_daemon_itself_may_hold_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_holders, "holder", {"7": ("nginx", "nginx: master"), "8": ("", "")}.__getitem__)
+    sockets = 'LISTEN 0 5 *:80 *:* users:(("nginx",pid=8,fd=5),("nginx",pid=7,fd=5))\n'
+    item = {"address": "::", "port": 80, "unit": "nginx", "key": "x_port"}
+    assert port_holders.port_problems(item, "gpu1", sockets) == []
+    assert port_holders.port_problems({**item, "unit": "apache2"}, "gpu1", sockets)
+
+
+def run(port: int, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    ports = [{"address": "127.0.0.1", "port": port, "unit": "x", "key": "x_port"}]
+    with patch_module_args({"ports": ports, "host": "gpu1"}), pytest.raises(SystemExit):
+        port_holders.main()
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def test_a_port_that_another_process_holds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        result = run(port, capsys)
+    assert (result["failed"], result["busbar_refused"]) == (True, True)
+    assert f"gpu1: x_port: 127.0.0.1 port {port} is held by" in result["msg"]
+    assert f"(pid {os.getpid()}" in result["msg"]
+    assert "remedy: " in result["msg"]
+    assert run(port, capsys)["problems"] == []
+
+
+def test_a_minimal_system_without_ss_reports_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: None)
+    result = run(9090, capsys)
+    assert {key: result.get(key) for key in ("changed", "problems")} == {"changed": False, "problems": []}

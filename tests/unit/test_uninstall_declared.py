@@ -27,6 +27,8 @@ WRITERS = {
     "ansible.builtin.unarchive": "dest",
     "ansible.builtin.user": "name",
 }
+# Never touched.
+DATA = " ".join(map(str, (*DECLARED["__uninstall_served"], *DECLARED["__uninstall_of_users"])))
 # Below these the uninstallation takes away or leaves everything, whoever wrote it.
 BELOW = (
     *("/var/lib/busbar/", "/var/cache/busbar/", "/scratch", "{{ miniforge_path }}/", "{{ slurm_state_directory }}"),
@@ -37,6 +39,8 @@ BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
     ("hosts", "processes.yml"): "the group busbar-proc, with which the membership of polkitd goes",
     ("jupyterhub", "hub.yml"): "units that the role writes",
+    ("lmod", "cache.yml"): "lmod_cache_path, in __uninstall_made",
+    ("nfs_server", "directories.yml"): "in __uninstall_exports",
     ("node_pull", "main.yml"): "units that the role writes, files below /var/lib/busbar",
     ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",
     ("nvidia_driver", "install.yml"): "nvidia-persistenced, nvidia-fabricmanager",
@@ -96,7 +100,9 @@ def written() -> Iterator[tuple[str, str, str, str]]:
 
 def test_all_that_builtin_modules_make_is_known() -> None:
     paths = {
-        item["path"].replace(" | default(__uninstall_textfiles)", "")
+        re.sub(
+            r"{{ *\w+ \| default\('(.*?)'\) *}}", r"\1", item["path"].replace(" | default(__uninstall_textfiles)", "")
+        )
         for item in (*DECLARED["__uninstall_blocks"], *DECLARED["__uninstall_made"])
     }
     known = paths | {*DECLARED["__uninstall_services"]}
@@ -109,6 +115,7 @@ def test_all_that_builtin_modules_make_is_known() -> None:
             fnmatch(name.replace("slurm_account_groups_textfile_dir", "__uninstall_textfiles"), path) for path in known
         )
         and not name.startswith(BELOW)
+        and not (name.strip("{ }*") and name.strip("{ }*") in DATA)
         and not (module.endswith("systemd_service") and (name.split(".")[0] in units or name.startswith("busbar-")))
         and not (module.endswith("systemd_service") and name in DECLARED["__uninstall_units"])
     ]

@@ -68,9 +68,9 @@ def set_attributes(module: AnsibleModule, item: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def new_files_private() -> Iterator[None]:
-    """Have new files belong to their maker alone: Ansible gives a file that was not there the mode of the umask."""
-    before = os.umask(0o077)
+def umask(mask: int) -> Iterator[None]:
+    """Set the umask for a while."""
+    before = os.umask(mask)
     try:
         yield
     finally:
@@ -89,11 +89,12 @@ def keep(
     if temporary is None:
         return set_attributes(module, item)
     if not module.check_mode:
-        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        with umask(0o022):
+            path.parent.mkdir(parents=True, exist_ok=True)
         os.chmod(temporary, int(item["mode"], 8))  # noqa: PTH101 - a string from Ansible's own helpers
         if before is not None:
             set_attributes(module, item)  # or the new text would for a moment have the old mode and owner
-        with new_files_private():
+        with umask(0o077):  # Ansible gives a new file the mode of the umask
             module.atomic_move(temporary, item["path"], unsafe_writes=unsafe_writes)
         set_attributes(module, item)
     return True
@@ -132,7 +133,7 @@ def note_pending(module: AnsibleModule, note: str | None, former: dict[str, str 
     path = Path(note)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = write_temporary(module, json.dumps(former))
-    with new_files_private():
+    with umask(0o077):
         module.atomic_move(temporary, str(path))
     path.chmod(0o600)
 
@@ -184,9 +185,7 @@ def keep_files(
 
 def make_directory(module: AnsibleModule, path: Path) -> None:
     """Make a directory and its missing parents, all with mode 0755 whatever the umask."""
-    missing_ones = [each for each in (path, *path.parents) if not each.exists()]
-    if missing_ones:
-        before_making(module, "directory", *missing_ones)
-    for missing in reversed(missing_ones):
-        missing.mkdir()
-        missing.chmod(0o755)
+    if missing := [each for each in (path, *path.parents) if not each.exists()]:
+        before_making(module, "directory", *missing)
+        with umask(0o022):
+            path.mkdir(parents=True)

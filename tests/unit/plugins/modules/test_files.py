@@ -48,6 +48,12 @@ def test_written_once_and_then_left_alone(tmp_path: Path, capsys: pytest.Capture
     assert (second["changed"], second["changed_paths"], second["diff"]) == (False, [], [])
 
 
+def test_new_parents_are_open_for_all_under_any_umask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.umask(0o077)
+    run(capsys, [{"path": str(tmp_path / "a/b/c"), "content": "", "mode": "0600"}])
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "a/b")] == [0o755, 0o755]
+
+
 def test_only_what_differs_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     items = [{"path": str(tmp_path / name), "content": name} for name in "ab"]
     run(capsys, items)

@@ -1,4 +1,4 @@
-"""Action behind `busbar.cluster.templates`: renders the files that a task lists, for the module `files` to keep."""
+"""Action behind `busbar.cluster.templates`: renders the files that a task lists, for the module to keep."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from ansible.plugins.loader import lookup_loader
 from ..plugin_utils.template_files import HANDED_ON, checked, sources
 
 SPEC: dict[str, dict[str, Any]] = {
-    "files": {"type": "list", "elements": "dict", "required": True},
+    "files": {"type": "list", "elements": "dict", "default": []},
     "more": {"type": "list", "elements": "dict", "default": []},
     "pending": {"type": "path"},
-    "unsafe_writes": {"type": "bool", "default": False},
 }
 
 
@@ -25,7 +24,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
     TRANSFERS_FILES = False
 
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the result of the module `files`."""
+        """Return the result of the module."""
         super().run(tmp, task_vars)
         _checked, given = self.validate_argument_spec(SPEC)
         made = [entry for entry in given["more"] if "src" not in entry]
@@ -40,12 +39,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         except ValueError as error:
             raise AnsibleActionFail(self._told(error)) from None
         texts = [*made, *(self._file(entry, task_vars or {}) for entry in listed)]
-        arguments = {"files": texts, "unsafe_writes": given["unsafe_writes"]}
+        arguments = {"files": texts}
         if given["pending"]:
             arguments["pending"] = given["pending"]
-        return dict(
-            self._execute_module(module_name="busbar.cluster.files", module_args=arguments, task_vars=task_vars)
-        )
+        return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
 
     def _told(self, problem: object) -> str:
         """Return a message that names the task."""
@@ -65,7 +62,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         return [{**entry, "dest": f"{entry.get('dest')}/{name}", "src": f"{source}{name}"} for name in names]
 
     def _file(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry as the module `files` takes it."""
+        """Return an entry as the module takes it."""
         kept = {"path": entry["dest"], **{key: entry[key] for key in HANDED_ON if key in entry}}
         if entry.get("state") == "absent":
             return kept

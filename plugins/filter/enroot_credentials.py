@@ -32,7 +32,7 @@ RETURN = r"""
 _value:
   description:
     - C(problems), as the filter C(problem_report) takes them, none with a secret.
-    - C(files) for M(busbar.cluster.files), none while there are problems.
+    - C(files) for M(busbar.cluster.templates), none while there are problems.
   type: dict
 """
 

@@ -7,7 +7,7 @@ name: module_files
 author: busbar contributors
 short_description: The files of a tree of Lmod modules
 description:
-  - Writes declared modules as Lua, for M(busbar.cluster.files).
+  - Writes declared modules as Lua, for M(busbar.cluster.templates).
 options:
   _input:
     description: Modules as C(lmod_modules) has them.

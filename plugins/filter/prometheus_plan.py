@@ -32,7 +32,7 @@ _value:
     - C(jobs), C(scrape_access), C(scrape_extra), C(alertmanager_access) and C(remote_write), without their passwords.
     - C(secrets), texts by path; and C(confidential), whether passwords stay in the options, because Prometheus reads
       them from no file.
-    - C(rules), the files of rules as entries for M(busbar.cluster.files), none while there are problems.
+    - C(rules), the files of rules as entries for M(busbar.cluster.templates), none while there are problems.
   type: dict
 """
 

@@ -31,7 +31,7 @@ files: "{{ monitoring_jobs | busbar.cluster.scrape_targets(hostvars, known) }}"
 
 RETURN = r"""
 _value:
-  description: For each job its file, as entries for M(busbar.cluster.files).
+  description: For each job its file, as entries for M(busbar.cluster.templates).
   type: list
   elements: dict
 """

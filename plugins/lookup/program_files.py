@@ -8,7 +8,7 @@ author: busbar contributors
 short_description: The files of a program that is made of the collection's own modules
 description:
   - Returns the modules of module_utils that are named, and all modules that they import, ready for
-    M(busbar.cluster.files).
+    M(busbar.cluster.templates).
   - So a program that runs on a node is made of the very parts that preflight and the filters use.
 options:
   _terms:
@@ -24,8 +24,8 @@ options:
 
 EXAMPLES = r"""
 - name: Install the collector of Slurm's metrics
-  busbar.cluster.files:
-    files: "{{ query('busbar.cluster.program_files', 'slurm.collect', directory='/usr/local/lib/busbar/metrics') }}"
+  busbar.cluster.templates:
+    more: "{{ query('busbar.cluster.program_files', 'slurm.collect', directory='/usr/local/lib/busbar/metrics') }}"
 """
 
 RETURN = r"""

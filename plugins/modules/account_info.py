@@ -84,7 +84,7 @@ plan:
       nothing may be changed.
     - C(users_absent), C(groups_absent), C(groups), C(users) and C(passwords) are what must change, in that order.
     - C(changes) tells whether any of these is not empty.
-    - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.files#module:files).
+    - C(key_files) are all files of authorized keys, for the option O(busbar.cluster.templates#module:more).
   returned: always
   type: dict
 visudo:

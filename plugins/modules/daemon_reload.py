@@ -61,7 +61,7 @@ options:
     type: int
     default: 60
   pending:
-    description: Note of M(busbar.cluster.files) that is removed once all is in force.
+    description: Note of M(busbar.cluster.templates) that is removed once all is in force.
     type: path
 """
 

@@ -15,7 +15,7 @@ attributes:
     support: full
 options:
   note:
-    description: The note of the module M(busbar.cluster.files), which holds the former texts; gone when all is kept.
+    description: The note of M(busbar.cluster.templates), which holds the former texts; gone when all is kept.
     type: path
     required: true
   service:

@@ -72,7 +72,7 @@ problems:
   type: list
   elements: dict
 files:
-  description: Pins and settings, and those of units whose packages are installed, for M(busbar.cluster.files).
+  description: Pins and settings, and those of units whose packages are installed, for M(busbar.cluster.templates).
   returned: always
   type: list
   elements: dict

@@ -12,7 +12,7 @@ description:
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   changes:
-    description: The C(diff) of M(busbar.cluster.files).
+    description: The C(diff) of M(busbar.cluster.templates).
     type: list
     elements: dict
     required: true
@@ -31,7 +31,7 @@ action:
   returned: success
   type: str
 old_files:
-  description: The files as they were, as entries of the option O(busbar.cluster.files#module:files).
+  description: The files as they were, as entries of the option O(busbar.cluster.templates#module:more).
   returned: always
   type: list
   elements: dict

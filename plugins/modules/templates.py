@@ -1,4 +1,4 @@
-"""Documentation of the action `busbar.cluster.templates`."""
+"""Module behind the action `busbar.cluster.templates`: keeps the files that the action rendered."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ module: templates
 author: busbar contributors
 short_description: Keep the files of a role that the task lists
 description:
-  - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and keeps the files with one
-    execution of M(busbar.cluster.files) on the host. So they are validated together before the first one is replaced.
+  - Renders all templates on the provisioning host, as M(ansible.builtin.template) does, and writes, corrects or removes
+    the files with one execution on the host. All are validated before the first one is replaced, each whole.
+    A loop over M(ansible.builtin.template) costs two executions per file and host, also when nothing changes.
+  - Missing parent directories are created with mode 0755.
   - The templates of a role lie where their files lie on the host. C(/etc/slurm/slurm.conf) is rendered from
     C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
   - A template that is missing, a file that is listed twice, and a key that is not known are refused.
@@ -18,7 +20,7 @@ options:
     description: The files, in the order in which they are written.
     type: list
     elements: dict
-    required: true
+    default: []
     suboptions:
       dest:
         description: Absolute path on the host.
@@ -67,18 +69,18 @@ options:
         default: false
   more:
     description:
-      - Files that a filter or lookup has listed, as O(busbar.cluster.files#module:files). They are written first.
-      - One with C(src), and perhaps C(vars), has its text from that template, as in O(files).
+      - Files that a filter or lookup has listed, with C(path), C(content), and as in O(files) C(mode), C(owner),
+        C(group), C(validate), C(hidden) and C(state). They are written first.
+      - One with C(src), and perhaps C(vars), has its text from that template.
     type: list
     elements: dict
     default: []
   pending:
-    description: As O(busbar.cluster.files#module:pending).
+    description:
+      - Absolute path of a note, mode 0600, written before the first file changes; it holds the former texts.
+      - While it exists, the files that it names count as changed, with the text of before the first change, so that the
+        next run completes one that died. The task that applies the files removes the note.
     type: path
-  unsafe_writes:
-    description: Write in place where a file cannot be replaced, such as a bind mount of a container.
-    type: bool
-    default: false
 """
 
 EXAMPLES = r"""
@@ -94,8 +96,33 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_paths:
-  description: As RV(busbar.cluster.files#module:changed_paths).
+  description:
+    - The files that were (or in check mode would be) written, corrected or removed, and those that O(pending) names.
   returned: always
   type: list
   elements: str
 """
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils.common.host_files import FILE_OPTIONS, keep_files
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True, "options": FILE_OPTIONS},
+            "pending": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        changed_paths, diff = keep_files(module, module.params["files"], module.params["pending"])
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"templates: {exc}")
+    module.exit_json(changed=bool(changed_paths), changed_paths=changed_paths, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

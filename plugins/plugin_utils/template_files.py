@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEYS", "checked", "sources"]
 
-# What is handed on to the module `files` as it is.
+# What is handed on to the module as it is.
 HANDED_ON = ("mode", "owner", "group", "validate", "hidden", "state")
 KEYS = ("dest", "src", "content", "vars", "when", *HANDED_ON)
 STATES = ("present", "absent")

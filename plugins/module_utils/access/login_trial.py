@@ -40,7 +40,7 @@ def restore_script(former: Mapping[str, str | None], service: str, remove: list[
 
 
 def read_note(text: str) -> dict[str, str | None]:
-    """Return the former texts that the module `files` noted.
+    """Return the former texts that the module `templates` noted.
 
     Raises:
         ValueError: when the note is none.

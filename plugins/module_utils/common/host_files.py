@@ -1,4 +1,4 @@
-"""Text files of a host: validated together, each replaced whole; by the module `files` and by modules that decide."""
+"""Text files of a host, validated together, each replaced whole, for `templates` and modules that decide."""
 
 from __future__ import annotations
 
@@ -144,7 +144,6 @@ def keep_files(
     pending: str | None = None,
     *,
     unsafe_writes: bool = False,
-    recorded: bool = True,
 ) -> tuple[list[str], list[dict[str, str]]]:
     """Bring all files to their states; return the paths that changed or never came into force, and their texts.
 
@@ -153,7 +152,6 @@ def keep_files(
         files: with the keys of `FILE_OPTIONS`, of which only `path` must be there.
         pending: path of a note that lists the files which have not come into force.
         unsafe_writes: whether to write in place where a file cannot be replaced.
-        recorded: whether an uninstallation of this host takes the change back.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -168,8 +166,7 @@ def keep_files(
         if temporary or (item["state"] == "absent" and before is not None)
     }
     texts = {item["path"]: None if item["state"] == "absent" else item["content"] for item, _, _ in steps}
-    if recorded:
-        before_write(module, {path: texts[path] for path in changes})
+    before_write(module, {path: texts[path] for path in changes})
     note_pending(module, pending, changes | left)
     for item, before, temporary in steps:
         if keep(module, item, before, temporary, unsafe_writes=unsafe_writes) or item["path"] in left:

@@ -113,7 +113,7 @@ def credential_files(
         kept: users who have a file now.
 
     Returns:
-        `problems`, none of which holds a secret; `files` as the module files takes them, none while there are problems.
+        `problems`, none of which holds a secret; `files` for the module `templates`, none while there are problems.
     """
     faults = credential_faults(credentials)
     if faults:

@@ -61,7 +61,7 @@ def _value(value: object) -> str:
 def kernel_files(
     choice: Choice, settings: Mapping[str, Any], parameters: Mapping[str, Mapping[str, str]], *, kernel: bool
 ) -> list[dict[str, str]]:
-    """Return the files of the host, as the module `files` takes them."""
+    """Return the files of the host, as the module `templates` takes them."""
     lines = ["# Written by busbar: nvidia_driver_module_parameters.", "blacklist nouveau", "options nouveau modeset=0"]
     lines += [
         f"options {module} {' '.join(f'{key}={value}' for key, value in each.items())}"

@@ -78,7 +78,7 @@ def driver_plan(
         lock), `problems`, `version` (of the driver, '' when only the run will tell), `packages`, `absent` and `stream`
         (as the module `packages` takes them), `moves` (whether another version is replaced), `imex_moves` (whether a
         running IMEX gets another list of members), `headers` (packages that DKMS needs, in any version), `files` (for
-        the module `files`), `drop_ins` (the same, of
+        the module `templates`), `drop_ins` (the same, of
         units that the packages bring), `kernel` (whether kernel parts are cared for), `services` (each with `name`,
         `started`, and `right` when it is as it should be), `initramfs` (command that brings settings into it, or ''),
         `reboot` (why one is due, a list), `blocked` (a problem when GPU programs fail until then, a list), `notes`

@@ -45,7 +45,7 @@ def rdma_plan(host: str, declared: Mapping[str, Any], facts: Mapping[str, Any]) 
         facts: what `rdma_host.read_rdma` returns.
 
     Returns:
-        `problems`; `files`, as the module `files` takes them; `load`, modules that are not loaded; `apply`,
+        `problems`; `files`, as the module `templates` takes them; `load`, modules that are not loaded; `apply`,
         interfaces with `name`, `path`, `pending` and `commands`; `skipped` and `notes`, lines to be said.
     """
     problems = [*declaration_problems(host, declared), *_found_problems(host, declared, facts)]

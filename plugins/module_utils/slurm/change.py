@@ -58,7 +58,7 @@ def changed_keys(before: str, after: str) -> list[str]:
 
 
 def old_files(changes: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
-    """Return the files that take changes back, in the form of the module `files`.
+    """Return the files that take changes back, in the form of the module `templates`.
 
     Args:
         changes: one entry per changed file: its path in `before_header`, its text `before` and `after`.

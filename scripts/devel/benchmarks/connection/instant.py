@@ -40,7 +40,7 @@ FIXED: dict[str, dict[str, Any]] = {
         "visudo": True,
     },
     "command": {"rc": 0, "stdout": "rw,hidepid=invisible", "stdout_lines": ["rw,hidepid=invisible"]},
-    "files": {"changed_paths": []},
+    "templates": {"changed_paths": []},
     "find": {"files": [], "matched": 0},
     "hostname": {},
     "hosts_table": {"changed_paths": []},

@@ -29,9 +29,9 @@ class Local:
 class Handed(ActionModule):
     """The action, with the host left out: what it hands to the module is the result."""
 
-    def _execute_module(self, module_name: str, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
+    def _execute_module(self, module_args: dict[str, Any], task_vars: object) -> dict[str, Any]:
         del task_vars
-        return {"module": module_name, **module_args}
+        return module_args
 
 
 @pytest.fixture
@@ -65,7 +65,6 @@ def run(role: Path, *files: dict[str, Any], **arguments: object) -> dict[str, An
 
 def test_templates_and_files_lie_in_the_role_as_on_the_host(role: Path) -> None:
     result = run(role, {"dest": "/etc/a.conf", "mode": "0600", "hidden": True}, {"dest": "/etc/plain"})
-    assert result["module"] == "busbar.cluster.files"
     assert result["files"]["/etc/a.conf"] == {
         "path": "/etc/a.conf",
         "mode": "0600",
@@ -94,9 +93,9 @@ def test_what_is_absent_is_not_rendered_and_what_does_not_count_stays(role: Path
 
 def test_more_files_come_first_and_the_note_is_handed_on(role: Path) -> None:
     more = [{"path": "/etc/rule", "content": "made"}]
-    result = run(role, {"dest": "/etc/plain"}, more=more, pending="/var/lib/note", unsafe_writes=True)
+    result = run(role, {"dest": "/etc/plain"}, more=more, pending="/var/lib/note")
     assert list(result["files"]) == ["/etc/rule", "/etc/plain"]
-    assert (result["pending"], result["unsafe_writes"]) == ("/var/lib/note", True)
+    assert result["pending"] == "/var/lib/note"
     assert "pending" not in run(role, {"dest": "/etc/plain"})
 
 

@@ -1,4 +1,4 @@
-"""The module that keeps several files in one go."""
+"""The module that keeps the files which the action rendered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.modules import files
+from ansible_collections.busbar.cluster.plugins.modules import templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ def run(
     args = {"files": [{**OWN, **item} for item in items], "_ansible_check_mode": check}
     args |= {"pending": str(pending)} if pending else {}
     with patch_module_args(args), pytest.raises(SystemExit) as stopped:
-        files.main()
+        templates.main()
     return json.loads(capsys.readouterr().out), stopped.value.code == 0
 
 

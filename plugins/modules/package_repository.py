@@ -34,7 +34,7 @@ options:
   host:
     description: Name of the host, for messages.
     type: str
-    default: ''
+    required: true
   state:
     description: Whether the repository should be known. C(absent) leaves the packages that came from it.
     type: str
@@ -57,6 +57,23 @@ options:
     description: Fingerprint of the key, 40 hexadecimal digits, with or without spaces.
     type: str
     default: ''
+  nvidia:
+    description:
+      - For a repository of NVIDIA, V(cuda), V(libnvidia-container) or V(doca). Address and key are those of NVIDIA for
+        this system where the site declares no others, and take the place of the options of the same name.
+    type: dict
+    suboptions:
+      declared:
+        description:
+          - C(urls), C(key_urls) and C(fingerprints) of the site, by name of the repository.
+          - C(url), C(suite), C(components), C(key_url), C(key_file), C(fingerprint) and C(priority) of the role that
+            asks; an empty one is NVIDIA's.
+        type: dict
+        required: true
+      system:
+        description: The host's C(distribution), C(version), C(major), C(family) and C(architecture).
+        type: dict
+        required: true
   key:
     description: The key itself, armoured. Goes before O(key_url).
     type: str
@@ -106,12 +123,21 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Know a mirror of NVIDIA's repository
+- name: Configure a repository of the site
+  busbar.cluster.package_repository:
+    name: site
+    host: "{{ inventory_hostname }}"
+    url: https://mirror.example.org/site/debian13/
+    key_url: https://mirror.example.org/site/key.asc
+    fingerprint: 02182E60104FCDC26EAE1B8597A5D4CB8793F200
+
+- name: Configure the CUDA repository from a mirror
   busbar.cluster.package_repository:
     name: cuda
-    url: https://mirror.example.org/cuda/debian13/x86_64/
-    key_url: https://mirror.example.org/cuda/debian13/x86_64/8793F200.pub
-    fingerprint: 02182E60104FCDC26EAE1B8597A5D4CB8793F200
+    host: "{{ inventory_hostname }}"
+    nvidia:
+      declared: {urls: {cuda: "https://mirror.example.org/cuda/debian12/x86_64/"}}
+      system: {distribution: Debian, version: "12.9", major: "12", family: Debian, architecture: x86_64}
 """
 
 RETURN = r"""
@@ -120,6 +146,11 @@ changed_paths:
   returned: always
   type: list
   elements: str
+problems:
+  description: Why it cannot be configured, each with C(hosts), C(key), C(problem) and C(remedy).
+  returned: failure
+  type: list
+  elements: dict
 """
 
 from typing import Any
@@ -128,15 +159,22 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.host_repository import PINS, RefusedError, keep_repository
 from ..module_utils.common.package_sources import NORMAL_PRIORITY
+from ..module_utils.common.problems import make_problem, problem_lines
+from ..module_utils.common.refusal import refusal
+from ..module_utils.nvidia.repositories import nvidia_repository
 
 OPTIONS: dict[str, Any] = {
     "name": {"type": "str", "required": True},
-    "host": {"type": "str", "default": ""},
+    "host": {"type": "str", "required": True},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "url": {"type": "str", "default": ""},
     "suite": {"type": "str", "default": "./"},
     "components": {"type": "list", "elements": "str", "default": []},
     "fingerprint": {"type": "str", "default": ""},
+    "nvidia": {
+        "type": "dict",
+        "options": {"declared": {"type": "dict", "required": True}, "system": {"type": "dict", "required": True}},
+    },
     "key": {"type": "str", "default": "", "no_log": False},
     "key_url": {"type": "str", "default": "", "no_log": False},
     "priority": {"type": "int", "default": NORMAL_PRIORITY},
@@ -147,16 +185,27 @@ OPTIONS: dict[str, Any] = {
     "header": {"type": "str", "default": "# Written by busbar."},
 }
 
+# Options of the role nvidia_repository that a site declares by name of the repository.
+BY_NAME = ("url", "key_url", "fingerprint")
+
 
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    params = module.params
+    params, nvidia = module.params, module.params["nvidia"]
+    name, host = params["name"], params["host"]
+    if nvidia:
+        chosen = nvidia_repository(name, nvidia["system"], nvidia["declared"], host)
+        if chosen["problems"] and params["state"] == "present":
+            module.fail_json(**refusal("Nothing was changed:", chosen["problems"]))
+        params = params | chosen
     try:
         done = keep_repository(module, params)
     except RefusedError as exc:
-        place = ": ".join(filter(None, (params["host"], f"{params['name']}_repository_{exc.option}")))
-        module.fail_json(msg=f"{place}: {exc.problem}\n    remedy: {exc.remedy}")
+        option = f"{exc.option}s.{name}" if nvidia and exc.option in BY_NAME else exc.option
+        key = f"{'nvidia' if nvidia else name}_repository_{option}"
+        problem = make_problem([host], key, exc.problem, exc.remedy)
+        module.fail_json(msg="\n".join(problem_lines(problem, host)), problems=[problem])
     module.exit_json(**done)
 
 

@@ -1,4 +1,4 @@
-"""The module that knows NVIDIA's repositories: what it refuses, what it plans."""
+"""The module that configures repositories, also NVIDIA's: what it refuses, what it plans."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.busbar.cluster.plugins.module_utils.common import host_repository
-from ansible_collections.busbar.cluster.plugins.modules import nvidia_repository, package_repository
+from ansible_collections.busbar.cluster.plugins.modules import package_repository
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import ModuleType
 
 DEBIAN = {"distribution": "Debian", "version": "12.9", "major": "12", "family": "Debian", "architecture": "x86_64"}
 
@@ -25,15 +24,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(capsys: pytest.CaptureFixture[str], module: ModuleType, **options: object) -> dict[str, Any]:
+def run(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
     with patch_module_args({"host": "gpu1", **options}), pytest.raises(SystemExit):
-        module.main()
+        package_repository.main()
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)
     return answer
 
 
-def asked(capsys: pytest.CaptureFixture[str], **options: object) -> dict[str, Any]:
-    return run(capsys, nvidia_repository, **{"name": "cuda", "declared": {}, "system": DEBIAN, **options})
+def asked(capsys: pytest.CaptureFixture[str], declared: object = None, **options: object) -> dict[str, Any]:
+    return run(capsys, **{"name": "cuda", "nvidia": {"declared": declared or {}, "system": DEBIAN}, **options})
 
 
 def test_one_that_nobody_knows_is_refused(capsys: pytest.CaptureFixture[str], root: Path) -> None:
@@ -62,6 +61,6 @@ def test_a_wrong_key_names_the_options_of_the_one_that_asks(capsys: pytest.Captu
     assert answer["msg"].startswith("gpu1: nvidia_repository_key_urls.cuda: what is given is no key")
     assert (answer.get("busbar_refused"), "remedy: " in answer["msg"]) == (None, True)
     other = {"name": "grafana", "url": "http://127.0.0.1/", "fingerprint": "A" * 40, "key": "no key"}
-    answer = run(capsys, package_repository, **other)
+    answer = run(capsys, **other)
     assert answer["msg"].startswith("gpu1: grafana_repository_key_url: what is given is no key")
     assert [path.name for path in root.rglob("*")] == ["etc", "apt"]

@@ -58,7 +58,7 @@ from ..module_utils.common.apt_components import (
     component_sources,
     parse_targets,
 )
-from ..module_utils.common.baseline import before_write
+from ..module_utils.common.host_files import current_text, keep_files
 from ..module_utils.common.package_commands import run_manager
 
 OPTIONS: dict[str, Any] = {
@@ -104,7 +104,7 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     params, path = module.params, Path(module.params["path"])
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    before = current_text(path) or ""
     known = targets_of(module)
     if not known and not module.check_mode:
         update(module)
@@ -113,26 +113,11 @@ def main() -> None:
         after = component_sources(known, params["components"], str(path), params["header"])
     else:  # only in check mode: which repositories lack them shows when there are lists
         after = before or f"{params['header']}\nComponents: {' '.join(params['components'])}\n"
-    if after != before and not module.check_mode:
-        if after:
-            fetch_index(module, after)
-        before_write(module, {str(path): after or None})
-        if after:
-            module.atomic_move(write_temporary(module, after), str(path))
-        else:
-            path.unlink()
-    changed = [str(path)] if after != before else []
-    diff = [{"before": before, "after": after, "before_header": str(path), "after_header": str(path)}]
-    module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff if changed else [])
-
-
-def write_temporary(module: AnsibleModule, text: str) -> str:
-    """Return the path of a file that holds the text; Ansible removes it in the end."""
-    with tempfile.NamedTemporaryFile("w", prefix="busbar-", delete=False, encoding="utf-8") as stream:
-        stream.write(text)
-    module.add_cleanup_file(stream.name)
-    Path(stream.name).chmod(0o644)
-    return stream.name
+    if after not in {"", before} and not module.check_mode:
+        fetch_index(module, after)
+    state = "present" if after else "absent"
+    changed, diff = keep_files(module, [{"path": str(path), "content": after, "state": state}])
+    module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff)
 
 
 if __name__ == "__main__":

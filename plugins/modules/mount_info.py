@@ -15,6 +15,9 @@ options:
     type: list
     elements: str
     default: []
+  quota:
+    description: Directory, which may not exist yet, whose file system must have user quotas.
+    type: path
   kernel_modules:
     description: Modules that the kernel is asked for.
     type: list
@@ -65,6 +68,8 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils.common.problems import make_problem
+from ..module_utils.storage.home_quota_run import QuotaError, file_system
 from ..module_utils.storage.mount_look import Examination
 
 
@@ -74,6 +79,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "bound": texts,
+            "quota": {"type": "path"},
             "kernel_modules": texts,
             "host": {"type": "str", "required": True},
             "key": {"type": "str", "required": True, "no_log": False},
@@ -82,6 +88,12 @@ def main() -> None:
     )
     found = Examination(module, module.params["host"], module.params["key"])
     found.look_bound(module.params["bound"])
+    if module.params["quota"]:
+        try:
+            file_system(module.params["quota"])
+        except QuotaError as error:
+            problem, _, remedy = str(error).partition("; ")
+            found.problems.append({**make_problem([found.host], found.key, problem, remedy)})
     devices = Path("/sys/class/infiniband")
     module.exit_json(
         changed=False,

@@ -28,6 +28,10 @@ options:
     type: list
     elements: int
     default: []
+  reboot:
+    description: Whether to find out why the node must reboot (RV(reboot)).
+    type: bool
+    default: false
   leave_out_unreachable:
     description:
       - Whether a node that cannot be reached is unreachable for Ansible too, so that the run goes on without it.
@@ -62,6 +66,13 @@ clock_offset_s:
   description: How far the node's clock is ahead of this host's at least, in seconds; negative when behind.
   type: float
   returned: when reached
+reboot:
+  description:
+    - Why the node must reboot, empty if it need not. A kernel is newer than the running one, C(/run/reboot-required) of
+      Debian and Ubuntu exists, or C(needs-restarting -r) reports it.
+  type: list
+  elements: str
+  returned: when O(reboot)
 node:
   description: What was found.
   type: dict
@@ -102,7 +113,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.access.host_accounts import known_groups, known_users
-from ..module_utils.common.kernels import installed_kernels
+from ..module_utils.common.kernels import installed_kernels, newer_kernel
 from ..module_utils.common.node_info import (
     parse_cpu_list,
     parse_cpuinfo,
@@ -117,6 +128,7 @@ CPUS = Path("/sys/devices/system/cpu")
 PROGRAMS = ("enroot", "nvidia-container-cli")
 WHERE = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MEBIBYTE = 1 << 20
+REBOOT_REQUIRED = Path("/run/reboot-required")
 
 
 def read(path: Path) -> str:
@@ -184,6 +196,21 @@ def node_info(paths: list[str], names: list[str], numbers: list[int]) -> dict[st
     }
 
 
+def reboot_reasons(module: AnsibleModule) -> list[str]:
+    """Return why the node must reboot."""
+    running = platform.release()
+    newer = newer_kernel(running, installed_kernels())
+    found = [f"the kernel {running} runs, {newer} is installed"] if newer else []
+    if REBOOT_REQUIRED.exists():
+        names = sorted(set(read(REBOOT_REQUIRED.with_suffix(".pkgs")).split()))
+        found.append(f"{REBOOT_REQUIRED} exists{' for ' + ', '.join(names) if names else ''}")
+    program = module.get_bin_path("needs-restarting")
+    # dnf-utils: "exit code 1 if reboot required".
+    if program and module.run_command([program, "-r"], environ_update={"LC_ALL": "C.UTF-8"})[0] == 1:
+        found.append("needs-restarting -r reports it")
+    return found
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -191,6 +218,7 @@ def main() -> None:
             "paths": {"type": "list", "elements": "str", "default": ["/"]},
             "names": {"type": "list", "elements": "str", "default": []},
             "numbers": {"type": "list", "elements": "int", "default": []},
+            "reboot": {"type": "bool", "default": False},
             "leave_out_unreachable": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -199,7 +227,8 @@ def main() -> None:
         node = node_info(module.params["paths"], module.params["names"], module.params["numbers"])
     except (OSError, ValueError) as exc:
         module.fail_json(msg=str(exc))
-    module.exit_json(changed=False, reached=True, failure="", message="", node=node)
+    more = {"reboot": reboot_reasons(module)} if module.params["reboot"] else {}
+    module.exit_json(changed=False, reached=True, failure="", message="", node=node, **more)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.kernels import installed_kernels
 from ansible_collections.busbar.cluster.plugins.module_utils.common.software_versions import versions
+from ansible_collections.busbar.cluster.plugins.modules import node_info
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +55,22 @@ def test_this_host_is_asked_with_its_own_package_manager() -> None:
     found = versions()
     assert set(found) <= {"driver", "cuda", "container_toolkit", "dcgm", "dcgm_exporter"}
     assert all(found.values())
+
+
+def test_all_reasons_for_a_reboot_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    required = tmp_path / "reboot-required"
+    monkeypatch.setattr(node_info, "REBOOT_REQUIRED", required)
+    monkeypatch.setattr(node_info, "installed_kernels", lambda: ["6.8.0-60-generic", "6.8.0-124-generic"])
+    monkeypatch.setattr(platform, "release", lambda: "6.8.0-60-generic")
+    status = 1
+    module = SimpleNamespace(get_bin_path=lambda name: name, run_command=lambda *_words, **_: (status, "", ""))
+    required.touch()
+    required.with_name("reboot-required.pkgs").write_text("libc6\nlibc6\ndbus\n")
+    kernel, packages, program = node_info.reboot_reasons(module)
+    assert "6.8.0-124-generic is installed" in kernel
+    assert "dbus, libc6" in packages
+    assert "needs-restarting" in program
+    status = 0
+    required.unlink()
+    monkeypatch.setattr(platform, "release", lambda: "6.8.0-124-generic")
+    assert node_info.reboot_reasons(module) == []

@@ -13,35 +13,19 @@ from .simulation import Fabric, node_names, random_faults, simulate, switch_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Cell", "Trials", "run_trial", "table"]
+__all__ = ["Cell", "run_trial", "table"]
 
 _SWITCH_SIZES = (8, 16, 32)
+# The size of a fabric is drawn between these; each doubling is equally likely.
+_LEAST_NODES, _MOST_NODES = 16, 1024
+_MOST_FAULTS = 3
+# Shares of the bandwidth that a fault leaves, and standard deviations of one repeat; the trials take them in turn.
+_LEFT = (0.5, 0.7, 0.8, 0.87, 0.9)
+_NOISE = (0.01, 0.02, 0.03, 0.04, 0.05)
+# Standard deviation of healthy nodes.
+_SPREAD = 0.01
 # One fault per so many nodes at most, so that most nodes are well.
 _NODES_PER_FAULT = 8
-
-
-@dataclass(frozen=True)
-class Trials:
-    """What is tried.
-
-    Attributes:
-        least_nodes, most_nodes: the size of a fabric is drawn between them, each doubling as likely as the next.
-        most_faults: a fabric has none to so many of all kinds.
-        left: shares of the bandwidth that a fault leaves; one trial after the other takes the next.
-        noise: standard deviations of one repeat as shares; likewise.
-        spread: standard deviation of healthy nodes as a share.
-    """
-
-    least_nodes: int = 16
-    most_nodes: int = 1024
-    most_faults: int = 3
-    left: tuple[float, ...] = (0.5, 0.7, 0.8, 0.87, 0.9)
-    noise: tuple[float, ...] = (0.01, 0.02, 0.03, 0.04, 0.05)
-    spread: float = 0.01
-
-    def place(self, seed: int) -> tuple[float, float]:
-        """Return share left and noise of a trial."""
-        return self.left[seed % len(self.left)], self.noise[seed // len(self.left) % len(self.noise)]
 
 
 @dataclass
@@ -74,21 +58,25 @@ class Cell:
             self.failed_seeds.append(seed)
 
 
-def run_trial(trials: Trials, seed: int) -> dict[str, Any]:
+def _place(seed: int) -> tuple[float, float]:
+    """Return share left and noise of a trial."""
+    return _LEFT[seed % len(_LEFT)], _NOISE[seed // len(_LEFT) % len(_NOISE)]
+
+
+def run_trial(seed: int) -> dict[str, Any]:
     """Return what simulation.simulate says of the fabric with this seed; the same seed gives the same answer."""
     random = Random(seed)  # noqa: S311 - noise, not a secret
-    least, most = trials.least_nodes, trials.most_nodes
-    count = round(least * (most / least) ** random.random())
+    count = round(_LEAST_NODES * (_MOST_NODES / _LEAST_NODES) ** random.random())
     sizes = [size for size in _SWITCH_SIZES if size <= count] or [count]
     topology = switch_names(node_names(count), random.choice(sizes))
-    faults = random_faults(topology, random.randint(0, min(trials.most_faults, count // _NODES_PER_FAULT)), random)
-    left, noise = trials.place(seed)
-    return simulate(Fabric(topology, faults, noise, random, left, trials.spread))
+    faults = random_faults(topology, random.randint(0, min(_MOST_FAULTS, count // _NODES_PER_FAULT)), random)
+    left, noise = _place(seed)
+    return simulate(Fabric(topology, faults, noise, random, left, _SPREAD))
 
 
-def table(trials: Trials, seeds: Iterable[int]) -> dict[tuple[float, float], Cell]:
+def table(seeds: Iterable[int]) -> dict[tuple[float, float], Cell]:
     """Return what came of the trials with these seeds, by share left and noise."""
-    cells = {(left, noise): Cell() for left in trials.left for noise in trials.noise}
+    cells = {(left, noise): Cell() for left in _LEFT for noise in _NOISE}
     for seed in seeds:
-        cells[trials.place(seed)].add(seed, run_trial(trials, seed))
+        cells[_place(seed)].add(seed, run_trial(seed))
     return cells

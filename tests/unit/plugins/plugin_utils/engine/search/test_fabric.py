@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.simul
     simulate,
     switch_names,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.trials import Trials, run_trial, table
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.search.trials import run_trial, table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,14 +249,14 @@ def test_a_suspicion_says_how_many_repeats_would_tell() -> None:
 
 def test_a_healthy_node_at_the_slow_end_of_the_spread_is_not_blamed() -> None:
     # With 4 % of noise it was under the limit with two partners.
-    assert run_trial(Trials(), 2491)["wrongly_blamed"] == []
+    assert run_trial(2491)["wrongly_blamed"] == []
 
 
 # Fabrics of which a search took 32 rounds, since a sweep beside it was repeated; of few switches with two bad uplinks,
 # where the pairs that are as slow as most others passed for normal; and of a switch of one node behind a bad uplink.
 @pytest.mark.parametrize("seed", [10993, 23854, 25443, 28784, 38911, 42769, 51000, 64498, 97883])
 def test_trials_that_once_took_too_many_rounds_or_blamed_innocents(seed: int) -> None:
-    answer = run_trial(Trials(), seed)
+    answer = run_trial(seed)
     assert (answer["missed"], answer["wrongly_blamed"], answer["unresolved"]) == ([], [], [])
     assert answer["rounds"] <= 30
 
@@ -264,7 +264,7 @@ def test_trials_that_once_took_too_many_rounds_or_blamed_innocents(seed: int) ->
 def test_trials_of_all_sizes() -> None:
     """How many is BUSBAR_TEST_TRIALS; scripts/test full sets 10,000."""
     number = int(os.environ.get("BUSBAR_TEST_TRIALS", "100"))
-    cells = table(Trials(), range(number)).values()
+    cells = table(range(number)).values()
     assert [seed for cell in cells for seed in cell.failed_seeds] == []
     assert sum(cell.found for cell in cells) >= 0.97 * sum(cell.faults for cell in cells) > 0
     assert max(cell.most_rounds for cell in cells) <= 30

@@ -7,14 +7,10 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from busbar.commands.doctor import INTERRUPTED, ask_cluster
-from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, prompting_options
 from busbar.doctor.finding import ERROR, WARNING, Finding
 from busbar.doctor.finding import as_text as findings_text
 from busbar.errors import UsageError
-from busbar.paths import collection
-from busbar.run.inventory_check import refuse_unreadable
-from busbar.run.playbook import Playbook
+from busbar.run.site import Site, add_run_options
 
 if TYPE_CHECKING:
     import argparse
@@ -54,19 +50,20 @@ def _verify(args: argparse.Namespace) -> int:
     if args.snapshot != LATEST and not _ID.fullmatch(args.snapshot):
         message = f"{args.snapshot!r} is no id of a snapshot: give four hexadecimal digits or more, or nothing"
         raise UsageError(message)
-    inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / "backup.yml"
-    refuse_unreadable(inventory, path)
+    site = Site(args)
     # In check mode no lookup makes a secret that is missing; the proof itself runs all the same.
-    options = ["--check", "--tags", "backup_verify", "--skip-tags", "preflight"]
-    options += ["-e", f"backup_snapshot={args.snapshot}", *args.options, *prompting_options(args)]
-    playbook = Playbook(path, inventory, options, {})
-    playbook.passwords = ask_passwords(args)
-    run, _, interrupted = ask_cluster(playbook)
-    if interrupted:
-        return INTERRUPTED
+    options = [
+        "--check",
+        "--tags",
+        "backup_verify",
+        "--skip-tags",
+        "preflight",
+        "-e",
+        f"backup_snapshot={args.snapshot}",
+    ]
+    run = site.ask(site.playbook("backup"), *options)
     told = {host: each for host, each in (run.custom.get("busbar_backup") or {}).items() if each}
-    site = run.custom.get("busbar_backup_site") or {}
+    folder = run.custom.get("busbar_backup_site") or {}
     remedy = "correct what it names, or see that the host can be reached: busbar doctor"
     findings = [
         Finding(ERROR, tuple(each.hosts), each.task, " ".join(each.message.split()), remedy) for each in run.failures
@@ -74,7 +71,7 @@ def _verify(args: argparse.Namespace) -> int:
     findings += host_findings(told, args.snapshot)
     # One snapshot that is chosen is of one host.
     if args.snapshot == LATEST and told:
-        findings += site_findings(site)
+        findings += site_findings(folder)
     proven = answers_of(told)
     if args.json:
         print(json.dumps({"proven": proven, "findings": [each._asdict() for each in findings]}, indent=2))

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import is_advice
 from ansible_collections.busbar.cluster.plugins.module_utils.health.diagnosis import firing_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
 
-from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
 from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of
 from busbar.doctor.host import host_findings, is_busy, site_findings
 from busbar.doctor.inventory import key_files, secret_folders, unresolved
 from busbar.paths import collection
-from busbar.run.display import PlainDisplay
-from busbar.run.events import Run
-from busbar.run.playbook import Playbook, host_variables, hosts_counter, run_playbook
+from busbar.run.playbook import Playbook, host_variables
+from busbar.run.site import Site, add_run_options
 from busbar.sandbox.option import chosen
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["INTERRUPTED", "ask_cluster", "cluster_findings", "register"]
+    from busbar.run.events import Run
 
-HEALTHY, SICK, UNKNOWN, INTERRUPTED = 0, 1, 2, 130
+__all__ = ["cluster_findings", "register"]
+
+HEALTHY, SICK, UNKNOWN = 0, 1, 2
 DESCRIPTION = """\
 Looks at this host (versions, SSH, secrets, disk, interrupted runs, the last validation), at the inventory, and, unless
 --offline is given, at all hosts of the cluster at the same time, and lists what is wrong with what to type. Nothing is
@@ -46,15 +43,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _doctor(args: argparse.Namespace) -> int:
     """Print the findings; returns the exit code."""
-    inventory, _ = choose_inventory(args)
+    site = Site(args)
     path = collection() / "playbooks" / "preflight.yml"
-    broken = [_unreadable(problem) for problem in yaml_problems(inventory, path)]
-    site = own_folder(inventory[0])
-    playbook = Playbook(path, inventory, [], {})
-    hosts = {} if broken else host_variables(playbook)
+    broken = [_unreadable(problem) for problem in yaml_problems(site.inventory, path)]
+    hosts = {} if broken else host_variables(Playbook(path, site.inventory, []))
     findings = [
-        *host_findings(site, sandbox=chosen(args), private_keys=key_files(hosts)),
-        *site_findings(site, inventory, secret_folders(hosts, site)),
+        *host_findings(site.folder, sandbox=chosen(args), private_keys=key_files(hosts)),
+        *site_findings(site.folder, site.inventory, secret_folders(hosts, site.folder)),
         *broken,
         *unresolved(hosts),
     ]
@@ -62,22 +57,10 @@ def _doctor(args: argparse.Namespace) -> int:
     if not broken:
         # In check mode no lookup makes a secret that is missing, and the inventory is not locked.
         skipped = "preflight,doctor_hosts" if args.offline else "preflight"
-        playbook.options = [
-            "--check",
-            "--tags",
-            "doctor",
-            "--skip-tags",
-            skipped,
-            *args.options,
-            *prompting_options(args),
-        ]
-        playbook.passwords = ask_passwords(args)
-        run, returned, interrupted = ask_cluster(playbook)
-        if interrupted:
-            return INTERRUPTED
-        found = list(cluster_findings(run, busy=bool(is_busy(inventory))))
+        run = site.ask(site.playbook("preflight"), "--check", "--tags", "doctor", "--skip-tags", skipped)
+        found = list(cluster_findings(run, busy=bool(is_busy(site.inventory))))
         findings += found
-        code = UNKNOWN if returned and not found else HEALTHY
+        code = UNKNOWN if run.returned and not found else HEALTHY
     if args.format == "json":
         print(as_json(findings))
     elif findings:
@@ -85,15 +68,6 @@ def _doctor(args: argparse.Namespace) -> int:
     else:
         print("nothing is wrong")
     return code or (SICK if findings else HEALTHY)
-
-
-def ask_cluster(playbook: Playbook) -> tuple[Run, int, bool]:
-    """Run the playbook, its progress beside the output; what it prints otherwise is kept nowhere."""
-    display = PlainDisplay(sys.stderr)
-    run = Run(display, hosts_counter(playbook))
-    with tempfile.TemporaryDirectory(prefix="busbar-doctor-") as folder, display:
-        returned, interrupted = run_playbook(playbook, run, Path(folder) / "log")
-    return run, returned, interrupted
 
 
 def _unreadable(problem: str) -> Finding:

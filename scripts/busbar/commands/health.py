@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import MONITOR
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
-from busbar.commands.inventory import INTERRUPTED, ask_hosts
-from busbar.commands.provision import add_run_options
-from busbar.run.display import summary
+from busbar.commands.inventory import ask_hosts
+from busbar.run.site import add_run_options, explain
 
 if TYPE_CHECKING:
     import argparse
@@ -38,14 +36,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _health(args: argparse.Namespace) -> int:
     """Print the findings; returns the exit code."""
-    run, returned, interrupted, log = ask_hosts(args, "health")
-    if interrupted:
-        return INTERRUPTED
+    run = ask_hosts(args, "health")
     code, lines = report(run.custom.get("busbar_health") or {})
     for line in lines:
         print(printable(line))
-    if returned or not lines:
-        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+    if run.returned or not lines:
+        explain(run)
         return UNKNOWN
     return code
 

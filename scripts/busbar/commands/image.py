@@ -7,20 +7,18 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from busbar.commands.doctor import INTERRUPTED
-from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
 from busbar.doctor.inventory import secret_folders
 from busbar.errors import UsageError
 from busbar.image import bundle, contents, tree
 from busbar.paths import collection
-from busbar.run.display import make_display, summary
-from busbar.run.events import Run
-from busbar.run.inventory_check import refuse_unreadable
-from busbar.run.playbook import Playbook, host_variables, hosts_counter, open_log, run_playbook
+from busbar.run.playbook import host_variables
+from busbar.run.site import Site, add_run_options, explain
 from busbar.sandbox.state import DISTRIBUTIONS
 
 if TYPE_CHECKING:
     import argparse
+
+    from busbar.run.playbook import Playbook
 
 __all__ = ["register"]
 
@@ -64,18 +62,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.set_defaults(run=_build)
 
 
-def _site(args: argparse.Namespace, playbook: str) -> tuple[Playbook, dict[str, dict[str, Any]], Path]:
-    """Return a playbook on the inventory, the variables of its hosts, and the folder of the secrets."""
-    inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / playbook
-    refuse_unreadable(inventory, path)
-    made = Playbook(path, inventory, [*args.options, *prompting_options(args)])
-    variables = host_variables(made)
+def _variables(site: Site, playbook: Playbook) -> tuple[dict[str, dict[str, Any]], Path]:
+    """Return the variables of the hosts, and the folder of the secrets."""
+    variables = host_variables(playbook)
     if not variables:
-        message = f"inventory {', '.join(inventory)}: has no host that could be read: busbar doctor tells more"
+        message = f"inventory {', '.join(site.inventory)}: has no host that could be read: busbar doctor tells more"
         raise UsageError(message)
-    folders = secret_folders(variables, own_folder(inventory[0]))
-    return made, variables, next(iter(folders))
+    return variables, secret_folders(variables, site.folder)[0]
 
 
 def _secrets(folder: Path) -> dict[str, str]:
@@ -101,7 +94,8 @@ def _cluster(variables: dict[str, dict[str, Any]]) -> str:
 
 def _bundle(args: argparse.Namespace) -> int:
     """Make, sign and publish; returns 0."""
-    _, variables, folder = _site(args, "pull.yml")
+    site = Site(args)
+    variables, folder = _variables(site, site.playbook("pull"))
     cluster = _cluster(variables)
     if args.key and not args.key.is_file():
         message = f"--key {args.key}: there is no such file"
@@ -118,7 +112,9 @@ def _bundle(args: argparse.Namespace) -> int:
 def _build(args: argparse.Namespace) -> int:
     """Make the image; returns the exit code."""
     tree.check_host()
-    playbook, variables, folder = _site(args, "image.yml")
+    site = Site(args)
+    playbook = site.playbook("image")
+    variables, folder = _variables(site, playbook)
     if args.like not in variables:
         message = f"--like {args.like}: the inventory has no such host"
         raise UsageError(message)
@@ -144,12 +140,12 @@ def _build(args: argparse.Namespace) -> int:
         tree.make_tree(root, args.distribution, login, args.kernel)
         told: dict[str, object] = {"node_pull_url": args.url, "node_pull_shipped": str(args.output.resolve())}
         told |= tree.chroot_variables(root, args.like)
-        playbook.options += ["--limit", args.like, "--tags", tree.TAGS, "-e", json.dumps(told)]
-        playbook.passwords = ask_passwords(args)
+        options = ["--limit", args.like, "--tags", tree.TAGS, "-e", json.dumps(told)]
         with tree.mounted(root):
-            code = _play(playbook, own_folder(playbook.inventory[0]))
-        if code:
-            return code
+            run = site.ask(playbook, *options, log="image")
+        if run.returned:
+            explain(run)
+            return 1
         tree.seal(root)
         left = tree.traces(root, _secrets(folder))
         if left:
@@ -159,17 +155,3 @@ def _build(args: argparse.Namespace) -> int:
     size = (args.output / "root.squashfs").stat().st_size / 1e6
     print(f"image for nodes like {args.like}: {size:.0f} MB, in {args.output}")
     return 0
-
-
-def _play(playbook: Playbook, site: Path) -> int:
-    """Run the playbook with progress and a log; returns the exit code."""
-    log = open_log(site / "logs", "image")
-    display = make_display(skipped=False)
-    run = Run(display, hosts_counter(playbook))
-    with display:
-        returned, interrupted = run_playbook(playbook, run, log)
-    for line in summary(run) if returned else []:
-        display.line(line)
-    if interrupted:
-        return INTERRUPTED
-    return 1 if returned else 0

@@ -12,31 +12,21 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostl
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.fabric_topology import fabric_topology
 
-from busbar.commands.provision import (
-    add_run_options,
-    ask_passwords,
-    choose_inventory,
-    own_folder,
-    prompting_options,
-)
 from busbar.errors import UsageError
-from busbar.paths import collection
-from busbar.run.display import PlainDisplay, summary
-from busbar.run.events import Run
-from busbar.run.inventory_check import refuse_unreadable
-from busbar.run.playbook import Playbook, hosts_counter, open_log, run_playbook
+from busbar.run.site import Site, add_run_options, explain
 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["INTERRUPTED", "ask_hosts", "register"]
+    from busbar.run.events import Run
+
+__all__ = ["ask_hosts", "register"]
 
 DESCRIPTION = """\
 Asks machines for processors, memory, GPUs and NICs and prints the hardware profiles that would fit them, ready for
 hardware_profiles_extra; comments name the nearest known profile and what differs. A machine that is in no inventory yet
 is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
 """
-INTERRUPTED = 130
 MOST_BYTES = 1 << 28
 TOPOLOGY = """\
 Prints slurm_topology for the inventory: nodes on the same leaf switches, or in the same NVLink domain, are together.
@@ -105,18 +95,11 @@ def _topology_of_hosts(args: argparse.Namespace) -> int:
         "topology_hosts": [host for folded in args.hosts for host in _unfolded(folded)],
     }
     words = ("--tags", "topology", "--skip-tags", "topology_show", "-e", json.dumps(variables))
-    run, returned, interrupted, log = ask_hosts(args, "describe", *words)
-    if interrupted:
-        return INTERRUPTED
+    run = ask_hosts(args, "describe", *words)
     found = run.custom.get("busbar_topology") or {}
     if found.get("problem"):
         raise UsageError(printable(found["problem"]))
-    text = printable(found.get("text") or "").strip("\n")
-    if text:
-        print(text)
-    if returned:
-        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
-    return 0 if returned == 0 and text else 1
+    return _print_answer(run, found.get("text") or "")
 
 
 def _unfolded(folded: str) -> list[str]:
@@ -126,46 +109,37 @@ def _unfolded(folded: str) -> list[str]:
         raise UsageError(str(exc)) from exc
 
 
-def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> tuple[Run, int, bool, Path]:
-    """Run a playbook that only asks the hosts named, its progress beside the output.
+def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
+    """Run a playbook that only asks the hosts named.
 
     Args:
         args: with `hosts`, folded or not, and those of `add_run_options`.
         name: of the playbook.
         options: more for Ansible.
 
-    Returns:
-        what was seen, what Ansible returned, whether it was interrupted, and the log.
-
     Raises:
         UsageError: a name is no host of the inventory.
     """
     hosts = [host for folded in args.hosts for host in _unfolded(folded)]
-    inventory, _ = choose_inventory(args)
-    given = ["--limit", ",".join(hosts), *options, *args.options, *prompting_options(args)]
-    path = collection() / "playbooks" / f"{name}.yml"
-    refuse_unreadable(inventory, path)
-    playbook = Playbook(path, inventory, given, ask_passwords(args))
-    log = open_log(own_folder(inventory[0]) / "logs", name)
-    # What can be put into a file goes to standard output, the rest beside it.
-    display = PlainDisplay(sys.stderr)
-    run = Run(display, hosts_counter(playbook))
-    with display:
-        returned, interrupted = run_playbook(playbook, run, log)
-    if not run.tasks and not interrupted:
-        message = f"the inventory {', '.join(inventory)} has no host {' '.join(args.hosts)}; log: {log}"
+    site = Site(args)
+    run = site.ask(site.playbook(name), "--limit", ",".join(hosts), *options, log=name)
+    if not run.tasks:
+        message = f"the inventory {', '.join(site.inventory)} has no host {' '.join(args.hosts)}; log: {run.log}"
         raise UsageError(message)
-    return run, returned, interrupted, log
+    return run
 
 
 def _describe(args: argparse.Namespace) -> int:
     """Print the profiles; returns 0, or 1 when a host did not answer."""
-    run, returned, interrupted, log = ask_hosts(args, "describe", "--skip-tags", "describe_show")
-    if interrupted:
-        return INTERRUPTED
-    text = printable(run.custom.get("busbar_description") or "").strip("\n")
+    run = ask_hosts(args, "describe", "--skip-tags", "describe_show")
+    return _print_answer(run, run.custom.get("busbar_description") or "")
+
+
+def _print_answer(run: Run, answer: str) -> int:
+    """Print what the hosts answered; returns 0, or 1 when one did not answer."""
+    text = printable(answer).strip("\n")
     if text:
         print(text)
-    if returned:
-        print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
-    return 0 if returned == 0 and text else 1
+    if run.returned:
+        explain(run)
+    return 0 if run.returned == 0 and text else 1

@@ -19,20 +19,17 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.lemon
 from ansible_collections.busbar.cluster.plugins.plugin_utils.node_records import NAME, read_node_records
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
 
-from busbar.commands.inventory import INTERRUPTED
 from busbar.commands.node_text import dossier_text, list_text
-from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
 from busbar.errors import UsageError
-from busbar.paths import collection
-from busbar.run.display import PlainDisplay
-from busbar.run.events import Run
-from busbar.run.inventory_check import refuse_unreadable
-from busbar.run.playbook import Playbook, hosts_counter, inventory_hosts, open_log, run_playbook
+from busbar.run.playbook import inventory_hosts
+from busbar.run.site import Site, add_run_options
 
 if TYPE_CHECKING:
     import argparse
 
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.model import ReadReport
+
+    from busbar.run.events import Run
 
 __all__ = ["register"]
 
@@ -79,14 +76,12 @@ def _show(args: argparse.Namespace) -> int:
     if not 0 < args.days <= MOST_DAYS:
         message = f"--days {args.days}: give 1 to {MOST_DAYS}"
         raise UsageError(message)
-    site = _Site(args)
+    site = _Nodes(args)
     if args.node not in site.nodes:
         near = difflib.get_close_matches(args.node, site.nodes, 1)
         message = f"{args.node}: no compute node of the inventory {', '.join(site.inventory)} (group {GROUP})"
         raise UsageError(message + (f"; did you mean {near[0]}?" if near else ""))
     found = site.ask("-e", f"node_history_nodes={args.node}", "-e", f"node_history_days={args.days}")
-    if found is None:
-        return INTERRUPTED
     machine = (found.get("busbar_node_machine") or {}).get(args.node)
     if machine is None:
         site.not_known[args.node] = site.why(args.node)
@@ -106,10 +101,8 @@ def _show(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     """Print the nodes; returns the exit code."""
-    site = _Site(args)
+    site = _Nodes(args)
     found = site.ask("-e", f"node_history_days={WINDOW_DAYS}")
-    if found is None:
-        return INTERRUPTED
     slurm = site.slurm(found)
     site.not_known |= {f"Slurm: {key}": why for key, why in (slurm.get("problems") or {}).items()}
     nodes = node_lines(
@@ -138,7 +131,7 @@ def _print(args: argparse.Namespace, data: dict[str, Any], text: Any) -> None:  
         print(printable(line))
 
 
-class _Site:
+class _Nodes:
     """The inventory that a command is about, and what could not be learned of it."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -147,32 +140,24 @@ class _Site:
         Raises:
             UsageError: there is no inventory, or it has no compute nodes.
         """
-        self._args = args
-        self.inventory, _ = choose_inventory(args)
-        self._path = collection() / "playbooks" / "describe.yml"
-        refuse_unreadable(self.inventory, self._path)
-        self._folder = own_folder(self.inventory[0])
-        self.place = args.reports or self._folder / "reports"
+        self._site = Site(args)
+        self.inventory = self._site.inventory
+        self.place = args.reports or self._site.folder / "reports"
         if args.reports and not args.reports.is_dir():
             message = f"no folder {args.reports}"
             raise UsageError(message)
-        self.nodes = inventory_hosts(Playbook(self._path, self.inventory, list(args.options)), GROUP)
+        self._playbook = self._site.playbook("describe")
+        self.nodes = inventory_hosts(self._playbook, GROUP)
         if not self.nodes:
             message = f"the inventory {', '.join(self.inventory)} has no compute nodes (group {GROUP})"
             raise UsageError(message)
         self.not_known: dict[str, str] = {}
         self._run: Run | None = None
 
-    def ask(self, *options: str) -> dict[str, Any] | None:
-        """Return what the hosts answered, by name of the statistic; None when it was interrupted."""
-        given = ["--tags", "node_history", *options, *self._args.options, *prompting_options(self._args)]
-        playbook = Playbook(self._path, self.inventory, given, ask_passwords(self._args))
-        log = open_log(self._folder / "logs", "node")
-        display = PlainDisplay(sys.stderr)
-        self._run = Run(display, hosts_counter(playbook))
-        with display:
-            _, interrupted = run_playbook(playbook, self._run, log)
-        return None if interrupted else dict(self._run.custom)
+    def ask(self, *options: str) -> dict[str, Any]:
+        """Return what the hosts answered, by name of the statistic."""
+        self._run = self._site.ask(self._playbook, "--tags", "node_history", *options, log="node")
+        return dict(self._run.custom)
 
     def why(self, host: str) -> str:
         """Return why a host gave no answer."""

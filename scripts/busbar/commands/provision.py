@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import json
 import shlex
 import sys
@@ -13,34 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import needs_no_lock
-from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
 from busbar import removed
 from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
-from busbar.paths import collection, default_inventory
-from busbar.run.ansible_options import add_ansible_options
+from busbar.paths import collection
 from busbar.run.detached import detach
 from busbar.run.display import make_display, summary
-from busbar.run.events import Failure, Run
-from busbar.run.inventory_check import refuse_busy, refuse_unreadable
-from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
-from busbar.sandbox.option import add_sandbox, chosen
-from busbar.sandbox.state import inventory_of
+from busbar.run.inventory_check import refuse_busy
+from busbar.run.site import Site, add_run_options, refuse_prompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from busbar.run.events import Failure, Run
 
-__all__ = [
-    "add_run_options",
-    "ask_passwords",
-    "choose_inventory",
-    "exit_code",
-    "own_folder",
-    "prompting_options",
-    "register",
-]
+__all__ = ["INTERRUPTED", "exit_code", "register"]
 
 OK, FAIL, USAGE, INCONCLUSIVE, NOT_TESTED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 # Nodes with jobs of users were left out, the play allows that, and nothing else was wrong.
@@ -52,11 +39,6 @@ _VERDICTS = {"PASS": OK, _LEFT_OUT: OK, "FAIL": FAIL, "INCONCLUSIVE": INCONCLUSI
 _ANSIBLE_USAGE = frozenset({1, 5})
 # The same, and what it returns when it or its callback run_guard ends a run before the first task.
 _ANSIBLE_REFUSED = _ANSIBLE_USAGE | {2, 4}
-_FILES = {
-    "ask_pass": "--connection-password-file",
-    "ask_become_pass": "--become-password-file",
-    "ask_vault_pass": "--vault-password-file",
-}
 _VALIDATION_ROLES = frozenset({"validation", "busbar.cluster.validation"})
 _PREFLIGHT_ROLES = frozenset({"preflight", "busbar.cluster.preflight"})
 _INPUT_ACTIONS = frozenset({"ansible.builtin.validate_argument_spec", "validate_argument_spec"})
@@ -134,69 +116,42 @@ def _is_input(failure: Failure) -> bool:
     return failure.kind == "failed" and (failure.refused or mine)
 
 
-def add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add what both commands take."""
-    where = parser.add_argument_group("which cluster")
-    where.add_argument(
-        "-i",
-        "--inventory",
-        action="append",
-        metavar="INVENTORY",
-        help="file, directory or list of hosts (default: inventory/)",
-    )
-    add_sandbox(where)
-    asked = parser.add_argument_group("passwords, asked for once on the terminal")
-    asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
-    asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
-    asked.add_argument(
-        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault's"
-    )
-    add_ansible_options(parser)
-
-
 def _run(args: argparse.Namespace) -> int:
     """Run the playbook that was asked for; returns the exit code."""
     _refuse_removed(args)
-    inventory, said = choose_inventory(args)
+    site = Site(args)
     if getattr(args, "schedule", None):
-        _refuse_prompts(args, "--schedule")
-        for line in schedule(inventory, args.options, args.schedule):
+        refuse_prompts(args, "--schedule")
+        for line in schedule(site, args.schedule):
             print(line)
         return OK
     path = _playbook_path(args.playbook)
-    refuse_unreadable(inventory, path)
+    playbook = site.playbook(path)
     if _NO_RUN.isdisjoint(args.options) and not needs_no_lock(path):
-        refuse_busy(inventory)
-    site = own_folder(inventory[0])
+        refuse_busy(site.inventory)
     if getattr(args, "detach", False):
-        return _detach(args, inventory, site)
-    command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
-    playbook = Playbook(path, inventory, [*args.options, *prompting_options(args)], ask_passwords(args), command)
-    log = open_log(site / "logs", args.command)
+        return _detach(args, site)
+    playbook.command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
     display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
-    display.line(f"busbar {args.command}: inventory {', '.join(inventory)} ({said}), playbook {path.stem}, log {log}")
+    title = f"busbar {args.command}: inventory {', '.join(site.inventory)} ({site.chosen_by}), playbook {path.stem}"
     began = time.time()
-    with display:
-        run = Run(display, hosts_counter(playbook))
-        returned, interrupted = run_playbook(playbook, run, log)
+    run = site.run(playbook, log=args.command, display=display, title=title)
     for line in summary(run):
         display.line(line)
-    report = _report(run, site / "reports", began)
-    verdict = _tell_verdict(
-        report, display.line, missing=args.command == "validate" and _made_tests(args, run, returned)
-    )
-    display.line(f"log: {log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
+    report = _report(run, site.folder / "reports", began)
+    verdict = _tell_verdict(report, display.line, missing=args.command == "validate" and _made_tests(args, run))
+    display.line(f"log: {run.log}{f' (incomplete: {run.log_problem})' if run.log_problem else ''}")
     if run.recap:
         display.line(f"\n{run.recap}")
-    if interrupted:
+    if run.interrupted:
         print(f"busbar {args.command}: interrupted; run it again to finish", file=sys.stderr)
         return INTERRUPTED
-    if returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
+    if run.returned == OK and not run.tasks and not _NO_RUN.intersection(args.options):
         message = "nothing was done: the inventory has no host for this playbook"
         raise UsageError(message)
-    if returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
+    if run.returned in _ANSIBLE_REFUSED and not run.tasks and not run.failures:
         return USAGE
-    return exit_code(returned, run.failures, verdict)
+    return exit_code(run.returned, run.failures, verdict)
 
 
 def _refuse_removed(args: argparse.Namespace) -> None:
@@ -218,59 +173,19 @@ def _refuse_removed(args: argparse.Namespace) -> None:
         raise UsageError("; ".join(problems))
 
 
-def _refuse_prompts(args: argparse.Namespace, option: str) -> None:
-    """Look whether a command that goes on by itself would ask for a password.
-
-    Raises:
-        UsageError: it would.
-    """
-    asked = next((key for key in PROMPTS if getattr(args, key)), None)
-    if asked is not None:
-        message = f"{option} leaves nobody to ask for a password: use {_FILES[asked]}"
-        raise UsageError(message)
-
-
-def _detach(args: argparse.Namespace, inventory: list[str], site: Path) -> int:
+def _detach(args: argparse.Namespace, site: Site) -> int:
     """Start the command as one that goes on by itself; returns the exit code.
 
     Raises:
         UsageError: it cannot go on without somebody at the terminal, or not be started.
     """
-    _refuse_prompts(args, "--detach")
-    words = [args.command, *(word for source in inventory for word in ("-i", source)), *args.options]
-    run = detach(site, words)
-    source = " ".join(f"-i {shlex.quote(source)}" for source in inventory[:1])
+    refuse_prompts(args, "--detach")
+    words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
+    run = detach(site.folder, words)
+    source = " ".join(f"-i {shlex.quote(source)}" for source in site.inventory[:1])
     print(f"validation {run.name} runs (process {run.process}), output {run.output}")
     print(f"wait for its end and its exit code: busbar report wait {source} {run.name}")
     return OK
-
-
-def choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
-    """Return the inventory's sources, and how they came to be chosen.
-
-    Raises:
-        UsageError: when there is no such inventory, or two ways to choose one are mixed.
-    """
-    if args.inventory and chosen(args):
-        message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
-        raise UsageError(message)
-    if chosen(args):
-        return [str(inventory_of(args.name))], "sandbox"
-    sources = args.inventory or [str(default_inventory())]
-    for source in sources:
-        if "," not in source and not Path(source).exists():
-            message = f"no inventory {source}: name one with -i, or use --sandbox"
-            raise UsageError(message)
-        if "," not in source and is_read_whole(source):
-            message = (
-                f"inventory {source}: logs, reports and secrets are kept in the folder of an inventory, and of one that"
-                " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
-            )
-            raise UsageError(message)
-    # As they are: Ansible reads a path from the present directory, too.
-    return [source if "," in source else str(Path(source).resolve()) for source in sources], (
-        "as given" if args.inventory else "default; -i chooses another"
-    )
 
 
 def _playbook_path(name: str) -> Path:
@@ -292,39 +207,6 @@ def _playbook_path(name: str) -> Path:
     known = ", ".join(sorted(found.stem for found in folder.glob("*.yml")))
     message = f"no playbook {name!r}; there are: {known}"
     raise UsageError(message)
-
-
-def own_folder(source: str) -> Path:
-    """Return the folder that holds an inventory's logs and reports, as for Ansible."""
-    return Path.cwd() if "," in source else site_folder(source)
-
-
-def prompting_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that make ansible-playbook ask for the passwords that runner then answers."""
-    return [f"--{key.replace('_', '-')}" for key in PROMPTS if getattr(args, key)]
-
-
-def ask_passwords(args: argparse.Namespace) -> dict[str, str]:
-    """Ask for the passwords that are wanted, and return them by key of PROMPTS.
-
-    Raises:
-        UsageError: when there is no terminal to ask on.
-    """
-    wanted = [key for key in PROMPTS if getattr(args, key)]
-    if not wanted:
-        return {}
-    try:
-        Path("/dev/tty").open("rb").close()
-    except OSError as exc:
-        message = f"no terminal to ask for a password on; use {_FILES[wanted[0]]}"
-        raise UsageError(message) from exc
-    said = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: ", "ask_vault_pass": "Vault password: "}
-    passwords: dict[str, str] = {}
-    for key in wanted:
-        word = getpass.getpass(said[key])
-        # As Ansible does: without a sudo password of its own it is that of SSH.
-        passwords[key] = word or (passwords.get("ask_pass", "") if key == "ask_become_pass" else "")
-    return passwords
 
 
 def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | None:
@@ -358,9 +240,9 @@ def _report(run: Run, folder: Path, began: float) -> tuple[str, Path, str] | Non
         return "INCONCLUSIVE", newest, ""
 
 
-def _made_tests(args: argparse.Namespace, run: Run, returned: int) -> bool:
+def _made_tests(args: argparse.Namespace, run: Run) -> bool:
     """Whether a validation ought to have left a report: it was no rehearsal and did not fail earlier."""
-    return returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
+    return run.returned == OK and bool(run.tasks) and not _NO_RUN.intersection(args.options)
 
 
 def _tell_verdict(report: tuple[str, Path, str] | None, say: Callable[[str], None], *, missing: bool) -> str | None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from busbar.commands.doctor import INTERRUPTED, ask_cluster
-from busbar.commands.provision import add_run_options, ask_passwords, choose_inventory, own_folder, prompting_options
 from busbar.doctor.finding import ERROR, Finding, as_text
 from busbar.doctor.host import secret_findings
 from busbar.doctor.inventory import secret_folders
 from busbar.doctor.secrets import as_table, kept_here, kept_on_hosts, open_places
-from busbar.paths import collection
-from busbar.run.inventory_check import refuse_unreadable
 from busbar.run.playbook import Playbook, host_variables
+from busbar.run.site import Site, add_run_options
 
 if TYPE_CHECKING:
     import argparse
@@ -41,20 +38,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _audit(args: argparse.Namespace) -> int:
     """Print secrets and findings; returns the exit code."""
-    inventory, _ = choose_inventory(args)
-    path = collection() / "playbooks" / "preflight.yml"
-    refuse_unreadable(inventory, path)
-    playbook = Playbook(path, inventory, [], {})
-    folders = secret_folders(host_variables(playbook), own_folder(inventory[0]))
+    site = Site(args)
+    playbook = site.playbook("preflight")
+    hosts = host_variables(Playbook(playbook.path, site.inventory, []))
+    folders = secret_folders(hosts, site.folder)
     kept = [each for folder in folders for each in kept_here(folder)]
     findings = [each for folder in folders for each in secret_findings(folder)]
     if not args.offline:
-        playbook.options = ["--check", "--tags", "secrets_audit", "--skip-tags", "preflight"]
-        playbook.options += [*args.options, *prompting_options(args)]
-        playbook.passwords = ask_passwords(args)
-        run, _, interrupted = ask_cluster(playbook)
-        if interrupted:
-            return INTERRUPTED
+        run = site.ask(playbook, "--check", "--tags", "secrets_audit", "--skip-tags", "preflight")
         there = kept_on_hosts(run.custom.get("busbar_secrets") or {})
         kept += there
         findings += open_places(there)

@@ -16,21 +16,12 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import ELEVATION, Holder
 
-from busbar.commands.inventory import INTERRUPTED
-from busbar.commands.provision import (
-    add_run_options,
-    ask_passwords,
-    choose_inventory,
-    exit_code,
-    own_folder,
-    prompting_options,
-)
+from busbar.commands.provision import INTERRUPTED, exit_code
 from busbar.errors import UsageError
-from busbar.paths import collection
-from busbar.run.display import PlainDisplay, summary
-from busbar.run.events import Run
-from busbar.run.inventory_check import refuse_busy, refuse_unreadable
-from busbar.run.playbook import Playbook, host_variables, hosts_counter, inventory_hosts, open_log, run_playbook
+from busbar.run.display import PlainDisplay
+from busbar.run.inventory_check import refuse_busy
+from busbar.run.playbook import host_variables, inventory_hosts
+from busbar.run.site import Site, add_run_options, explain
 from busbar.users.declared import Declared, write
 from busbar.users.elevation import elevation, told
 from busbar.users.request import checked_name, new_user, read_keys, read_table
@@ -38,6 +29,8 @@ from busbar.users.request import checked_name, new_user, read_keys, read_table
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
+
+    from busbar.run.events import Run
 
 __all__ = ["register"]
 
@@ -137,7 +130,7 @@ def changes(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [change]
 
 
-class _Site:
+class _Site(Site):
     """The inventory that a command is about."""
 
     def __init__(self, args: argparse.Namespace) -> None:
@@ -146,17 +139,15 @@ class _Site:
         Raises:
             UsageError: there is none, or it has no hosts.
         """
-        self.args = args
+        super().__init__(args)
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
-        self.inventory, _ = choose_inventory(args)
-        self.path = collection() / "playbooks" / "user.yml"
-        refuse_unreadable(self.inventory, self.path)
-        self.asked = Playbook(self.path, self.inventory, list(args.options))
+        self.asked = self.playbook("user")
+        self.asked.command = f"busbar user {args.action}"
         if not inventory_hosts(self.asked, "all"):
             message = f"the inventory {', '.join(self.inventory)} has no hosts"
             raise UsageError(message)
 
-    def run(self, variables: Mapping[str, Any], more: Sequence[str] = ()) -> tuple[int, Run]:
+    def change(self, variables: Mapping[str, Any], *more: str) -> tuple[int, Run]:
         """Run the playbook; returns the exit code and what was seen."""
         with tempfile.TemporaryDirectory(prefix="busbar-user-") as folder:
             # Not on a command line, which others can read.
@@ -164,19 +155,12 @@ class _Site:
             given.touch(mode=0o600)
             given.write_text(json.dumps(dict(variables)), encoding="utf-8")
             options = ["-e", f"@{given}", *more, *(["--check"] if self.dry else [])]
-            options += [*self.args.options, *prompting_options(self.args)]
-            command = f"busbar user {self.args.action}"
-            playbook = Playbook(self.path, self.inventory, options, ask_passwords(self.args), command)
-            log = open_log(own_folder(self.inventory[0]) / "logs", "user")
-            display = PlainDisplay(sys.stderr)
-            run = Run(display, hosts_counter(playbook))
-            with display:
-                returned, interrupted = run_playbook(playbook, run, log)
-        if interrupted:
+            run = self.run(self.asked, *options, log="user", display=PlainDisplay(sys.stderr))
+        if run.interrupted:
             return INTERRUPTED, run
-        code = exit_code(returned, run.failures, None)
+        code = exit_code(run.returned, run.failures, None)
         if code:
-            print("\n".join([*summary(run), f"log: {log}"]), file=sys.stderr)
+            explain(run)
         return code, run
 
 
@@ -245,7 +229,7 @@ def _change(args: argparse.Namespace) -> int:
     ]
     associations += [{"name": change["name"], "state": "absent"} for change in asked if change["do"] == "remove"]
     variables |= {"user_source": "directory", "user_changes": asked, "user_associations": associations}
-    code, run = site.run(variables)
+    code, run = site.change(variables)
     done = run.custom.get("busbar_users") or {}
     _say(done.get("said") or [], dry=site.dry, nothing=code == DONE)
     return code
@@ -272,10 +256,10 @@ def _change_declared(site: _UsersSite, asked: list[dict[str, Any]], variables: d
             future = Path(folder) / "future.yml"
             future.touch(mode=0o600)
             future.write_text(declared.future(), encoding="utf-8")
-            return site.run(variables, ["-e", f"@{future}"])[0]
+            return site.change(variables, "-e", f"@{future}")[0]
     for path, (_before, after) in texts.items():
         write(path, after)
-    code, run = site.run(variables)
+    code, run = site.change(variables)
     if code == USAGE and not any(run.stats.get("changed", {}).values()):
         # Refused before anything was done: the inventory shall not say otherwise.
         for path, (before, after) in texts.items():
@@ -292,7 +276,7 @@ def _elevate(args: argparse.Namespace) -> int:
     asked = elevation(args, dt.datetime.now(dt.UTC))
     said = told(asked)
     site = _Site(args)
-    code, _run = site.run({**asked, "elevate_said": said, "user_by": _who()}, ["--tags", ELEVATION])
+    code, _run = site.change({**asked, "elevate_said": said, "user_by": _who()}, "--tags", ELEVATION)
     if code == DONE:
         print(printable(f"would do: {said}" if site.dry else said))
     return code
@@ -304,7 +288,7 @@ def _list(args: argparse.Namespace) -> int:
     people: list[dict[str, Any]] = Declared(site.inventory, site.variables).people()
     if site.source == DIRECTORY:
         site.dry = True
-        code, run = site.run({"user_source": "directory", "user_changes": [], "user_by": _who()})
+        code, run = site.change({"user_source": "directory", "user_changes": [], "user_by": _who()})
         if code:
             return code
         people += (run.custom.get("busbar_users") or {}).get("people") or []

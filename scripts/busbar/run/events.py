@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import (
@@ -115,8 +117,14 @@ class Display(Protocol):
 class Run:
     """Follows the events of a run; keeps figures and failures only, so that memory does not grow with what is done."""
 
-    def __init__(self, display: Display, hosts_of: Callable[[str], int], clock: Callable[[], float] = time.monotonic):
-        """Take where to show the run, and a function that tells the number of hosts of a pattern, 0 for unknown."""
+    def __init__(
+        self,
+        display: Display,
+        hosts_of: Callable[[str], int],
+        clock: Callable[[], float] = time.monotonic,
+        log: Path = Path(os.devnull),
+    ):
+        """Take the display, a function that returns the number of hosts of a pattern (0: unknown), clock and log."""
         self._display = display
         self._hosts_of = hosts_of
         self._clock = clock
@@ -132,6 +140,9 @@ class Run:
         self.prelude: list[str] = []
         self.warnings: dict[str, None] = {}
         self.pid: int | None = None
+        self.log = log
+        self.returned = 0
+        self.interrupted = False
         self.log_problem = ""
         self.recap = ""
         self.stats: dict[str, dict[str, int]] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.cli import main
-from busbar.commands import inventory
+from busbar.run import site as site_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,6 +64,6 @@ def test_findings_and_exit_codes(  # noqa: PLR0913, PLR0917 - a table
         run.tasks, run.custom = 3, {"busbar_health": answers}
         return returned, False
 
-    monkeypatch.setattr(inventory, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     assert main(["health", "gpu[1-2]", "-i", str(tmp_path / "hosts.yml")]) == code
     assert capsys.readouterr().out.splitlines() == lines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from busbar.cli import main
-from busbar.commands import inventory
+from busbar.run import site as site_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def test_exit_codes(  # noqa: PLR0913, PLR0917 - a table
         run.tasks, run.custom = tasks, {"busbar_description": text}
         return returned, interrupted
 
-    monkeypatch.setattr(inventory, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     assert main(["inventory", "describe", "gpu[1-2]", "-i", hosts, "-f", "5"]) == code
     assert asked == ["--limit", "gpu1,gpu2", "--skip-tags", "describe_show", "-f", "5"]
     shown = capsys.readouterr()
@@ -151,7 +151,7 @@ def test_the_topology_that_hosts_report(  # noqa: PLR0913, PLR0917 - a table
         run.tasks, run.custom = 5, {"busbar_topology": stats}
         return returned, False
 
-    monkeypatch.setattr(inventory, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     assert main(["inventory", "topology", "--from", "lldp", "gpu[1-2]", "--interfaces", "eth_r*", "-i", hosts]) == code
     shown = capsys.readouterr()
     assert shown.out == out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.cli import main
-from busbar.commands import node
+from busbar.run import site as site_module
 from report_samples import small
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         run.tasks, run.custom = 3, {key: each for key, each in given.items() if key.startswith("busbar_")}
         return 0, False
 
-    monkeypatch.setattr(node, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     return given
 
 

@@ -15,6 +15,7 @@ import pytest
 from busbar.commands import provision
 from busbar.errors import UsageError
 from busbar.run import playbook
+from busbar.run import site as site_module
 from busbar.run.events import Failure
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def run_with(monkeypatch: pytest.MonkeyPatch, site: Path, command: str, report: 
             os.utime(place, (time.time() - report[1],) * 2)
         return 0, False
 
-    monkeypatch.setattr(provision, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     monkeypatch.setattr(provision, "_playbook_path", lambda name: site / f"{name}.yml")
     args = parse([command, "-i", str(site / "inventory")])
     return int(args.run(args))

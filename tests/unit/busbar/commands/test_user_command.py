@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from busbar.cli import main
-from busbar.commands import user
+from busbar.run import site as site_module
 from busbar.run.events import Failure
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         run._failures = {(each.task, each.message): each for each in seen.failures}  # noqa: SLF001 - no event of Ansible
         return seen.returned, False
 
-    monkeypatch.setattr(user, "run_playbook", fake)
+    monkeypatch.setattr(site_module, "run_playbook", fake)
     return seen
 
 

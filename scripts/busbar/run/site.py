@@ -1,0 +1,189 @@
+"""The inventory that a command works on: how it is chosen, and playbooks that run on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
+
+from busbar.errors import UsageError
+from busbar.paths import collection, default_inventory
+from busbar.run.ansible_options import add_ansible_options
+from busbar.run.display import PlainDisplay, summary
+from busbar.run.events import Run
+from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
+from busbar.sandbox.option import add_sandbox, chosen
+from busbar.sandbox.state import inventory_of
+
+if TYPE_CHECKING:
+    import argparse
+
+    from busbar.run.display import LiveDisplay
+
+__all__ = ["Site", "add_run_options", "explain", "refuse_prompts"]
+
+_FILES = {
+    "ask_pass": "--connection-password-file",
+    "ask_become_pass": "--become-password-file",
+    "ask_vault_pass": "--vault-password-file",
+}
+_QUESTIONS = {"ask_pass": "SSH password: ", "ask_become_pass": "sudo password: ", "ask_vault_pass": "Vault password: "}
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of each command that runs a playbook."""
+    where = parser.add_argument_group("which cluster")
+    where.add_argument(
+        "-i",
+        "--inventory",
+        action="append",
+        metavar="INVENTORY",
+        help="file, directory or list of hosts (default: inventory/)",
+    )
+    add_sandbox(where)
+    asked = parser.add_argument_group("passwords, asked for once on the terminal")
+    asked.add_argument("-k", "--ask-pass", action="store_true", help="ask for the SSH password")
+    asked.add_argument("-K", "--ask-become-pass", action="store_true", help="ask for the sudo password")
+    asked.add_argument(
+        "-J", "--ask-vault-pass", "--ask-vault-password", action="store_true", help="ask for the vault's"
+    )
+    add_ansible_options(parser)
+
+
+class Site:
+    """The inventory of a command.
+
+    Attributes:
+        inventory: its sources, in the order of `-i`.
+        chosen_by: how they were chosen, in words.
+        folder: where its logs, reports and secrets are.
+    """
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Choose the inventory.
+
+        Args:
+            args: with the options of `add_run_options`.
+
+        Raises:
+            UsageError: the inventory does not exist, or two ways to choose one are mixed.
+        """
+        self.args = args
+        self.inventory, self.chosen_by = _choose_inventory(args)
+        self.folder = Path.cwd() if "," in self.inventory[0] else site_folder(self.inventory[0])
+
+    def playbook(self, name: str | Path) -> Playbook:
+        """Return a playbook, by its name in the collection or its path, with the user's options.
+
+        Raises:
+            UsageError: the inventory cannot be read.
+        """
+        path = name if isinstance(name, Path) else collection() / "playbooks" / f"{name}.yml"
+        refuse_unreadable(self.inventory, path)
+        prompts = [f"--{key.replace('_', '-')}" for key in PROMPTS if getattr(self.args, key)]
+        return Playbook(path, self.inventory, [*self.args.options, *prompts])
+
+    def ask(self, playbook: Playbook, *options: str, log: str = "") -> Run:
+        """Run a playbook; its progress goes to standard error, since the answer may be redirected into a file.
+
+        Args:
+            playbook: what to run.
+            options: further ones.
+            log: name of its log; none is kept without one.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted it.
+            UsageError: a password is asked for without a terminal.
+        """
+        run = self.run(playbook, *options, log=log, display=PlainDisplay(sys.stderr))
+        if run.interrupted:
+            raise KeyboardInterrupt
+        return run
+
+    def run(
+        self, playbook: Playbook, *options: str, log: str, display: PlainDisplay | LiveDisplay, title: str = ""
+    ) -> Run:
+        """Run a playbook to its end or interruption; the title and the path of the log are the first line."""
+        playbook = dataclasses.replace(
+            playbook, options=[*options, *playbook.options], passwords=_ask_passwords(self.args)
+        )
+        place = open_log(self.folder / "logs", log) if log else Path(os.devnull)
+        if title:
+            display.line(f"{title}, log {place}")
+        with display:
+            run = Run(display, hosts_counter(playbook), log=place)
+            run.returned, run.interrupted = run_playbook(playbook, run, place)
+        return run
+
+
+def explain(run: Run) -> None:
+    """Print why a run failed, beside the output."""
+    print("\n".join([*summary(run), f"log: {run.log}"]), file=sys.stderr)
+
+
+def refuse_prompts(args: argparse.Namespace, option: str) -> None:
+    """Check that a command that runs in the background asks for no password.
+
+    Raises:
+        UsageError: it would.
+    """
+    asked = next((key for key in PROMPTS if getattr(args, key)), None)
+    if asked is not None:
+        message = f"{option} leaves nobody to ask for a password: use {_FILES[asked]}"
+        raise UsageError(message)
+
+
+def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the inventory's sources, and how they were chosen.
+
+    Raises:
+        UsageError: the inventory does not exist, or two ways to choose one are mixed.
+    """
+    if args.inventory and chosen(args):
+        message = "choose the cluster with -i, or a sandbox with --sandbox or --name, not with both"
+        raise UsageError(message)
+    if chosen(args):
+        return [str(inventory_of(args.name))], "sandbox"
+    sources = args.inventory or [str(default_inventory())]
+    for source in sources:
+        if "," not in source and not Path(source).exists():
+            message = f"no inventory {source}: name one with -i, or use --sandbox"
+            raise UsageError(message)
+        if "," not in source and is_read_whole(source):
+            message = (
+                f"inventory {source}: logs, reports and secrets are kept in the folder of an inventory, and of one that"
+                " is given as a folder Ansible reads every file: name the file in it, or call the folder inventory"
+            )
+            raise UsageError(message)
+    # As they are: Ansible reads a path from the present directory, too.
+    return [source if "," in source else str(Path(source).resolve()) for source in sources], (
+        "as given" if args.inventory else "default; -i chooses another"
+    )
+
+
+def _ask_passwords(args: argparse.Namespace) -> dict[str, str]:
+    """Ask for the passwords that are wanted, and return them by key of PROMPTS.
+
+    Raises:
+        UsageError: no terminal to ask on.
+    """
+    wanted = [key for key in PROMPTS if getattr(args, key)]
+    if not wanted:
+        return {}
+    try:
+        Path("/dev/tty").open("rb").close()
+    except OSError as exc:
+        message = f"no terminal to ask for a password on; use {_FILES[wanted[0]]}"
+        raise UsageError(message) from exc
+    passwords: dict[str, str] = {}
+    for key in wanted:
+        word = getpass.getpass(_QUESTIONS[key])
+        # As Ansible does: an empty sudo password is the one of SSH.
+        passwords[key] = word or (passwords.get("ask_pass", "") if key == "ask_become_pass" else "")
+    return passwords

@@ -19,7 +19,7 @@ options:
 """
 
 EXAMPLES = r"""
-hosts_cluster: "{{ groups['all'] | busbar.cluster.cluster_hosts }}"
+__hosts_cluster: "{{ groups['all'] | busbar.cluster.cluster_hosts }}"
 """
 
 RETURN = r"""

@@ -120,7 +120,7 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             "enroot_enabled": True,
             "enroot_source": address,
             "enroot_checksums": {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made},
-            "enroot_extra_packages": [],
+            "__enroot_extra_packages": [],
             "enroot_minimum_mb": 100,
             "enroot_hooks": ["50-slurm-pmi.sh", "98-nvidia.sh"],
             "enroot_settings": {"ENROOT_MAX_CONNECTIONS": 4},

@@ -86,7 +86,7 @@ def test_an_nvidia_smi_that_hangs_does_not_hang_the_run(sandbox: Cluster) -> Non
     sandbox.exec(
         NODE, "printf '#!/bin/sh\\nsleep 600\\n' > /usr/local/sbin/nvidia-smi; chmod +x /usr/local/sbin/nvidia-smi"
     )
-    code, output = preflight(sandbox, "-e", "preflight_gpu_timeout_s=2")
+    code, output = preflight(sandbox, "-e", "__preflight_gpu_timeout_s=2")
     assert code == 2, output
     assert f"{NODE}: nvidia-smi: fails: nvidia-smi did not answer in 2 s" in output
     assert "look for Xid in dmesg, then reboot the node" in output

@@ -175,7 +175,7 @@ def test_another_password_counts_for_the_database_that_is_there(site: Site) -> N
 
 def test_what_does_not_come_up_is_told_with_its_own_words_and_tried_again(site: Site) -> None:
     site.options["grafana_admin_password"] = OTHER
-    done = site.run(grafana_settings={"server": {"broken": 1}}, grafana_timeout_s=20)
+    done = site.run(grafana_settings={"server": {"broken": 1}}, __grafana_timeout_s=20)
     assert done.returncode != 0
     assert "the option broken is not known" in done.stdout, done.stdout
     done = site.run()

@@ -59,7 +59,7 @@ class Installers:
         given: dict[str, object] = {
             "miniforge_enabled": True,
             "miniforge_path": f"{PLACE}/base",
-            "miniforge_modules_path": f"{PLACE}/modules",
+            "__miniforge_modules_path": f"{PLACE}/modules",
             "miniforge_channel_alias": "https://mirror.example.com/conda",
             "miniforge_checksums": checksums,
         }

@@ -122,7 +122,7 @@ def test_a_diagnosis_that_does_not_run_is_no_pass_and_keeps_nobody_out(programs:
     [
         ({"validation_node_checks": ["p2q"]}, "validation_node_checks: 'p2q' is not one of"),
         ({"validation_p2p_binary": "/no/such/program"}, "/no/such/program is no program"),
-        ({"validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is not 1 to"),
+        ({"__validation_p2p_time_limit": 0}, "validation_p2p_time_limit: 0 is not 1 to"),
         ({"validation_stages": ["cluster"]}, "run in the stage node"),
     ],
 )

@@ -113,10 +113,10 @@ def run(sandbox: Cluster, repository: dict[str, Any], *options: str, **settings:
     """Run the playbook for the node with the HGX hardware; returns exit code, output and what changed."""
     given: dict[str, Any] = {
         "nvidia_driver_source": "nvidia",
-        "nvidia_driver_hardware": HARDWARE,
+        "__nvidia_driver_hardware": HARDWARE,
         "nvidia_driver_kernel_parts": "managed",
         "nvidia_driver_lock_file": str(repository["lock"]),
-        "nvidia_driver_cluster_hosts": [NODE],
+        "__nvidia_driver_cluster_hosts": [NODE],
         "nvidia_repository_urls": {"cuda": repository["url"]},
         "nvidia_repository_key_urls": {"cuda": repository["url"] + KEY_FILE},
         "nvidia_repository_fingerprints": {"cuda": repository["made"].fingerprint},

@@ -107,7 +107,7 @@ def play(sandbox: Cluster, repository: Repository, tmp_path_factory: pytest.Temp
             "cuda_source": "nvidia",
             "cuda_versions": ["12.8.0", "13.0"],
             "cuda_default_version": "12.8",
-            "cuda_driver_version": "580.95.05",
+            "__cuda_driver_version": "580.95.05",
             "dcgm_source": "nvidia",
             "dcgm_version": "4.4.1-1",
             "dcgm_driver_version": "580.95.05",
@@ -189,7 +189,7 @@ def test_a_repository_signed_by_another_key_is_refused(
 
 def test_a_driver_that_is_too_old_is_told_before_anything(sandbox: Cluster, play: Play) -> None:
     before = state(sandbox)
-    done = play(cuda_driver_version="570.133.20")
+    done = play(__cuda_driver_version="570.133.20")
     assert done.returncode != 0
     assert f"{NODE}: cuda_versions: CUDA 13.0 needs driver 580.65.06 or newer, and this host has 570" in done.stdout
     assert state(sandbox) == before

@@ -159,7 +159,7 @@ def test_a_validation_runs_in_containers_and_says_why_it_does_not(sandbox: Clust
         "validation_stages": ["gemm"],
         "validation_gemm_image": image,
         "validation_gemm_seconds": 1,
-        "validation_gemm_size": 64,
+        "__validation_gemm_size": 64,
         "validation_gemm_tflops": 1e-9,
         "validation_gemm_memory_gbs": 1e-6,
     }

@@ -140,7 +140,7 @@ def test_a_second_run_changes_nothing(apply: Apply, arguments: tuple[str, ...]) 
             "rdma_ipoib_interfaces: 10.199.0.1 is declared more than once",
         ),
         (
-            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "{{ ansible_host }}/24"}], "rdma_hosts": []},
+            {"rdma_ipoib_interfaces": [{"name": "ib0", "address": "{{ ansible_host }}/24"}], "__rdma_hosts": []},
             "of eth0, by which it is managed",
         ),
     ],
@@ -156,11 +156,11 @@ def test_what_cannot_be_is_refused_by_name(apply: Apply, options: dict[str, Any]
 @pytest.mark.core
 def test_the_way_to_the_gpus_is_told_with_its_reason(apply: Apply) -> None:
     hardware = {"gpu": {"count": 2}, "nics": [{"count": 2, "gbps": 400, "rdma": True}]}
-    done = apply("--tags", "gpudirect", gpudirect_hardware=hardware)
+    done = apply("--tags", "gpudirect", __gpudirect_hardware=hardware)
     assert done.returncode == recap(done.stdout)[NODE]["changed"] == 0
     said = " ".join(done.stdout.split())
     assert "gpu1: undecided: it cannot be told yet: no driver is loaded or installed" in said
     assert "its kernel is that of its host (podman): no module is loaded" in said
-    done = apply("--tags", "gpudirect", gpudirect_hardware=hardware, gpudirect_mode="peermem")
+    done = apply("--tags", "gpudirect", __gpudirect_hardware=hardware, gpudirect_mode="peermem")
     assert done.returncode != 0
     assert "value of gpudirect_mode must be one of" in " ".join(done.stdout.split())

@@ -176,7 +176,7 @@ def test_a_node_that_does_not_answer_is_named(sandbox: Cluster) -> None:
     sandbox.exec("gpu2", "systemctl stop slurmd")
     try:
         sandbox.exec("ctl", "scontrol update nodename=gpu2 state=down reason='pulled for a test'")
-        arguments = ("--tags", "slurm_verify", "-e", "slurm_registration_timeout=2")
+        arguments = ("--tags", "slurm_verify", "-e", "__slurm_registration_timeout=2")
         done = sandbox.playbook("slurm.yml", *arguments)
         assert done.returncode != 0
         assert f"1 of {len(sandbox.compute)} compute nodes are not ready: gpu2: down" in " ".join(done.stdout.split())

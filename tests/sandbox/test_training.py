@@ -50,7 +50,7 @@ STAGE: dict[str, Any] = {
     "validation_stages": ["training"],
     "validation_environment": TORCH,
     "validation_training_steps": 10,
-    "validation_training_hidden": 32,
+    "__validation_training_hidden": 32,
 }
 
 

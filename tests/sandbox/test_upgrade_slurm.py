@@ -225,7 +225,7 @@ def last_report(one: Cluster) -> dict[str, Any]:
 
 
 def test_the_new_release_is_validated_without_pmix(cluster: Cluster) -> None:
-    asked = {"validation_stages": ["cluster"], "validation_mpi_ranks_per_node": 2}
+    asked = {"validation_stages": ["cluster"], "__validation_mpi_ranks_per_node": 2}
     done = cluster.playbook("validate.yml", *QUICK, "-e", json.dumps(asked))
     assert done.returncode == 0, done.stdout
     report = last_report(cluster)

@@ -91,7 +91,7 @@ def test_every_collective_is_measured_as_often_as_asked_and_judged_by_its_own_fl
 
 
 def test_wrong_sums_fail(sandbox: Cluster) -> None:
-    done, report = validate(sandbox, *QUICK, "-e", "validation_mpi_wrong_rank=1")
+    done, report = validate(sandbox, *QUICK, "-e", "__validation_mpi_wrong_rank=1")
     assert done.returncode != 0
     assert report["verdict"] == "FAIL"
     assert "sums are wrong" in report["reason"]

@@ -113,7 +113,7 @@ def test_a_node_that_busbar_drained_is_given_back_after_it_passed(sandbox: Clust
 
 def test_a_node_that_fails_stays_drained_with_the_reason(sandbox: Cluster) -> None:
     node = sandbox.compute[0]
-    wrong = ("-e", f"validation_nodes={node}", "-e", "validation_mpi_wrong_rank=0", "-e", "validation_resume=all")
+    wrong = ("-e", f"validation_nodes={node}", "-e", "__validation_mpi_wrong_rank=0", "-e", "validation_resume=all")
     with drained(sandbox, node, "busbar: new") as job:
         done, _report = validate(sandbox, *wrong)
         assert done.returncode == FAIL, done.stdout
@@ -247,7 +247,7 @@ def test_a_detached_validation_is_picked_up_with_its_exit_code(sandbox: Cluster)
     assert (second.returncode, "another run works on this inventory" in second.stderr) == (REFUSED, True), second.stderr
     waited = sandbox.busbar(*place, run, timeout=300)
     assert (waited.returncode, "Verdict: PASS" in waited.stdout) == (PASS, True), waited.stdout
-    failed = sandbox.busbar(*command(sandbox, *QUICK, "-e", "validation_mpi_wrong_rank=0"), "--detach")
+    failed = sandbox.busbar(*command(sandbox, *QUICK, "-e", "__validation_mpi_wrong_rank=0"), "--detach")
     assert failed.returncode == PASS, failed.stderr
     assert sandbox.busbar(*place, timeout=300).returncode == FAIL
     assert "ended with exit code 1" in sandbox.busbar(*place, "--status").stdout

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.proves("validation")
 
 # Of a machine that has much else to do; a quiet one needs a twentieth.
 SLOW = 400.0
-SMALL = {"validation_gemm_seconds": 1, "validation_gemm_size": 64, "validation_hpl_n": 400}
+SMALL = {"validation_gemm_seconds": 1, "__validation_gemm_size": 64, "validation_hpl_n": 400}
 # So low that whatever the machine has to do besides, only what does not run misses them.
 FLOORS = {"validation_gemm_tflops": 1e-9, "validation_gemm_memory_gbs": 1e-6, "validation_hpl_gflops": 1e-6}
 
@@ -39,7 +39,7 @@ def validate(sandbox: Cluster, stages: list[str], **options: Any) -> dict[str, A
 def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
     sandbox: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = validate(sandbox, ["gemm", "hpl"], validation_mpi_ranks_per_node=2)
+    report = validate(sandbox, ["gemm", "hpl"], __validation_mpi_ranks_per_node=2)
     gemm, hpl = report["tests"]
     assert [(test["name"], test["verdict"]) for test in (gemm, hpl)] == [("gemm", "PASS"), ("hpl", "PASS")], report
     rows = gemm["gemm"]["rows"]
@@ -60,7 +60,7 @@ def test_cpus_multiply_alike_and_linpack_is_solved_and_the_report_is_signed(
 
 def test_one_wrong_bit_is_found(sandbox: Cluster) -> None:
     wrong = sandbox.compute[-1]
-    (test,) = validate(sandbox, ["gemm"], validation_gemm_wrong_node=wrong)["tests"]
+    (test,) = validate(sandbox, ["gemm"], __validation_gemm_wrong_node=wrong)["tests"]
     assert test["verdict"] == "FAIL", test["reason"]
     others = len(sandbox.compute) - 1
     if others > 1:
@@ -84,10 +84,10 @@ def test_a_floor_that_no_cpu_reaches_is_missed_by_all(sandbox: Cluster) -> None:
 # Turns of some seconds each, so that a minute and a half has enough of them to compare on a busy machine.
 SOAK = {
     "validation_soak_minutes": 1.5,
-    "validation_soak_gemm_seconds": 1,
+    "__validation_soak_gemm_seconds": 1,
     "validation_soak_interval": 3,
     "validation_soak_bytes": "1M",
-    "validation_soak_iterations": 3,
+    "__validation_soak_iterations": 3,
 }
 
 
@@ -105,7 +105,7 @@ def test_nodes_hold_out_under_load_and_are_watched_meanwhile(sandbox: Cluster) -
 
 
 def test_a_sum_that_is_wrong_ends_the_soak_and_fails(sandbox: Cluster) -> None:
-    (test,) = validate(sandbox, ["soak"], **SOAK, validation_mpi_wrong_rank=0)["tests"]
+    (test,) = validate(sandbox, ["soak"], **SOAK, __validation_mpi_wrong_rank=0)["tests"]
     assert (test["verdict"], "the sums are wrong" in test["reason"]) == ("FAIL", True), test["reason"]
     assert any("it lasted" in words for words in test["findings"]), test["findings"]
 

@@ -18,7 +18,7 @@ LOOKUP = re.compile(r"lookup\('busbar\.cluster\.secret', '([^']+)'(?:, bytes=(\d
 def test_all_secrets_are_known() -> None:
     files = [*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/*.yml")]
     used = {name: int(size or 32) for path in files for name, size in LOOKUP.findall(path.read_text())}
-    declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
+    declared = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
     assert declared == used | AUTHORITIES
 
 
@@ -26,7 +26,7 @@ def test_each_secret_is_known_by_what_the_roles_write() -> None:
     """The file by which a host that has the secret is known, and the option, stand in a role."""
     variables = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())
     known = variables["__preflight_secrets_known"]
-    declared = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
+    declared = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
     assert known.keys() == declared.keys()
     roles = [path for path in TOP.glob("roles/*/*/*.yml") if "preflight" not in path.parts]
     written = "".join(path.read_text() for path in [*roles, *TOP.glob("roles/*/templates/**/*.j2")])

@@ -112,7 +112,8 @@ def test_all_that_builtin_modules_make_is_known() -> None:
         for role, file, module, name in written()
         if (role, file) not in BY_LOOP
         and not any(
-            fnmatch(name.replace("slurm_account_groups_textfile_dir", "__uninstall_textfiles"), path) for path in known
+            fnmatch(name.replace("__slurm_account_groups_textfile_dir", "__uninstall_textfiles"), path)
+            for path in known
         )
         and not name.startswith(BELOW)
         and not (name.strip("{ }*") and name.strip("{ }*") in DATA)

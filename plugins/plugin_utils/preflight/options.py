@@ -9,13 +9,13 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ...module_utils.common.problems import Problem, advice, make_problem
 from ..common.near_names import near_name, near_option
 from .other_toolkits import foreign_variable
+from .removed import REMOVED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
     "FORMER_NAMES",
-    "REMOVED",
     "Option",
     "Setting",
     "former_problems",
@@ -39,27 +39,6 @@ FORMER_NAMES = (
     ("alertmanager_own_routes", "alertmanager_extra_routes"),
     ("node_exporter_facts", "node_exporter_extra_metrics"),
 )
-_AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
-_DATABASE = "name a database that the site runs in slurm_database_external (docs/failover.md)"
-# Options that an earlier busbar had, with what takes their place.
-REMOVED = {
-    **dict.fromkeys(("auditd_enabled", "auditd_immutable", "auditd_log_files", "auditd_log_mb"), _AUDITD),
-    "hardware_catalogue": "machines of your own are described in hardware_profiles_extra",
-    "hardware_profiles": "machines of your own are described in hardware_profiles_extra",
-    "identity_replicas": "one host serves the directory; use identity_source: external for one with replicas",
-    "mariadb_secure_logging": "passwords are never shown",
-    "preflight_accounts": "users_accounts is checked",
-    "preflight_groups": "users_groups is checked",
-    "preflight_partitions": "slurm_partitions is checked",
-    "preflight_slurm": "the options of the role slurm are checked",
-    "scratch_job_scripts": "scratch_per_job is enough",
-    "mariadb_cluster": f"one host of slurm_database runs MariaDB; {_DATABASE}",
-    "mariadb_cluster_convert": _DATABASE,
-    "mariadb_cluster_timeout_s": _DATABASE,
-    "slurm_database_storage_backup_host": _DATABASE,
-    "slurm_database_storage_host": _DATABASE,
-    "validation_storage_user": "the test writes as the account of the validation",
-}
 # Variables by which Ansible reaches a host, for a suggestion where one is misspelt.
 CONNECTION_VARIABLES = frozenset(
     f"ansible_{name}"

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 import yaml
-from role_files import rendered, value
+from role_files import named, rendered, value
 
 SLACK = "https://hooks.slack.com/services/T02ABCDEF/B03ABCDEF/abcdefghijklmnop"
 HOOK = {"url": "https://tickets.site.lan/alerts", "token": "s3cr3t-t0ken"}
 GIVEN: dict[str, Any] = {
     "alertmanager_address": "127.0.0.1",
     "alertmanager_cluster_address": "10.0.0.10",
-    "alertmanager_cluster_tls": {},
-    "alertmanager_groups": [],
+    "__alertmanager_cluster_tls": {},
+    "__alertmanager_groups": [],
     "alertmanager_inhibit_defaults": False,
-    "alertmanager_web_config": {},
+    "__alertmanager_web_config": {},
 }
 
 
 def options(text: str) -> dict[str, Any]:
     """Return the variables of a site that declares options of the role, as YAML without its prefix."""
-    return GIVEN | {f"alertmanager_{key}": each for key, each in (yaml.safe_load(text) or {}).items()}
+    return GIVEN | named("alertmanager", yaml.safe_load(text) or {}, ("family",))
 
 
 def config(text: str) -> dict[str, Any]:
@@ -142,9 +142,7 @@ def test_one_host_has_no_cluster_and_several_know_each_other() -> None:
     ],
 )
 def test_refused(text: str, words: str) -> None:
-    given = options(text)
-    given["family"] = given.pop("alertmanager_family", "Debian")
-    (problem,) = value("alertmanager", "__alertmanager_problems", **given)
+    (problem,) = value("alertmanager", "__alertmanager_problems", **options(text))
     assert words in f"{problem['key']}: {problem['problem']}"
     assert problem["hosts"] == ["gpu7"]
     assert problem["remedy"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nvidia.cuda_support import driver_fits, least_driver
-from role_files import value
+from role_files import named, value
 
 H100, V100, B200 = ({"gpu": {"generation": generation}} for generation in ("hopper", "volta", "blackwell"))
 GIVEN: dict[str, Any] = {
@@ -28,7 +28,7 @@ def found(name: str, system: str = "Debian 12", **own: Any) -> Any:  # noqa: ANN
         "distribution_major_version": major,
         "os_family": own.get("family", "Debian"),
     }
-    options = {key if key in PLAIN else f"cuda_{key}": each for key, each in {**GIVEN, **own}.items()}
+    options = named("cuda", {**GIVEN, **own}, PLAIN)
     return value("cuda", f"__cuda_{name}", ansible_facts=facts, **options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from role_files import value
+from role_files import named, value
 
 H100, V100 = ({"gpu": {"generation": generation}} for generation in ("hopper", "volta"))
 # As Debian's alternatives end: readlink -f follows all links.
@@ -16,7 +16,7 @@ PLAIN = ("nvidia_driver_branch", "ansible_check_mode")
 def found(name: str, hardware: dict[str, Any] = H100, host: str = "", **own: object) -> Any:  # noqa: ANN401 - any
     """Return a variable of the role, on a host that answers `host`."""
     given = {"driver_version": "" if host else "580.95.05", "proprietary": False, "hardware": hardware, **own}
-    options = {key if key in PLAIN else f"dcgm_{key}": each for key, each in given.items()}
+    options = named("dcgm", given, PLAIN)
     return value("dcgm", f"__dcgm_{name}", __dcgm_found={"stdout": host}, **options)
 
 

@@ -39,7 +39,7 @@ def run(folder: Path, *options: str, driver: str = "", **variables: object) -> t
     given = {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
-        "dcgm_hardware": {"gpu": {"model": "NVIDIA H100 80GB HBM3"}},
+        "__dcgm_hardware": {"gpu": {"model": "NVIDIA H100 80GB HBM3"}},
         "dcgm_proprietary": False,
         "__dcgm_library_paths": [str(folder / "absent.so.1"), str(library)],
         **variables,

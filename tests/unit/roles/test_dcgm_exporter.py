@@ -6,15 +6,15 @@ import csv
 from typing import Any
 
 import pytest
-from role_files import rendered, value
+from role_files import named, rendered, value
 
 H100 = {"model": "NVIDIA H100 80GB HBM3", "generation": "hopper"}
 RTX, P100 = ({"model": f"NVIDIA {name}"} for name in ("GeForce RTX 4090", "P100"))
 GIVEN: dict[str, Any] = {
     "dcgm_exporter_address": "10.0.0.21",
-    "dcgm_exporter_hardware": {"gpu": H100},
-    "dcgm_exporter_groups": [],
-    "dcgm_exporter_web_config": {},
+    "__dcgm_exporter_hardware": {"gpu": H100},
+    "__dcgm_exporter_groups": [],
+    "__dcgm_exporter_web_config": {},
 }
 UNIT = "etc/systemd/system/nvidia-dcgm-exporter.service.d/busbar.conf.j2"
 ARCHIVE = {"url": "https://mirror.example.org/d/exporter_4.8.2-1_amd64.deb", "sha256": "a" * 64, "version": "4.8.2-1"}
@@ -23,8 +23,7 @@ XID = {"name": "DCGM_FI_DEV_XID_ERRORS", "type": "gauge", "help": "last Xid"}
 
 def options(own: dict[str, Any]) -> dict[str, Any]:
     """Return variables of the role, of options without its prefix."""
-    plain = ("dcgm_source", "family")
-    return GIVEN | {key if key in plain else f"dcgm_exporter_{key}": each for key, each in own.items()}
+    return GIVEN | named("dcgm_exporter", own, ("dcgm_source", "family"))
 
 
 def flags(**own: object) -> str:

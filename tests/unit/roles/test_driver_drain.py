@@ -67,7 +67,7 @@ class Slurm:
         given = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
-            "nvidia_driver_slurm_controller": "gpu1",
+            "__nvidia_driver_slurm_controller": "gpu1",
             "nvidia_driver_drain_timeout": 1,
             "__nvidia_driver_poll": 1,
             "__nvidia_driver_waits": waits,

@@ -25,12 +25,12 @@ OPTIONS: dict[str, Any] = {
     "ansible_managed": "Ansible managed",
     "examples_path": "/shared/examples",
     "examples_nodes": 2,
-    "examples_gpus_per_node": 8,
-    "examples_cpus_per_rank": 14,
+    "__examples_gpus_per_node": 8,
+    "__examples_cpus_per_rank": 14,
     "examples_image": "",
     "examples_setup": [],
     "examples_python": "python3",
-    "examples_all_reduce": "all_reduce_perf",
+    "__examples_all_reduce": "all_reduce_perf",
     "examples_partition": "",
     "examples_time": "01:00:00",
     "examples_login": "login",
@@ -122,7 +122,7 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.mark.parametrize("name", [*TRAININGS, *OTHERS, *RUNTIMES])
 @pytest.mark.parametrize(
-    "more", [{}, {"examples_gpus_per_node": 0, "examples_partition": "gpu", "examples_image": "a"}]
+    "more", [{}, {"__examples_gpus_per_node": 0, "examples_partition": "gpu", "examples_image": "a"}]
 )
 def test_shellcheck_has_nothing_to_say(name: str, more: dict[str, Any], tmp_path: Path) -> None:
     if shutil.which("shellcheck") is None:
@@ -137,7 +137,7 @@ def test_a_rank_for_each_gpu_and_none_where_there_is_none() -> None:
     assert (options["ntasks-per-node"], options["gpus-per-node"], options["nodes"]) == ("8", "8", "2")
     assert "partition" not in options
     assert {"requeue", "signal", "open-mode"} <= options.keys()
-    options = sbatch_options(rendered("ddp", examples_gpus_per_node=0, examples_partition="cpu"))
+    options = sbatch_options(rendered("ddp", __examples_gpus_per_node=0, examples_partition="cpu"))
     assert (options["ntasks-per-node"], options["partition"]) == ("1", "cpu")
     assert "gpus-per-node" not in options
     assert sbatch_options(rendered("ddp_torchrun"))["ntasks-per-node"] == "1"
@@ -310,7 +310,7 @@ def test_the_ranks_have_the_cpus_that_were_asked_for(job: Job, tmp_path: Path) -
     """A step has one CPU per task unless srun is told otherwise (since Slurm 22.05, srun(1), --cpus-per-task)."""
     assert sbatch_options(rendered("ddp"))["cpus-per-task"] == "14"
     assert sbatch_options(rendered("ddp_torchrun"))["cpus-per-task"] == str(8 * 14)
-    assert "cpus-per-task" not in sbatch_options(rendered("fsdp", examples_cpus_per_rank=0))
+    assert "cpus-per-task" not in sbatch_options(rendered("fsdp", __examples_cpus_per_rank=0))
     _code, threads, notes = job.run('echo "$OMP_NUM_THREADS"', SLURM_CPUS_PER_TASK="14")
     assert "--cpus-per-task=14 " in notes
     assert threads == "14\n"
@@ -386,7 +386,7 @@ def test_scaling_prints_a_table_of_one_gpu_one_node_and_more_nodes(tmp_path: Pat
 
 
 def test_a_training_that_fails_is_no_row_and_no_success(tmp_path: Path) -> None:
-    job = Job(tmp_path, rendered("scaling", examples_gpus_per_node=1))
+    job = Job(tmp_path, rendered("scaling", __examples_gpus_per_node=1))
     (tmp_path / "rank.py").write_text(MEASURED, encoding="utf-8")
     table = {"TABLE": str(ROLE / "files" / "train_table.py"), "SLURM_NNODES": "2"}
     code, output, _notes = job.run('python3 "$HOME/rank.py"', BATCHES="13 64", **table)

@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from role_files import rendered, value
+from role_files import named, rendered, value
 from templates import TOP, worked_out
 
 HOST = "gpu7"
@@ -117,7 +117,7 @@ PROVIDERS = {
 
 def options(change: dict[str, Any]) -> dict[str, Any]:
     """Return the options of the role, with its prefix."""
-    return {f"grafana_{key}": each for key, each in (SETTINGS | change).items()}
+    return named("grafana", SETTINGS | change)
 
 
 def text(path: str, **change: object) -> str:

@@ -30,7 +30,7 @@ def test_it_is_the_one_that_exports_them(exports: list[str], path: str, *, here:
     variables = {
         "__home_quota_exports": {"nfs1": [{"path": each} for each in exports]},
         "inventory_hostname": "nfs1",
-        "home_quota_path": path,
+        "__home_quota_path": path,
     }
     asked = trust_as_template(known["__home_quota_is_here"])
     assert Templar(loader=DataLoader(), variables=variables).template(asked) is here

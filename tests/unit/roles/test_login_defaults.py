@@ -43,7 +43,8 @@ SERVING: Groups = {
 
 def _default(role: str, name: str, host: str, groups: Groups) -> bool:
     """The default of an option on a host of an inventory with these groups, and no group that is not among them."""
-    defaults: dict[str, Any] = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())
+    files = [ROLES / role / name / "main.yml" for name in ("defaults", "vars")]
+    defaults: dict[str, Any] = {key: each for file in files for key, each in yaml.safe_load(file.read_text()).items()}
     texts = {key: trust_as_template(value) for key, value in defaults.items() if isinstance(value, str)}
     every = {"all": sorted({name for names in groups.values() for name in names}), **groups}
     variables = {**defaults, **texts, "inventory_hostname": host, "groups": every}

@@ -36,7 +36,7 @@ def run(folder: Path, plugins: list[str], **given: object) -> tuple[int, str]:
     known = {
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
-        "mig_hardware": GPU,
+        "__mig_hardware": GPU,
         "mig_layout": {"profile": "1g.10gb", "count": 7},
         "__mig_plugin_folders": [str(folder / "slurm-wlm")],
         **given,

@@ -10,10 +10,10 @@ from role_files import rendered, value
 NICS = [{"count": 8, "gbps": 400, "rdma": True}, {"count": 2, "gbps": 25, "rdma": False}]
 GIVEN: dict[str, Any] = {
     "node_exporter_address": "10.0.0.1",
-    "node_exporter_hardware": {},
-    "node_exporter_hardware_name": "",
-    "node_exporter_groups": [],
-    "node_exporter_web_config": {},
+    "__node_exporter_hardware": {},
+    "__node_exporter_hardware_name": "",
+    "__node_exporter_groups": [],
+    "__node_exporter_web_config": {},
     "node_exporter_systemd_units": ["slurmd", "nvidia-.+"],
 }
 UNIT = "etc/systemd/system/prometheus-node-exporter.service.d/busbar.conf.j2"
@@ -74,13 +74,13 @@ def test_each_release_takes_its_web_configuration_by_its_own_flag(
 ) -> None:
     facts = {"architecture": "x86_64", "distribution_version": version}
     given = {"family": family, "ansible_facts": facts, "node_exporter_source": source}
-    text = rendered("node_exporter", UNIT, **{**GIVEN, "node_exporter_web_config": {"a": 1}, **given})
+    text = rendered("node_exporter", UNIT, **{**GIVEN, "__node_exporter_web_config": {"a": 1}, **given})
     assert f"  {flag}=/etc/prometheus/node_exporter_web.yml \\\n" in text
 
 
 def test_metrics_of_a_gpu_node() -> None:
     profile = {"gpu": {"count": 8}, "nics": NICS}
-    assert metrics(node_exporter_hardware=profile, node_exporter_hardware_name="dgx_h100") == [
+    assert metrics(__node_exporter_hardware=profile, __node_exporter_hardware_name="dgx_h100") == [
         'busbar_node_info{hardware="dgx_h100"} 1',
         "busbar_node_expected_gpus 8",
         'busbar_node_expected_links{kind="ethernet"} 2',

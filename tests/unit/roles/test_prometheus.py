@@ -6,24 +6,24 @@ from typing import Any
 
 import pytest
 import yaml
-from role_files import rendered, value
+from role_files import named, rendered, value
 
 JOBS: dict[str, Any] = {"node": {"config": {"honor_labels": True}}, "plain": {"secured": False}}
 GIVEN: dict[str, Any] = {
     "prometheus_address": "10.0.0.1",
     "prometheus_alertmanager_access": {},
     "prometheus_external_labels": {"cluster": "c"},
-    "prometheus_groups": [],
+    "__prometheus_groups": [],
     "prometheus_jobs": JOBS,
-    "prometheus_scrape_access": {},
-    "prometheus_web_config": {},
+    "__prometheus_scrape_access": {},
+    "__prometheus_web_config": {},
 }
 PLAN = "{{ __prometheus_settings | busbar.cluster.prometheus_plan(inventory_hostname) }}"
 
 
 def options(own: dict[str, Any]) -> dict[str, Any]:
     """Return variables of the role, of options without its prefix."""
-    return {**GIVEN, "__prometheus_plan": PLAN, **{f"prometheus_{key}": each for key, each in own.items()}}
+    return {**GIVEN, "__prometheus_plan": PLAN, **named("prometheus", own)}
 
 
 def config(**own: object) -> dict[str, Any]:

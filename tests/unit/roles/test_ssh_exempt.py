@@ -36,7 +36,7 @@ def test_a_host_more_in_a_declared_network_changes_nothing(
     task = next(task for task in tasks if "all hosts share" in task["name"])
     shared = task["ansible.builtin.set_fact"]["__ssh_shared"]
     shown = {"msg": {key: shared[key] for key in ("addresses", "names_addresses")}}
-    variables = {**task["vars"], **given, "ssh_cluster": list(HOSTS), "ssh_domain": ""}
+    variables = {**task["vars"], **given, "__ssh_cluster": list(HOSTS), "__ssh_domain": ""}
     play = {"hosts": "gpu1", "gather_facts": False, "vars": variables, "tasks": [{"ansible.builtin.debug": shown}]}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": {"hosts": HOSTS}}))

@@ -37,7 +37,7 @@ def value(role: str, name: str, host: str = "gpu1", system: str = "Debian", **gi
 
 def test_nothing_is_opened_without_the_switch() -> None:
     assert not set(OPEN) & set(value("hosts", "__hosts_sysctl"))
-    assert value("hosts", "hosts_profiling") is False
+    assert value("hosts", "__hosts_profiling") is False
 
 
 @pytest.mark.parametrize(("host", "opened"), [("gpu1", True), ("login", False), ("ctl", False)])

@@ -46,7 +46,7 @@ def test_linpack_gets_the_grid_nearest_to_a_square_and_as_much_as_fits(tmp_path:
 
 @pytest.mark.parametrize("rails", [["mlx5_0", "mlx5_1"], "mlx5_0,mlx5_1"])
 def test_pairs_write_over_one_rail_after_the_other(tmp_path: Path, rails: list[str] | str) -> None:
-    job = Job(tmp_path, "job_rdma_pairs", validation_rdma_pairs_rails=rails, validation_rdma_pairs_seconds="3")
+    job = Job(tmp_path, "job_rdma_pairs", validation_rdma_pairs_rails=rails, __validation_rdma_pairs_seconds="3")
     # In the stand-in one node ends before the next begins, so nobody serves those who write.
     program = '#!/bin/sh\ncase "$*" in *gpu?) echo "Unable to reach ${4}" ;; esac\n'
     (tmp_path / "bin" / "ib_write_bw").write_text(program)

@@ -11,6 +11,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation i
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.registry import STAGES, choices
 
 ROLE = Path(__file__).parents[3] / "roles/validation"
+VARS: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())
 SPECS: dict[str, Any] = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"][
     "options"
 ]
@@ -35,7 +36,8 @@ def test_a_stage_reads_all_its_options_and_no_others(stage: Any) -> None:  # noq
     prefix = f"validation_{stage.name}_"
     declared = {name.removeprefix(prefix): option for name, option in SPECS.items() if name.startswith(prefix)}
     read = {key: str(hint) for key, hint in stage.form.__annotations__.items() if key != "script"}
-    assert declared.keys() == read.keys()
+    tuned = {name.removeprefix(f"__{prefix}") for name in VARS if name.startswith(f"__{prefix}")}
+    assert declared.keys() | tuned == read.keys()
     for key, option in declared.items():
         assert TYPES[option["type"]] in read[key], f"{prefix}{key}"
 

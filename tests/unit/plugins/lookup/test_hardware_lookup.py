@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,20 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.pr
 from templates import settings, worked_out
 
 TOP = Path(__file__).resolve().parents[4]
-LOOKUP = "busbar.cluster.hardware'"
-DEFAULTS = {
+LOOKUP = "lookup('busbar.cluster.hardware', hardware | default('')"
+VARIABLES = {
     (path.parts[-3], name): value
-    for path in sorted(TOP.glob("roles/*/defaults/main.yml"))
+    for path in sorted([*TOP.glob("roles/*/defaults/main.yml"), *TOP.glob("roles/*/vars/main.yml")])
     for name, value in yaml.safe_load(path.read_text()).items()
-    if LOOKUP in str(value)
+    # The preflight reports all wrong names itself.
+    if LOOKUP in str(value) and path.parts[-3] != "preflight"
+}
+# Roles by what turns them on.
+ROLES: dict[str, dict[str, Any]] = {role: {} for role, _ in VARIABLES} | {
+    "enroot": {"enroot_enabled": True},
+    "slurm": {"slurm_components": ["compute"]},
+    "examples": {"examples_enabled": True},
+    "prometheus": {},
 }
 
 
@@ -108,14 +117,14 @@ def test_a_catalogue_of_ones_own_is_looked_in_alone() -> None:
 
 
 def test_every_role_that_needs_the_hardware_of_its_host_is_here() -> None:
-    roles = {role for role, _ in DEFAULTS}
-    assert roles >= {"cuda", "dcgm", "dcgm_exporter", "gpu_settings", "gpudirect", "mig", "node_exporter"}
-    assert roles >= {"nvidia_container_toolkit", "nvidia_driver", "rdma"}
+    roles = {role for role, _ in VARIABLES}
+    assert roles >= {"cuda", "dcgm", "dcgm_exporter", "enroot", "gpu_settings", "gpudirect", "mig", "node_exporter"}
+    assert roles >= {"nvidia_container_toolkit", "nvidia_driver", "rdma", "slurm"}
 
 
-@pytest.mark.parametrize(("role", "option"), DEFAULTS)
-def test_a_role_that_runs_alone_refuses_unknown_hardware(role: str, option: str) -> None:
-    text = DEFAULTS[role, option]
+@pytest.mark.parametrize(("role", "variable"), [key for key in VARIABLES if key[0] != "slurm"])
+def test_a_variable_with_the_hardware_of_the_host_refuses_an_unknown_name(role: str, variable: str) -> None:
+    text = VARIABLES[role, variable]
     assert not worked_out(text)
     assert worked_out(text, hardware="dgx_h100")
     with pytest.raises(LookupError) as caught:
@@ -123,9 +132,46 @@ def test_a_role_that_runs_alone_refuses_unknown_hardware(role: str, option: str)
     assert "gpu7: hardware: unknown hardware 'dgx_h10'" in str(caught.value)
 
 
-def played(inventory: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    """Run the playbook of the GPU nodes in check mode, as a user of the collection without any group_vars does."""
-    command = ["ansible-playbook", "-i", str(inventory), str(TOP / "playbooks/nvidia.yml"), "--check", *more]
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"hardware": "dgx_h10"}, "hardware: unknown hardware 'dgx_h10'"),
+        (
+            {"hardware": "dgx_h100", "hardware_profiles_extra": {"dgx_h100": {"memory_gb": 2000}}},
+            "hardware_profiles_extra: hardware dgx_h100: memory_gb: unknown key",
+        ),
+    ],
+)
+def test_each_role_that_runs_alone_refuses_wrong_hardware_before_anything_changes(
+    tmp_path: Path, wrong: dict[str, Any], words: str
+) -> None:
+    """Each host runs one role: apart from its inclusion only the validation of its arguments succeeds."""
+    inventory, playbook = tmp_path / "hosts.yml", tmp_path / "play.yml"
+    hosts = {
+        f"host_{role}": {"ansible_connection": "local", **wrong, "role": role, **variables}
+        for role, variables in ROLES.items()
+        # Prometheus reads the profiles of all names.
+        if role != "prometheus" or "hardware_profiles_extra" in wrong
+    }
+    groups = {"slurm_controller": {"hosts": {"ctl": None}}, "slurm_compute": {"hosts": hosts}}
+    inventory.write_text(json.dumps(groups))
+    task = {"name": "Run the role", "include_role": {"name": "busbar.cluster.{{ role }}"}}
+    playbook.write_text(json.dumps([{"hosts": "slurm_compute", "gather_facts": False, "tasks": [task]}]))
+    done = played(inventory, playbook=playbook)
+    assert done.returncode == 2, done.stdout + done.stderr
+    said = " ".join(done.stdout.replace("''", "'").split())
+    for host in hosts:
+        assert f"{host}: {words}" in said, done.stdout
+        recap = re.search(rf"^{host} +: ok=(\d+) +changed=0 +unreachable=0 +failed=1 ", done.stdout, re.MULTILINE)
+        assert recap, done.stdout
+        assert int(recap[1]) <= 2, done.stdout
+
+
+def played(
+    inventory: Path, *more: str, playbook: Path = TOP / "playbooks/nvidia.yml"
+) -> subprocess.CompletedProcess[str]:
+    """Run a playbook in check mode, as a user of the collection without any group_vars does."""
+    command = ["ansible-playbook", "-i", str(inventory), str(playbook), "--check", *more]
     return subprocess.run(command, check=False, capture_output=True, text=True, cwd=TOP, env=settings())
 
 
@@ -152,4 +198,5 @@ def test_a_playbook_ends_at_once_even_where_only_one_role_is_asked_for(
     said = " ".join(done.stdout.replace("''", "'").split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in said, done.stdout
-    assert "n1 : ok=0 changed=0 unreachable=0 failed=1" in said, done.stdout
+    # The validation of the arguments is the task that succeeds.
+    assert "n1 : ok=1 changed=0 unreachable=0 failed=1 skipped=0" in said, done.stdout

@@ -85,7 +85,7 @@ def test_each_secret_is_one_that_the_preflight_knows() -> None:
     """File, size and option are those of the roles, which the preflight's are held equal to."""
     known = yaml.safe_load((TOP / "playbooks/vars/rotate_secrets.yml").read_text())["__rotate_secrets_known"]
     preflight = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets_known"]
-    sizes = yaml.safe_load((TOP / "roles/preflight/defaults/main.yml").read_text())["preflight_secrets"]
+    sizes = yaml.safe_load((TOP / "roles/preflight/vars/main.yml").read_text())["__preflight_secrets"]
     for name, each in known.items():
         assert each.get("option") == preflight[each["secret"]].get("option"), name
         assert each.get("bytes", sizes[each["secret"]]) == sizes[each["secret"]], name

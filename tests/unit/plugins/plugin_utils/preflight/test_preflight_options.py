@@ -10,13 +10,13 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.problems imp
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight import other_toolkits
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.groups import KNOWN_GROUPS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import (
-    REMOVED,
     Option,
     Setting,
     former_problems,
     type_problems,
     unknown_problems,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.removed import REMOVED
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_variables import SITE_VARIABLES, declared_options
 
 KNOWN = ("slurm_partitions", "slurm_port", "munge_key", "hardware_profiles_extra")
@@ -158,6 +158,13 @@ def test_an_option_that_was_removed_is_to_be_deleted(name: str) -> None:
 
 def test_an_option_that_exists_is_not_called_removed() -> None:
     assert not REMOVED.keys() & declared_options().keys()
+
+
+def test_the_replacement_of_a_removed_option_exists() -> None:
+    known = {*declared_options(), *SITE_VARIABLES}
+    named = {name for remedy in REMOVED.values() for name in re.findall(r"\b(?:set|and|or) ([a-z]+_\w+)", remedy)}
+    assert "node_exporter_textfile_dir" in named
+    assert named - known == set()
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def _shown(variables: dict[str, object], **groups: list[str]) -> list[Problem]:
         ("slurm_private_tmp_directory", "/x", "slurm_private_tmp", "set slurm_private_tmp: true"),
         ("cuda_cudnn_version", "9", "cuda_cudnn", "set cuda_cudnn: true"),
         ("validation_hpl_n", 9, "validation_stages: hpl", "add hpl to validation_stages"),
-        ("tls_domain", "x", "monitoring_tls", "set tls_enabled: true"),
+        ("tls_days", "x", "monitoring_tls", "set tls_enabled: true"),
     ],
 )
 def test_an_option_without_effect_is_shown_with_what_it_needs(

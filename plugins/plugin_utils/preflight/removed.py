@@ -1,0 +1,162 @@
+"""Options that an earlier busbar had, with their replacements: data of the check in options.py."""
+
+from __future__ import annotations
+
+__all__ = ["REMOVED"]
+
+_AUDITD = "rules of the kernel's audit are the site's, as by the role devsec.hardening.os_hardening (docs/security.md)"
+_DATABASE = "name a database that the site runs in slurm_database_external (docs/failover.md)"
+_MONITORING = (
+    "monitoring_tls, monitoring_basic_auth, monitoring_user and monitoring_password decide; "
+    "tls_custom_certificate takes certificates of the site"
+)
+_PROFILES = "machines of your own are described in hardware_profiles_extra"
+# What to do instead, with the names without their role.
+_BY_ROLE = {
+    "busbar chooses the value": {
+        "alertmanager": "timeout_s",
+        "charliecloud": "cache_days",
+        "cuda": "login",
+        "dcgm": "timeout",
+        "dcgm_exporter": "timeout_s",
+        "enroot": "extra_packages",
+        "examples": "all_reduce",
+        "grafana": "dashboards_dir tls_group timeout_s",
+        "home_quota": "interval",
+        "jupyterhub": "tls_directory tls_group validation_file",
+        "ldap_server": "tls_directory tls_group database_mb",
+        "lmod": "cache_path cache_interval components",
+        "monitoring": "password_rounds",
+        "nfs_client": "boot_wait_s",
+        "node_exporter": "timeout_s mount_timeout_s",
+        "nvidia_driver": "fabric_timeout",
+        "nvidia_repository": "state owner pins",
+        "preflight": "architectures gpu_tolerance gpu_timeout_s secrets",
+        "prometheus": "timeout_s",
+        "scratch": "chunk_kb mkfs_options",
+        "slurm": "registration_timeout",
+        "slurm_metrics": "user database_directory database_user database_interval components",
+        "slurm_spank": "directory",
+        "storage_mounts": "declared_in boot_wait_s",
+        "tls": "group",
+        "validation": (
+            "gemm_size gemm_wrong_node rdma_pairs_seconds hpl_nb training_batch training_hidden training_layers "
+            "soak_gemm_seconds soak_iterations p2p_time_limit nvbandwidth_time_limit dcgm_diag_time_limit "
+            "nvbandwidth_testcases step_factor mpi_wrong_rank mpi_ranks_per_node training_loss_tolerance"
+        ),
+    },
+    "hardware names the profile": {
+        "cuda": "hardware",
+        "dcgm": "hardware",
+        "dcgm_exporter": "hardware",
+        "enroot": "hardware",
+        "examples": "gpus_per_node cpus_per_rank",
+        "gpu_settings": "hardware",
+        "gpudirect": "hardware",
+        "mig": "hardware",
+        "node_exporter": "hardware hardware_name",
+        "nvidia_container_toolkit": "hardware",
+        "nvidia_driver": "hardware",
+    },
+    _PROFILES: {
+        "hardware": "catalogue profiles",
+        "preflight": "catalogue",
+        "prometheus": "catalogue",
+        "slurm": "hardware",
+    },
+    "passwords are never shown": dict.fromkeys(
+        (
+            *("alertmanager", "backup", "dcgm_exporter", "enroot", "grafana", "jupyterhub", "ldap_server", "mariadb"),
+            *("munge", "node_exporter", "prometheus", "slurm", "sssd", "tls", "users"),
+        ),
+        "secure_logging",
+    ),
+    _MONITORING: {
+        "alertmanager": "cluster_tls web_config groups ca_file basic_auth",
+        "dcgm_exporter": "web_config groups ca_file certificate_file key_file basic_auth",
+        "grafana": "ca_file",
+        "monitoring": (
+            "ca_file certificate_file key_file tls_groups login web_config exporter_web_config client_config"
+        ),
+        "node_exporter": "web_config groups ca_file certificate_file key_file basic_auth",
+        "prometheus": "web_config groups ca_file basic_auth scrape_access",
+    },
+    "set node_exporter_textfile_dir": {
+        "node_health": "metrics_directory",
+        "slurm": "account_groups_textfile_dir",
+        "slurm_metrics": "textfile_dir",
+        "ssh": "metrics_directory",
+        "tls": "metrics_directory",
+        "validation": "metrics_dir",
+    },
+    "the hosts of the inventory count": {"hosts": "cluster", "rdma": "hosts", "ssh": "cluster"},
+    "the hosts of the group slurm_controller count": {
+        "nvidia_driver": "slurm_controller",
+        "preflight": "controllers",
+        "validation": "controller",
+    },
+    "the hosts of the group slurm_database count": {
+        "jupyterhub": "accounting",
+        "preflight": "databases",
+        "slurm_metrics": "accounting",
+    },
+    "the hosts of the group slurm_compute count": {
+        "nvidia_driver": "cluster_hosts imex_hosts",
+        "preflight": "compute",
+    },
+    "the hosts of the group slurm_login count": {"preflight": "logins", "ssh": "login_hosts"},
+    "the hosts of the group nfs_server count": {
+        "nfs_client": "servers",
+        "preflight": "nfs_servers",
+        "storage_mounts": "servers",
+    },
+    "set nfs_server_networks, or clients of an export": {"nfs_server": "clients hosts"},
+    "the hosts of the group nfs_client count": {"preflight": "nfs_clients"},
+    "the hosts of the group monitoring count": {"preflight": "monitoring"},
+    "set prometheus_jobs": {"preflight": "monitoring_jobs"},
+    "set shared_tree": dict.fromkeys(("examples", "lmod", "miniforge"), "shared_tree"),
+    "set hosts_domain": {"ssh": "domain", "tls": "domain"},
+    "set storage_backend": {"nfs_client": "backend", "nfs_server": "backend"},
+    "set users_home_base": {"home_quota": "path", "storage_mounts": "home_base"},
+    _AUDITD: {"auditd": "enabled immutable log_files log_mb"},
+    _DATABASE: {
+        "mariadb": "cluster_convert cluster_timeout_s",
+        "slurm_database": "storage_backup_host storage_host",
+    },
+}
+REMOVED = {
+    **{
+        f"{role}_{name}": remedy
+        for remedy, roles in _BY_ROLE.items()
+        for role, names in roles.items()
+        for name in names.split()
+    },
+    "cuda_driver_version": "set nvidia_driver_version or nvidia_driver_branch",
+    "dcgm_exporter_job_directory": "set slurm_gpu_jobs",
+    "grafana_prometheus_others": "set grafana_datasources",
+    "grafana_prometheus_scrape_interval": "set prometheus_scrape_interval",
+    "hosts_profiling": "set user_profiling",
+    "identity_replicas": "one host serves the directory; use identity_source: external for one with replicas",
+    "jupyterhub_hub_address": "set monitoring_address",
+    "mariadb_cluster": f"one host of slurm_database runs MariaDB; {_DATABASE}",
+    "miniforge_modules_path": "set lmod_modules_path",
+    "monitoring_slurm_native": "set MetricsType in slurm_config",
+    "node_health_dcgm_host": "set dcgm_address and dcgm_port",
+    "nvidia_repository_key_file": "set nvidia_repository_key_files",
+    "nvidia_repository_key_fingerprint": "set nvidia_repository_fingerprints",
+    "nvidia_repository_key_url": "set nvidia_repository_key_urls",
+    "nvidia_repository_url": "set nvidia_repository_urls",
+    "preflight_accounts": "users_accounts is checked",
+    "preflight_groups": "users_groups is checked",
+    "preflight_partitions": "slurm_partitions is checked",
+    "preflight_secrets_dir": "set cluster_secrets_dir",
+    "preflight_slurm": "the options of the role slurm are checked",
+    "scratch_job_scripts": "scratch_per_job is enough",
+    "slurm_metrics_slurm_config": "set slurm_config",
+    "slurm_spank_of_roles": "set slurm_spank_plugins",
+    "ssh_authorized_keys_command": "set AuthorizedKeysCommand in ssh_server_config",
+    "ssh_rotate_host_keys": "run busbar provision rotate_secrets -e rotate_secrets=ssh",
+    "ssh_service_hosts": "set ssh_user_login and ssh_hostbased_accept",
+    "tls_names": "set tls_subject_alt_names",
+    "validation_storage_user": "the test writes as the account of the validation",
+}

@@ -21,7 +21,7 @@ from ..module_utils.common.refusal import REFUSED
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.condensed import condensed
 from ..plugin_utils.engine.nccl.output import bounded_lines
-from ..plugin_utils.engine.report.standing import standing
+from ..plugin_utils.engine.report.history import standing
 from ..plugin_utils.engine.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
 from ..plugin_utils.engine.validation.judge import INCONCLUSIVE, PASS

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.kernels import newer_kernel
 from ...module_utils.common.problems import make_problem
-from ..engine.catalogue.minimum_versions import AS_OF, MINIMUMS, is_below
-from ..engine.catalogue.package_fixes import unfixed_packages
+from .minimum_versions import AS_OF, MINIMUMS, is_below
+from .package_fixes import unfixed_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ from ...module_utils.common.problems import Problem, make_problem
 from ..engine.catalogue.check import profile_problems
 from ..engine.catalogue.domains import UNKNOWN_DOMAIN, domain_nodes
 from ..engine.catalogue.profiles import profile_names, shipped_profile
-from ..engine.common.unknown_hardware import unknown_hardware
+from ..engine.catalogue.shipped import unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

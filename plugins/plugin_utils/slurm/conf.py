@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ...module_utils.nvidia.mig_layouts import gres_counts
 from ..engine.catalogue.gres import gres_conf, gres_mode
+from ..engine.catalogue.shipped import unknown_hardware
 from ..engine.common.hostlist import fold_for_slurm, unfold_hosts
-from ..engine.common.unknown_hardware import unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

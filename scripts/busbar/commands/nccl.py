@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.common.problems import one_line
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_catalogue
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.unknown_hardware import (
-    unknown_hardware,
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import (
+    site_catalogue,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.shipped import unknown_hardware
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.nccl.output import (
     parse_json_text,
     parse_stream,

@@ -7,8 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.sizes import human_size
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import human_size, printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import (
     VERDICTS,
     counts,

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.machine_parts import parts_of
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.counters import port_findings
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.environment import environment_of
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
+    environment_of,
+    port_findings,
+)
 from validation_job import IMAGE, JOBS, OPTIONS, Job
 
 

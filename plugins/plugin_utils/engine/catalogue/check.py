@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from ....module_utils.common.problems import Problem, make_problem
 from ....module_utils.nvidia.gpu_settings import settings_form
 from ....module_utils.slurm.hostlist import expand_hosts
-from ..common.unknown_hardware import unknown_hardware
 from .ceilings import alltoall, ceilings, nic_rate, nvls
 from .floors import count_problems, floor_entries, low_floor
 from .gres import gres_problems
 from .schema import form_problems
-from .shipped import LIKE, profile_names
+from .shipped import LIKE, profile_names, unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -7,8 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....module_utils.common.problems import one_line
-from ..common.unknown_hardware import unknown_hardware
-from .shipped import LIKE, merged, profile_names, shipped_profile
+from .shipped import LIKE, merged, profile_names, shipped_profile, unknown_hardware
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

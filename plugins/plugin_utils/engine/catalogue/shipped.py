@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import difflib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-__all__ = ["LIKE", "PROFILES", "merged", "profile_names", "shipped_profile"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["LIKE", "PROFILES", "merged", "profile_names", "shipped_profile", "unknown_hardware"]
 
 LIKE = "like"
+_CLOSE = 0.6
 PROFILES = Path(__file__).resolve().parent / "hardware"
 
 
@@ -46,3 +51,18 @@ def merged(below: Any, above: Any) -> Any:  # noqa: ANN401 - values of YAML
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
     return {**below, **{key: merged(below[key], value) if key in below else value for key, value in above.items()}}
+
+
+def unknown_hardware(name: object, known: Iterable[str]) -> tuple[str, str]:
+    """Return the problem of an unknown name, with the known names near it, and the remedy.
+
+    Args:
+        name: as the site wrote it.
+        known: names of all profiles.
+    """
+    names = sorted(map(str, known))
+    plain = str(name).strip().lower().replace("-", "_").replace(" ", "_")
+    near = difflib.get_close_matches(plain, names, n=3, cutoff=_CLOSE)
+    problem = f"unknown hardware {name!r}" + (f" (did you mean {' or '.join(near)}?)" if near else "")
+    remedy = f"set hardware to one of: {', '.join(names) or 'none is known'}; or describe it in hardware_profiles_extra"
+    return problem, remedy

@@ -1,17 +1,20 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Text that others wrote, without what a terminal or an XML parser would take for a command."""
+"""Text that others wrote, made fit for people: without what a terminal or an XML parser would take for a command."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any
 
-__all__ = ["printable", "printable_lines"]
+__all__ = ["human_size", "json_object", "plain_text", "printable", "printable_lines"]
 
 _REPLACEMENT = 0xFFFD
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _KEPT = frozenset(map(ord, "\n\t"))
 _LINE_ENDS = re.compile(r"\r+\n")
+_LONGEST = 300
 
 
 class _Table(dict[int, int]):
@@ -41,3 +44,25 @@ def printable(text: object) -> str:
 def printable_lines(text: object) -> list[str]:
     """Return the lines of a text, without what is blank around the whole of it, each fit for printing."""
     return printable(str(text).strip()).split("\n") if str(text).strip() else []
+
+
+def human_size(size: float) -> str:
+    """Return a number of bytes in the largest unit that keeps it whole enough."""
+    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {unit}"
+    return f"{size:.0f} B"
+
+
+def plain_text(value: object) -> str:
+    """Return printable text of limited length."""
+    return "".join(char if char.isprintable() else " " for char in str(value))[:_LONGEST]
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in a text, or an empty one if the text is not a JSON object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ....module_utils.hardware.machine_parts import read_parts
 from ..common.printable import printable
-from ..validation.fates import node_fates
 from ..validation.registry import stage_of
+from ..validation.release import node_fates
 from .checks import COLLECTIVE, matrices_of, results_of
 
 if TYPE_CHECKING:
-    from ..validation.fates import Fate
     from ..validation.model import JobEnd, Peers, Unresolved
+    from ..validation.release import Fate
     from .model import Culprit, Half, ReadReport, ReadTest, Run
 
 __all__ = [

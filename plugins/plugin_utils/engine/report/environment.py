@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a validation ran on, told from its report."""
+"""What a validation ran on, and on which machines, GPUs and NICs, told from its report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from .parts import counted_parts, numbered_parts
-
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ....module_utils.hardware.machine_parts import Part
     from .model import ReadReport
 
-__all__ = ["changed_facts", "facts_of"]
+__all__ = ["changed_facts", "counted_parts", "facts_of", "numbered_parts"]
 
 _SETTINGS = {
     "min_bytes": "Smallest message",
@@ -22,11 +23,10 @@ _SETTINGS = {
     "iterations": "Iterations",
     "partners": "Partners asked for",
 }
-
-
 # How often a value came, and how many took part, are no facts about what they ran on.
 _COUNT = re.compile(r" \(\d+\u00d7\)")
 _OF_NUMBERS = frozenset({"Hosts that took part", "Parts with numbers"})
+_WORDS = {"machine": "machine(s)", "gpu": "GPU(s)", "nic": "NIC(s)"}
 
 
 def changed_facts(first: ReadReport, second: ReadReport) -> list[dict[str, str]]:
@@ -95,3 +95,19 @@ def facts_of(report: ReadReport) -> list[tuple[str, str]]:
     facts += [(key, _counted([test["environment"].get(key, "") for test in tests])) for key in told]
     facts += [(words, report["settings"].get(key, "")) for key, words in _SETTINGS.items()]
     return [(term, value) for term, value in facts if value]
+
+
+def numbered_parts(report: ReadReport) -> dict[str, list[Part]]:
+    """Return the parts of each node that any test of a report names."""
+    found: dict[str, list[Part]] = {}
+    for test in report["tests"]:
+        for node, parts in test["parts"].items():
+            known = found.setdefault(node, [])
+            known += [part for part in parts if part not in known]
+    return dict(sorted(found.items()))
+
+
+def counted_parts(parts: Mapping[str, list[Part]]) -> str:
+    """Return in words how many parts of each kind there are; an empty text without any."""
+    found = Counter(part["kind"] for each in parts.values() for part in each)
+    return ", ".join(f"{found[kind]} {words}" for kind, words in _WORDS.items() if found[kind])

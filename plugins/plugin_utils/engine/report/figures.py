@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..common.hostlist import unfold_hosts
-from ..common.sizes import human_size
+from ..common.printable import human_size
 from ..validation.registry import stage_of
 from .data import curves, everyone
 

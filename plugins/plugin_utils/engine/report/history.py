@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares a validation with earlier ones: a test with its own past, a node with its past and with the fleet.
 
-A figure has drifted when it lies further below a median than validation.ordinary calls ordinary.
+A figure has drifted when it lies further below a median than curve.ordinary_below calls ordinary.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ..validation.ordinary import LEAST, ordinary_below
+from ..validation.curve import LEAST, ordinary_below
 from .checks import COLLECTIVE
 from .data import everyone, faulty_nodes
 from .environment import changed_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .model import Compared, NodeFigure, ReadReport, ReadTest
 
-__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series"]
+__all__ = ["MINIMUM", "Key", "Point", "compare", "drift", "node_figures", "points", "series", "standing"]
 
 MINIMUM = 4
 _PAIR = 2
@@ -323,3 +323,31 @@ def _same_name(first: list[ReadTest], second: list[ReadTest]) -> list[tuple[Read
 
 def _same(test: ReadTest) -> tuple[Any, ...]:
     return (test["stage"], test["kind"], test["collective"], test["hardware"], tuple(sorted(everyone(test))))
+
+
+def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
+    """Return for each node that was judged whether its newest report shows it to be good.
+
+    Good is who took part in a test that passed, and is not to blame for one that failed. A node that only took part in
+    tests that failed is not known to be good, whoever was to blame.
+
+    Args:
+        reports: as `report.data.normalised` gives them, the oldest first.
+        hardware: node to name of its profile; tests of other hardware say nothing about it.
+        cluster: the name of the cluster; reports of others say nothing.
+    """
+    found: dict[str, bool] = {}
+    for report in reports:
+        if report["cluster"] != cluster:
+            continue
+        judged: dict[str, bool] = {}
+        for test in report["tests"]:
+            if test["kind"] != COLLECTIVE or test["verdict"] not in {"PASS", "FAIL"}:
+                continue
+            for node in everyone(test):
+                if test["hardware"] == (hardware.get(node) or ""):
+                    judged[node] = judged.get(node, False) or test["verdict"] == "PASS"
+        guilty = faulty_nodes(report)
+        found |= {node: good and node not in guilty for node, good in judged.items()}
+        found |= dict.fromkeys(guilty, False)
+    return found

@@ -13,8 +13,8 @@ from ..validation.section import ShownTest
 
 if TYPE_CHECKING:
     from ....module_utils.hardware.machine_parts import Part
-    from ..validation.fates import Fate
     from ..validation.model import JobEnd, Peers, Unresolved
+    from ..validation.release import Fate
 
 __all__ = [
     "Compared",

@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ..common.hostlist import fold_hosts
-from ..common.sizes import human_size
+from ..common.printable import human_size
 from ..validation.section import NONE
 from .data import counts, culprits, everyone
 from .environment import facts_of

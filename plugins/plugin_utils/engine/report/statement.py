@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from .parts import numbered_parts
+from .environment import numbered_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,15 +31,21 @@ _PAIRS_ACROSS = 8
 
 
 @dataclass
-class Sweep(Item):
-    """A block of which nothing is known, tested as a whole or, between two sets, by its diagonal quarters."""
+class _OneBlock(Item):
+    """An item about one block."""
 
     block: Block
-    others: list[Block] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Stand for the one block."""
         self.blocks = [self.block]
+
+
+@dataclass
+class Sweep(_OneBlock):
+    """A block of which nothing is known, tested as a whole or, between two sets, by its diagonal quarters."""
+
+    others: list[Block] = field(default_factory=list)
 
     def ask(self, board: Board, taken: set[str]) -> list[Block]:
         """Return the block, or the two quarters that hold more untested pairs than the two others."""
@@ -88,18 +94,13 @@ class Family(Item):
 
 
 @dataclass
-class _Probe(Item):
+class _Probe(_OneBlock):
     """A block between two sets, of which both diagonal quarters are slow: a boundary, or two links?"""
 
-    block: Block
     hits: list[tuple[Block, Outcome]]
     others: list[Block]
     seen: Outcome | None = None
     sampled: bool = False
-
-    def __post_init__(self) -> None:
-        """Stand for the one block."""
-        self.blocks = [self.block]
 
     def ask(self, board: Board, taken: set[str]) -> list[Block]:
         del board, taken
@@ -126,18 +127,13 @@ class _Probe(Item):
 
 
 @dataclass
-class Border(Item):
+class Border(_OneBlock):
     """Two sets that are slower together than what is normal for fewer nodes: are pairs across slow as well?
 
     Of pairs it is known what is normal. When they are fast, as many nodes may well be slower.
     """
 
-    block: Block
     slow: list[Outcome]
-
-    def __post_init__(self) -> None:
-        """Stand for the one block."""
-        self.blocks = [self.block]
 
     def ask(self, board: Board, taken: set[str]) -> list[Block]:
         """Return some pairs across, without known links."""
@@ -154,8 +150,12 @@ class Border(Item):
         if 2 * len(slow) > len(outcomes):
             board.name_boundary(self.block.left, self.block.right, self.slow + slow)
         else:
-            board.suspect_boundary(self.block.left, self.block.right)
+            self.part(board)
         return []
+
+    def part(self, board: Board) -> None:
+        """Enter what it is when most pairs across are fast."""
+        board.suspect_boundary(self.block.left, self.block.right)
 
 
 @dataclass
@@ -163,12 +163,10 @@ class LinkOrBorder(Border):
     """A slow pair of two switches, neither of whose nodes was fast with the switch of the other: link or boundary?
 
     Attributes:
-        pair: of which it is asked.
-        games: in which the pair was slow.
+        pair: of which it is asked; slow are its games.
     """
 
     pair: Block = field(default_factory=lambda: Block(()))
-    games: list[Outcome] = field(default_factory=list)
 
     def ask(self, board: Board, taken: set[str]) -> list[Block]:
         """Return some pairs across, none of which is one that is slow itself, once all of them are free."""
@@ -176,30 +174,19 @@ class LinkOrBorder(Border):
         pairs = [block for block in super().ask(board, set()) if frozenset(block.nodes) not in slow]
         return [] if any(node in taken for block in pairs for node in block.nodes) else pairs
 
-    def learn(self, board: Board, asked: list[Block], outcomes: list[Outcome]) -> list[Item]:
-        """Name the boundary when most other pairs across are slow, too, else the link."""
-        del asked
-        slow = [outcome for outcome in outcomes if outcome.guilty]
-        if 2 * len(slow) > len(outcomes):
-            board.name_boundary(self.block.left, self.block.right, self.games + slow)
-        else:
-            board.name_link(self.pair, self.games)
-        return []
+    def part(self, board: Board) -> None:
+        """Name the link."""
+        board.name_link(self.pair, self.slow)
 
 
 @dataclass
-class Duel(Item):
+class Duel(_OneBlock):
     """A slow pair: the one node, the other, or the link between them."""
 
-    block: Block
     slow: list[Outcome]
     fast: int = 0
     games: dict[str, list[tuple[str, Outcome]]] = field(default_factory=dict)
     meeting: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Stand for the one block."""
-        self.blocks = [self.block]
 
     def cleared(self, node: str, board: Board) -> bool:
         """Return whether the node was fast with others: in a game since, or in two tests of the search."""
@@ -283,7 +270,7 @@ def _link(board: Board, block: Block, outcomes: list[Outcome]) -> None:
         board.name_link(block, outcomes)
         return
     between = Block(tuple(mine or [one]), tuple(theirs or [other]))
-    board.items.append(LinkOrBorder(between, [], pair=block, games=outcomes))
+    board.items.append(LinkOrBorder(between, outcomes, pair=block))
 
 
 def _others_of(board: Board, node: str) -> list[str]:

@@ -7,19 +7,18 @@ The order: did it run, did everyone take part, is it right, is it fast enough, i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import median
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from ..catalogue.ceilings import ceilings, effective_nvlink
 from ..catalogue.domains import domain_problem, placed_floor, scope_of, unplaced_floors
 from ..catalogue.floors import Floor, low_floor
-from ..common.sizes import human_size
+from ..common.printable import human_size
 from ..nccl.outcome import ranks_from_ratio
-from ..nccl.warned import hint
+from ..nccl.warned import cause, hint
 from .causes import KNOWN_CAUSE, causes
 from .curve import curve_of, dips
-from .run_words import did_not_run, no_bandwidth, wrong_words
 
 __all__ = [
     "FAIL",
@@ -44,7 +43,6 @@ NO_FLOOR = "no floor is known"
 FLOOR_REMEDY = "set validation_floor_gbs, or busbw of the hardware profile"
 # How the reason of a test begins that its peers show to be slow, see peers.
 STRAGGLER = "straggler"
-
 # A message must be on the way for a millisecond, or a low figure tells of latency and not of
 # bandwidth: on one NVLink node 128 MiB (0.3 ms) shows 88 % of the plateau, 1 GiB (2 ms) 97 %.
 _SATURATED_S = 1e-3
@@ -116,19 +114,6 @@ class _Verdict:
     ceiling: float | None = None
     source: str | None = None
     findings: list[str] = field(default_factory=list)
-
-    def judged(self) -> Judged:
-        """Return it as data."""
-        return {
-            "verdict": self.verdict,
-            "reason": self.reason,
-            "measured_busbw": self.measured_busbw,
-            "at_size": self.at_size,
-            "floor": self.floor,
-            "ceiling": self.ceiling,
-            "source": self.source,
-            "findings": self.findings,
-        }
 
 
 def worst(verdicts: list[str]) -> str:
@@ -224,7 +209,7 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
             f"{name}: {a.verdict}, {a.reason}" for name, a in zip(groups, answers, strict=True) if a is not answer
         ]
         answer.findings += others
-    return answer.judged()
+    return cast("Judged", asdict(answer))
 
 
 def _judge_one(collective: str, runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Asked) -> _Verdict:
@@ -381,14 +366,14 @@ def _fabric_findings(
 ) -> list[str]:
     """Add what NCCL's own lines tell about a slow way, and return what of it is a fault whatever was measured."""
     found = causes(runs, profile, collective, asked.nodes, asked.domains)
-    for cause in found:
-        _once(answer, cause.words)
+    for item in found:
+        _once(answer, item.words)
     if answer.measured_busbw and asked.nodes == 1 and profile is not None:
         line = float((profile.get("gpu") or {}).get("nvlink_gbs") or 0)
         below = answer.floor is not None and answer.measured_busbw < answer.floor
         if line >= 450 and below and 0.9 <= answer.measured_busbw / effective_nvlink(line) <= _RING_SHARE:  # noqa: PLR2004
             _once(answer, "the figure is that of a ring: NVLS not in use")
-    return [] if asked.allow_known_causes else list(dict.fromkeys(cause.words for cause in found if cause.counts))
+    return [] if asked.allow_known_causes else list(dict.fromkeys(item.words for item in found if item.counts))
 
 
 def _warnings(answer: _Verdict, runs: list[dict[str, Any]]) -> None:
@@ -416,3 +401,46 @@ def _once(answer: _Verdict, finding: str) -> None:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def did_not_run(runs: list[dict[str, Any]]) -> str | None:
+    """Return why there is nothing to judge, or None."""
+    said = {
+        "crashed": "the run crashed",
+        "hung": "the run hung: it printed its header and no row",
+        "truncated": "the output is incomplete",
+        "error-only": "the run did not start",
+        "template": "the text holds placeholders instead of numbers",
+        "no-data": "there is no output of nccl-tests",
+    }
+    for number, run in enumerate(runs, start=1):
+        which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
+        if run["outcome"] in {"ok", "truncated", "contradictory"} and run.get("contradictions"):
+            return f"the output contradicts itself{which}: {run['contradictions'][0]}"
+        if run["outcome"] in said:
+            why = filter(None, [cause(run.get("warnings") or []), *run["errors"][:1]])
+            return ": ".join([f"{said[run['outcome']]}{which}", *filter(None, ["; ".join(why)])])
+    return None if runs else "there is no output of nccl-tests"
+
+
+def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:
+    """Return why the figures are not the bandwidth of all ranks, or None."""
+    if any(run.get("cpu_time") for run in runs):
+        return "the header says cputime (-C 1): the time is that to issue the call, so busbw is no bandwidth"
+    groups = max((run.get("groups") or 1 for run in runs), default=1)
+    if groups > 1:
+        return f"the ranks ran in {groups} groups (NCCL_TESTS_SPLIT): the figures are those of one group"
+    return None
+
+
+def wrong_words(run: dict[str, Any]) -> str:
+    """Return what is wrong with the sums of a run whose results are wrong."""
+    cells = [
+        (half["wrong"], row["size"])
+        for row in run["rows"]
+        for half in (row["out_of_place"], row["in_place"])
+        if half is not None and (half["wrong"] or 0) > 0
+    ]
+    if cells and all(float(count).is_integer() for count, _ in cells):
+        return f"the sums are wrong: {cells[0][0]} wrong element(s) at {cells[0][1]} B, {len(cells)} bad measurement(s)"
+    return f"the sums are wrong: {run['out_of_bounds']} measurement(s) out of bounds"

@@ -1,21 +1,84 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a validation step by step: plans tests, runs them, judges their output, and plans the next.
+"""Runs a validation step by step: plans tests, runs their jobs, judges their output, and plans the next.
 
 Everything on hosts is done through `Hands`, so that the loop can be tested without any host.
 """
 
 from __future__ import annotations
 
-from ....module_utils.slurm.jobs import CUT_BY_LIMIT
-from .round import Progress, Round
-from .stages import budget, next_step
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
+from ..common.hostlist import fold_hosts
+from .controller_answer import checked_answer
+from .hands import TOO_LONG, Interrupted, Output
+from .inputs import typed
+from .model import FIRST
+from .stages import budget, next_step, with_results
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .hands import Asked, Hands
+    from .model import Entry, Result, State, Step
 
 __all__ = ["Loop"]
 
+# The controller may be busy, or the way to it cut, for so long before it is given up.
+_SILENCE_S = 60
+_AGAIN_S = 5
+# Short at first, so that small tests are through at once; then as long as nobody waits for news.
+_PATIENCE_S = (3.0, 5.0, 10.0, 15.0)
+_FETCH_S = 600
+_LAST_FETCH_S = 15
+# What an answer may say of a job that was submitted; all else is known already.
+_NEWS = ("state", "reason", "exit_code", "batch_host", "seconds", "problem")
+_MOST_SHOWN = 4
+# slurmd cancels a job that it cannot launch. Each question is a connection, and one cause is often that of many jobs.
+_CANCELLED = "the job ended as CANCELLED"
+_MOST_LOGS = 4
+_MOST_TEXT = 500
 
-class Loop(Progress):
-    """A running validation."""
+
+class Loop:
+    """A running validation: what it was asked for and has found so far.
+
+    Attributes:
+        state: what is known so far.
+        stopped: why it ended early; empty if it did not.
+        unended: IDs of jobs that could not be cancelled.
+        reserved: whether a reservation was made for the tests.
+        unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
+    """
+
+    def __init__(self, options: Mapping[str, Any], asked: Asked, hands: Hands) -> None:
+        """Take what is asked for, as inputs.typed takes it, and who does it.
+
+        Raises:
+            ValueError: the options are not right.
+        """
+        self.options = typed(options)
+        self.asked = asked
+        self.hands = hands
+        self.state: State = FIRST
+        self.stopped = ""
+        self.unended: list[str] = []
+        self.reserved = False
+        self.unrestored: dict[str, str] = {}
+
+    def reservation(self) -> dict[str, Any] | None:
+        """Return the reservation of the tests as the module slurm_tests takes it, None for none."""
+        name = self.options.get("reservation") or ""
+        if not name and not self.options.get("out_of_service"):
+            return None
+        return {"name": name, "fresh": not self.reserved}
+
+    def left(self) -> float | None:
+        """Return how many seconds are left for tests, None when there is no limit."""
+        total = self.options["time_limit"]
+        return max(0.0, self.options["began"] + total - self.hands.now()) if total else None
 
     def run(self) -> None:
         """Run all tests.
@@ -50,3 +113,288 @@ class Loop(Progress):
             return f"the reservation of the tests is left: {result.get('msg') or 'slurmctld does not answer'}"
         given = result.get("problems")
         return "; ".join(str(problem) for problem in given) if isinstance(given, list) else ""
+
+
+class Round:
+    """The tests of one step: submitted, followed, fetched, and judged."""
+
+    def __init__(self, loop: Loop, step: Step) -> None:
+        """Take the validation that it is part of, and what stages.next_step asks for."""
+        self.loop = loop
+        self.hands = loop.hands
+        self.step = step
+        self.entries: list[Entry] = []
+        # What of each job the controller alone knows, and tells itself again.
+        self.notes: dict[str, dict[str, Any]] = {}
+        self.open: set[str] = set()
+        self.fetched: dict[str, str] = {}
+        self.node_reasons: list[str] = []
+        self.problem = ""
+
+    def run(self) -> None:
+        """Run the tests, and enter what came of them into the state, also when it is broken off."""
+        self._say_what_runs()
+        try:
+            self._submit()
+            self._follow()
+        except BaseException as exc:
+            why = str(exc) if isinstance(exc, Interrupted) else f"{type(exc).__name__}: {exc}"
+            # What goes wrong now is not what it was broken off for.
+            with contextlib.suppress(Exception):
+                self._cut(f"{CUT}{why}")
+            with contextlib.suppress(Exception):
+                self._fetch(_LAST_FETCH_S)
+            with contextlib.suppress(Exception):
+                self._enter()
+            raise
+        with self.hands.unbroken():
+            self._enter()
+
+    # -- the controller ------------------------------------------------------------------------------------------
+
+    def _arguments(self, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any option of the module
+        options = self.loop.options
+        return {
+            "user": options["user"],
+            "home": self.loop.asked.home,
+            "share": self.loop.asked.share,
+            "wait": self.step["wait"],
+            "wait_for_jobs": not options.get("allow_busy"),
+            "time_limit": self.step["time_limit"],
+            "left": self.loop.left(),
+            **more,
+        }
+
+    def _submit(self) -> None:
+        """Submit the tests once their nodes are idle or have been waited for."""
+        began = self.hands.now()
+        told: dict[str, str] = {}
+        patience = iter(_PATIENCE_S)
+        while True:
+            waited = max(0.0, self.hands.now() - began)
+            more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
+            more["reservation"] = self.loop.reservation()
+            # Between a job's being submitted and its number's being known nobody could cancel it.
+            with self.hands.unbroken():
+                result = self.hands.ask(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
+                waits_for = self._waits_for(result)
+                if not waits_for or waited > self.step["wait"] + _SILENCE_S:
+                    self._take(result)
+                    break
+            if waits_for.keys() != told.keys():
+                told = waits_for
+                self.hands.say(f"waits for {_who_and_why(told)}")
+        jobs = [entry["job_id"] for entry in self.entries if entry["job_id"]]
+        if jobs:
+            self.hands.say(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
+
+    def _waits_for(self, result: dict[str, Any]) -> dict[str, str]:
+        """Return which nodes of the tests are waited for, each with the reason."""
+        given = result.get("waits_for")
+        words = given if isinstance(given, dict) and not result.get("tests") else {}
+        nodes = {node for test in self.step["tests"] for node in test["job"]["nodes"]}
+        return {node: str(words[node]) for node in sorted(nodes) if node in words}
+
+    def _take(self, result: dict[str, Any]) -> None:
+        """Take over the answer to a submission."""
+        answer = self._checked(result)
+        self.entries, self.problem = answer["tests"], "" if answer["tests"] else answer["msg"] or "no answer"
+        self._note(result.get("tests"))
+        self.loop.reserved = self.loop.reserved or bool(result.get("reserved"))
+        self._note_unrestored(result.get("unrestored"))
+        self.open = {entry["name"] for entry in self.entries if entry["job_id"] and not entry["problem"]}
+
+    def _checked(self, result: dict[str, Any]) -> Result:
+        answer = checked_answer(self.loop.options, self.step, result, self.loop.asked.controller)
+        self.node_reasons = answer["node_reasons"] or self.node_reasons
+        return answer
+
+    def _note_unrestored(self, given: object) -> None:
+        nodes = {node for test in self.step["tests"] for node in test["job"]["nodes"]}
+        words = given if isinstance(given, dict) else {}
+        self.loop.unrestored |= {node: str(words[node])[:_MOST_TEXT] for node in sorted(nodes) if node in words}
+
+    def _note(self, given: object) -> None:
+        for entry in given if isinstance(given, list) else []:
+            if isinstance(entry, dict):
+                times = {key: entry.get(key) for key in ("submitted_at", "started_at")}
+                known = {key: value for key, value in times.items() if isinstance(value, int | float)}
+                self.notes[str(entry.get("name"))] = known
+
+    def _follow(self) -> None:
+        """Wait for the end of all jobs, and fetch the output of each as soon as it has ended."""
+        began = heard = self.hands.now()
+        patience = iter(_PATIENCE_S)
+        running: set[str] = set()
+        self._fetch(_FETCH_S)
+        while self.open:
+            asked = self.hands.now()
+            jobs = [
+                {key: entry[key] for key in ("name", "job_id", "nodes", "state", "batch_host", "seconds")}
+                | self.notes.get(entry["name"], {})
+                for entry in self.entries
+                if entry["name"] in self.open
+            ]
+            more = {"state": "followed", "jobs": jobs, "patience": next(patience, _PATIENCE_S[-1])}
+            result = self.hands.ask(self._arguments(**more))
+            if result.get("answered") is True:
+                heard = self.hands.now()
+            self._learn(result)
+            fresh = {entry["name"] for entry in self.entries if entry["state"] == "RUNNING"} - running
+            if fresh and self.open:
+                running |= fresh
+                self.hands.say(f"running: {_some(sorted(fresh))}")
+            self._fetch(_FETCH_S)
+            if self.open:
+                self._give_up(result, self.hands.now() - began, self.hands.now() - heard)
+            if self.open and self.hands.now() - asked < 1:
+                self.hands.sleep(_AGAIN_S)
+
+    def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
+        """End the jobs that are open when nothing more is to be expected; the controller's word is not needed for it.
+
+        Args:
+            result: its last answer.
+            followed: seconds since the jobs were submitted.
+            silent: seconds since it said anything.
+        """
+        controller = self.loop.asked.controller
+        if self.loop.left() == 0:
+            self._cut(CUT_BY_LIMIT)
+        elif silent >= _SILENCE_S:
+            why = " ".join(str(result.get("msg") or "slurmctld does not answer").split())[:_MOST_TEXT]
+            self.problem = f"no word from {controller} for {silent:.0f} s: {why}"
+            self._cut(f"{CUT}{self.problem}")
+        elif followed > self.step["wait"] + self.step["time_limit"] + _SILENCE_S:
+            self.problem = f"{controller} has not ended in time what it should have: {_some(sorted(self.open))}"
+            self._cut(f"{CUT}{self.problem}")
+        self._fetch(_LAST_FETCH_S)
+
+    def _learn(self, result: dict[str, Any]) -> None:
+        """Take over what an answer says of jobs that were open."""
+        news = _by_name(result, self.open)
+        if not news:
+            return
+        whole = [_renewed(entry, news.get(entry["name"], {})) for entry in self.entries]
+        answer = self._checked({"tests": whole, "node_reasons": result.get("node_reasons")})
+        if not answer["tests"]:
+            self.entries, self.problem = [], answer["msg"]
+            self._end({entry["name"]: entry["job_id"] for entry in whole if entry["name"] in self.open})
+            self.open = set()
+            return
+        self.entries = answer["tests"]
+        self._note(list(news.values()))
+        self.open -= {name for name, entry in news.items() if entry.get("over") is True}
+
+    # -- what is gathered ----------------------------------------------------------------------------------------
+
+    def _fetch(self, seconds: float) -> None:
+        """Save the outputs of the jobs that are over."""
+        ready = [
+            Output(f"{entry['name']}.out", entry["batch_host"], entry["output"])
+            for entry in self.entries
+            if entry["output"] and entry["name"] not in self.open and f"{entry['name']}.out" not in self.fetched
+        ]
+        if ready:
+            self.fetched |= self.hands.fetch(ready, seconds)
+
+    def _explain(self) -> None:
+        """Add to jobs that were cancelled without an output why slurmd could not launch them."""
+        cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["output"]]
+        asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
+        for entry in asked[:_MOST_LOGS]:
+            if reason := self.hands.launch_error(entry["batch_host"], entry["job_id"]):
+                entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
+
+    def _texts(self) -> list[str | None]:
+        """Return the output of each test; what cannot be used is said in its entry."""
+        texts: list[str | None] = []
+        for entry in self.entries:
+            name, text = f"{entry['name']}.out", None
+            try:
+                text = self.hands.text(name) if self.fetched.get(name) == "" else None
+            except OSError as exc:
+                self.fetched[name] = exc.strerror or str(exc)
+            except ValueError as exc:
+                entry["problem"] = entry["problem"] or str(exc)
+            problem = self.fetched.get(name)
+            if problem:
+                self.hands.say(f"output of {entry['name']} from {entry['batch_host']}: {problem}")
+            if problem and problem.startswith(TOO_LONG):
+                entry["problem"] = entry["problem"] or problem
+            texts.append(text)
+        return texts
+
+    def _enter(self) -> None:
+        """Judge the tests and enter them into the state."""
+        result = {"tests": self.entries, "node_reasons": self.node_reasons, "msg": self.problem}
+        before = len(self.loop.state["tests"])
+        self._explain()
+        texts = self._texts()
+        self.loop.state = with_results(self.loop.options, self.loop.state, self.step, result, texts)
+        if self.problem and self.entries:
+            self.loop.state = {**self.loop.state, "problem": self.problem}
+        for test in self.loop.state["tests"][before:]:
+            self.hands.say(f"{test['verdict']}  {test['name']}: {test['reason']}")
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _cut(self, why: str) -> None:
+        """End the jobs that are open, and say so in their entries."""
+        cut = {entry["name"]: entry["job_id"] for entry in self.entries if entry["name"] in self.open}
+        for entry in self.entries:
+            entry["problem"] = why if entry["name"] in cut else entry["problem"]
+        self.open = set()
+        if not self.entries:
+            self.problem = self.problem or why.removeprefix(CUT)
+        news = self._end(cut)
+        # What the job has printed by now is worth to be seen.
+        places = {name: {"batch_host": told["batch_host"]} for name, told in news.items() if told.get("batch_host")}
+        whole = [_renewed(entry, places.get(entry["name"], {})) for entry in self.entries]
+        self.entries = self._checked({"tests": whole})["tests"] or self.entries
+
+    def _end(self, jobs: dict[str, str]) -> dict[str, dict[str, Any]]:
+        """End jobs, by the names of their tests; returns what is said of each then."""
+        if not jobs:
+            return {}
+        asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
+        result = self.hands.ask(self._arguments(state="cancelled", jobs=asked))
+        if result.get("answered") is not True:
+            self.loop.unended += jobs.values()
+        return _by_name(result, jobs)
+
+    def _say_what_runs(self) -> None:
+        step, left = self.step, self.loop.left()
+        nodes = fold_hosts(sorted({node for test in step["tests"] for node in test["job"]["nodes"]}))
+        of = "culprit search, " if step["search"] else ""
+        more = "" if left is None else f"; {left:.0f} s left"
+        self.hands.say(
+            f"stage {step['stage']}: {of}{len(step['tests'])} test(s) on {nodes}, at most {step['time_limit']} s{more}"
+        )
+
+
+def _by_name(result: dict[str, Any], names: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return what an answer says of tests that it was asked about."""
+    given = result.get("tests")
+    entries = [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []
+    return {str(entry.get("name")): entry for entry in entries if str(entry.get("name")) in names}
+
+
+def _renewed(entry: Entry, news: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with what an answer says of its job."""
+    busy = news.get("busy")
+    fresh = {key: news[key] for key in _NEWS if key in news}
+    return entry | fresh | {"busy": entry["busy"] | (busy if isinstance(busy, dict) else {})}
+
+
+def _who_and_why(reasons: dict[str, Any]) -> str:
+    shown = [f"{node} ({why})" for node, why in sorted(reasons.items())[:_MOST_SHOWN]]
+    return ", ".join(shown) + _more(len(reasons))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST_SHOWN]) + _more(len(names))
+
+
+def _more(number: int) -> str:
+    return f" and {number - _MOST_SHOWN} more" if number > _MOST_SHOWN else ""

@@ -11,13 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .check_entry import check_entry
 from .dcgm_diag import judge_diag, read_diag
 from .judge import FAIL, INCONCLUSIVE
 from .nvbandwidth import read_nvbandwidth
 from .p2p_matrix import judge_matrices
 from .p2p_text import read_p2p
-from .tests import gpu_count, judged
+from .tests import check_entry, gpu_count, judged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -4,9 +4,10 @@
 
 Alike are tests of one stage with the same collective, hardware, floor, number of nodes and ranks, and size of the
 largest message; of single rails those of all rails. One that lies further below the median of its peers than
-``straggler_limit`` percent on top of their noise (see ordinary) is a straggler; than either, a finding. A straggler is
-a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster ones may not. It is said
-only of what passed, so what is slow as a whole still has to meet the floor, and only where alike tests are enough.
+``straggler_limit`` percent on top of their noise (see curve.ordinary_below) is a straggler; than either, a finding. A
+straggler is a FAIL also above its floor: all nodes may be as slow as the floor allows, one among faster ones may not.
+It is said only of what passed, so what is slow as a whole still has to meet the floor, and only where alike tests are
+enough.
 
 Tests of the culprit search are left to the search, which holds them against one another itself and repeats what it
 doubts: of those it is a finding.
@@ -17,10 +18,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import registry
-from .curve import behind_peers, curve_of
+from .curve import behind_peers, curve_of, ordinary_below
 from .judge import FAIL, INCONCLUSIVE, PASS, STRAGGLER
 from .node_checks import COLLECTIVE, kind_of
-from .ordinary import ordinary_below
 from .stage import Counts
 
 if TYPE_CHECKING:

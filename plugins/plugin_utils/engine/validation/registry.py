@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .cluster.stage import Cluster, Rail
-from .nic.stage import Nic
-from .node.stage import Node
-from .pair.stage import Pair
+from .collectives.cluster import Cluster, Nic, Rail
+from .collectives.node import Node
+from .collectives.pair import Pair
 from .programs.gemm import Gemm
 from .programs.hpl import Hpl
 from .programs.rdma_pairs import RdmaPairs

@@ -1,10 +1,10 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Decides what becomes of nodes that were drained before their validation: resumed, or left with a reason."""
+"""Decides what becomes of nodes that were drained, before or by their validation, and says what became of them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....module_utils.slurm.driver_drain import DRAIN_REASON
 from ....module_utils.slurm.new_reason import NEW_REASON, is_new, new_reason
@@ -12,11 +12,20 @@ from ....module_utils.slurm.reservation import NO_REASON
 from .judge import FAIL, PASS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .model import Blamed, Culprit, Options, Report, State
 
-__all__ = ["OWN_REASON", "keeps_reason", "not_admitted", "passed_nodes", "released_nodes", "slurm_reason"]
+__all__ = [
+    "OWN_REASON",
+    "Fate",
+    "keeps_reason",
+    "node_fates",
+    "not_admitted",
+    "passed_nodes",
+    "released_nodes",
+    "slurm_reason",
+]
 
 # How the reason of a drain begins that a validation gave; all others are a human's, or Slurm's.
 OWN_REASON = "busbar:"
@@ -94,3 +103,51 @@ def not_admitted(state: State, report: Report, blamed: Sequence[Culprit], opened
         why |= dict.fromkeys(item["nodes"], item["reason"])
     behind = [node for node in report["nodes"] if is_new(drained.get(node, "")) and node not in opened]
     return [{"node": node, "reason": slurm_reason(new_reason(why[node]))} for node in behind]
+
+
+class Fate(NamedTuple):
+    """What became of a node.
+
+    Attributes:
+        what: drained, behind the gate, not drained, resumed, not resumed or stays drained.
+        node: its name.
+        why: the reason of the drain, or the problem.
+    """
+
+    what: str
+    node: str
+    why: str
+
+
+def node_fates(
+    drained: Iterable[Mapping[str, str]],
+    resumed: Iterable[Mapping[str, str]],
+    held: Mapping[str, str],
+    held_by: Mapping[str, str],
+    reasons: Mapping[str, str],
+) -> list[Fate]:
+    """Return what became of nodes, as a report has it.
+
+    Args:
+        drained: nodes that were to be drained, each with the problem, empty when it worked.
+        resumed: nodes that were to be resumed, likewise.
+        held: nodes that were drained before, each with the reason.
+        held_by: who had drained these, and when; not all need be there.
+        reasons: why nodes were to be drained; those that are new stay behind the gate for that.
+    """
+    before = {node: f"{why} ({held_by[node]})" if held_by.get(node) else why for node, why in held.items()}
+    new = {node: why for node, why in reasons.items() if is_new(why)}
+    fates = [
+        Fate("behind the gate", item["node"], new[item["node"]])
+        if item["node"] in new and not item["problem"]
+        else Fate("not drained" if item["problem"] else "drained", item["node"], item["problem"])
+        for item in drained
+    ]
+    fates += [
+        Fate("not resumed", item["node"], item["problem"])
+        if item["problem"]
+        else Fate("resumed", item["node"], f"was drained: {before.get(item['node'], '')}")
+        for item in resumed
+    ]
+    told = {fate.node for fate in fates}
+    return fates + [Fate("stays drained", node, why) for node, why in sorted(before.items()) if node not in told]

@@ -12,25 +12,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ....module_utils.slurm.jobs import CUT
+from ..nccl.outcome import bus_factor
 from ..search.locate import locate
 from .causes import KNOWN_CAUSE
 from .hands import TOO_LONG
-from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER
-from .printed_speed import repeats_at
+from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
 from .tests import floor_for, scope_for
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .model import Options, State, Test
 
-__all__ = ["PAIR", "Search", "calls_for_search", "made_searches", "member_nodes", "named", "search_result"]
+__all__ = [
+    "PAIR",
+    "Search",
+    "calls_for_search",
+    "made_searches",
+    "member_nodes",
+    "named",
+    "repeats_at",
+    "search_result",
+]
 
 PAIR = 2
 _BROKEN = frozenset({"crashed", "truncated", "error-only"})
 _EVERY_CONNECTION = "alltoall"
 _BLAMED = ("nodes", "links", "boundaries")
-
 # Nodes, collective and rail of a search.
 _Cause = tuple[list[str], str, str]
+_HALF_UNIT_GBS = 0.005
+_LONGEST_US = 1e7
+# Half a unit of the last digit of a time, from 100 us on.
+_SHARE_OF_TIME = 0.0005
+_FEWEST_US = 100.0
 
 
 class Search(TypedDict):
@@ -208,3 +223,28 @@ def search_result(test: Test) -> dict[str, Any]:
         "repeats": [busbw for busbw, _rounding in repeats],
         "rounding": max((rounding for _busbw, rounding in repeats), default=0.0),
     }
+
+
+def repeats_at(run: dict[str, Any], size: int | None) -> Iterator[tuple[float, float]]:
+    """Return the out-of-place busbw in GB/s of each row of a size, and by what share it may be off for its rounding.
+
+    Args:
+        run: as nccl.output returns it, which agrees with itself.
+        size: in bytes.
+    """
+    times = [
+        row["out_of_place"].get("time_us")
+        for row in run["rows"]
+        if row["size"] > 0 and row["out_of_place"] is not None and row["out_of_place"]["busbw"] is not None
+    ]
+    factor = bus_factor(run.get("program"), run.get("ranks") or 0)
+    for (at, busbw), time in zip(out_of_place(run), times, strict=True):
+        if at == size:
+            yield _finest(at, busbw, time, factor)
+
+
+def _finest(size: int, busbw: float, time: float | None, factor: float | None) -> tuple[float, float]:
+    printed = min(1.0, _HALF_UNIT_GBS / busbw) if busbw > 0 else 1.0
+    if printed <= _SHARE_OF_TIME or not factor or not time or not _FEWEST_US <= time < _LONGEST_US:
+        return busbw, printed
+    return size / time / 1e3 * factor, _SHARE_OF_TIME

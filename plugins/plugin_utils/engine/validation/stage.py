@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol of a stage of a validation."""
+"""The protocol of a stage of a validation, and the base of the stages that run collectives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
+from .node_checks import judged_test
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .model import Culprit, Entry, Options, Planned, State, Test, Unresolved
     from .section import Metric, Section, ShownTest
 
-__all__ = ["Counts", "Next", "Own", "Stage"]
+__all__ = ["Collective", "Counts", "Next", "Own", "Stage"]
 
 Own = TypeVar("Own")
 
@@ -156,3 +158,13 @@ class Stage(Generic[Own]):
         """Return the figures of a test for Prometheus."""
         del test
         return []
+
+
+class Collective(Stage[None]):
+    """A stage whose tests run collectives, and say something about the nodes and the links between them."""
+
+    infers = True
+
+    def judge(self, options: Options, planned: Planned, entry: Entry, text: str | None) -> list[Test]:
+        """Return the report's entries of a test, one per collective."""
+        return judged_test(options, planned, entry, text)

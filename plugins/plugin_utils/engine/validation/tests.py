@@ -5,34 +5,31 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ....module_utils.hardware.machine_parts import parts_of
 from ..catalogue.collectives import floor_of, repeats_in_time, sections
 from ..catalogue.domains import domain_problem, domain_sizes, placed_floor, scope_of
+from ..catalogue.shipped import unknown_hardware
 from ..common.hostlist import fold_hosts
-from ..common.unknown_hardware import unknown_hardware
 from ..nccl.inspector import inspector_words
 from ..nccl.output import parse_text
 from ..nccl.ras import ras_words
-from .counters import port_findings
-from .differences import difference_words, differences, of_nodes
-from .environment import environment_of
+from .job_lines import difference_words, differences, environment_of, of_nodes, port_findings
 from .judge import FAIL, FLOOR_REMEDY, INCONCLUSIVE, NO_FLOOR, PASS, Asked, Judged, judge
-from .nic_path import of_nic_path
-from .rails import of_one_rail, rail_share
+from .nic_profiles import of_nic_path, of_one_rail, rail_share
 from .step_words import step_fault, unconnected
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .model import Entry, JobEnd, Options, Planned, Test
+    from .model import Entry, Options, Planned, Test
 
 __all__ = [
     "candidates",
+    "check_entry",
     "floor_for",
     "gpu_count",
-    "job_end",
     "judged",
     "planned_test",
     "profile_names",
@@ -44,6 +41,7 @@ __all__ = [
 ]
 
 _TAIL = 20
+_JOB = frozenset({"job_id", "state", "exit_code", "batch_host", "seconds", "problem"})
 _PAIR = 2
 
 
@@ -259,53 +257,95 @@ def judged(options: Options, planned: Planned, entry: Entry, text: str | None) -
             well["state"] = "COMPLETED"
         hardware, answer, runs = _answer(options, planned, collective, (well, text, pieces))
         tail = [] if answer["verdict"] == PASS else ("".join(pieces) or text or "").rstrip().splitlines()[-_TAIL:]
-        found.append(
-            {
-                "name": name,
-                "collective": collective,
-                "stage": planned["stage"],
-                "kind": "collective",
-                "rail": planned["rail"],
-                "nodes": entry["nodes"],
-                "partners": entry["partners"],
-                "left_out": entry["left_out"],
-                "ranks": _ranks(planned, entry),
-                "environment": environment_of(text),
-                "parts": parts_of(text),
-                "job": job_end(entry),
-                "output": f"{planned['name']}.out" if text else None,
-                "hardware": hardware,
-                "verdict": answer["verdict"],
-                "reason": answer["reason"],
-                "measured_busbw": answer["measured_busbw"],
-                "at_size": answer["at_size"],
-                "floor": answer["floor"],
-                "ceiling": answer["ceiling"],
-                "source": answer["source"],
-                "findings": [
-                    *answer["findings"],
-                    *(difference_words(*each) for each in unlike.items()),
-                    *port_findings(text, slow=answer["verdict"] != PASS),
-                    *(ras_words(text or "") + inspector_words(text or "") if answer["verdict"] != PASS else []),
-                ],
-                "differences": unlike,
-                "runs": runs,
-                "tail": tail,
-            }
-        )
+        answer["findings"] += [
+            *(difference_words(*each) for each in unlike.items()),
+            *port_findings(text, slow=answer["verdict"] != PASS),
+            *(ras_words(text or "") + inspector_words(text or "") if answer["verdict"] != PASS else []),
+        ]
+        own = {
+            "name": name,
+            "kind": "collective",
+            "collective": collective,
+            "rail": planned["rail"],
+            "ranks": _ranks(planned, entry),
+            "hardware": hardware,
+            "differences": unlike,
+            "runs": runs,
+            "tail": tail,
+        }
+        found.append(_entry(planned, entry, text, {**answer, **own}))
     return found
 
 
-def job_end(entry: Entry) -> JobEnd:
-    """Return what the report says of a job."""
-    return {
-        "job_id": entry["job_id"],
-        "state": entry["state"],
-        "exit_code": entry["exit_code"],
-        "batch_host": entry["batch_host"],
-        "seconds": entry["seconds"],
-        "problem": entry["problem"],
+def _entry(planned: Planned, entry: Entry, text: str | None, answer: Mapping[str, Any]) -> Test:
+    """Return the report's entry of a test: what is known of its job, and the answer of its judge."""
+    found = {
+        "name": planned["name"],
+        "stage": planned["stage"],
+        "collective": "",
+        "rail": "",
+        "nodes": entry["nodes"],
+        "partners": entry["partners"],
+        "left_out": entry["left_out"],
+        **dict.fromkeys(("measured_busbw", "at_size", "floor", "ceiling", "source")),
+        "environment": environment_of(text),
+        "parts": parts_of(text),
+        # Who differs is compared among the nodes of collectives alone.
+        "differences": {},
+        "job": {key: value for key, value in entry.items() if key in _JOB},
+        "output": f"{planned['name']}.out" if text else None,
+        "tail": [] if answer["verdict"] == PASS else (text or "").rstrip().splitlines()[-_TAIL:],
+        "runs": [],
+        **answer,
     }
+    # Further keys are those of the check.
+    return cast("Test", found)
+
+
+def check_entry(  # noqa: PLR0913 - the parts of an entry
+    planned: Planned,
+    entry: Entry,
+    text: str | None,
+    answer: dict[str, Any],
+    *,
+    hardware: str,
+    ranks: int = 0,
+    proves: bool = False,
+) -> Test:
+    """Return the report's entry of a check, which is not a collective.
+
+    Args:
+        planned: the test: name, stage and kind.
+        entry: what the module slurm_tests returned for it.
+        text: the output of the job, None where there is none.
+        answer: verdict, reason, findings and the other keys of the check's judge.
+        hardware: name of the profile, or of several.
+        ranks: how many took part; 0 where that says nothing.
+        proves: whether a FAIL is proof even if the job failed; a speed on a node that is going down is not.
+    """
+    if not (proves and answer["verdict"] == FAIL):
+        answer = answer | _check_job_first(answer, entry, text)
+    return _entry(planned, entry, text, {"kind": planned["kind"], **answer, "hardware": hardware, "ranks": ranks})
+
+
+def _check_job_first(answer: dict[str, Any], entry: Entry, text: str | None) -> dict[str, Any]:
+    """Return verdict and reason where the job says more than its output; a program may end badly over a fault."""
+    reason = _no_output(entry, text)
+    if not reason and (fault := step_fault(text, ran=answer["verdict"] != INCONCLUSIVE)):
+        reason = fault
+    elif not reason and entry["state"] != "COMPLETED" and answer["verdict"] == PASS:
+        reason = _bad_end(entry)
+    return {"verdict": INCONCLUSIVE, "reason": reason} if reason else {}
+
+
+def _no_output(entry: Entry, text: str | None) -> str:
+    if entry["problem"]:
+        return entry["problem"]
+    return f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}" if text is None else ""
+
+
+def _bad_end(entry: Entry) -> str:
+    return f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
 
 
 def _ranks(planned: Planned, entry: Entry) -> int:
@@ -359,12 +399,10 @@ def _job_first(answer: Judged, entry: Entry, text: str | None, profile: dict[str
     """Return what happened to the job where it says more than its output; wrong sums stay what they are."""
     if answer["verdict"] == FAIL and "sums are wrong" in answer["reason"]:
         return ""
-    if entry["problem"]:
-        return entry["problem"]
-    if text is None:
-        return f"the output could not be fetched from {entry['batch_host'] or 'no batch host'}"
+    if missing := _no_output(entry, text):
+        return missing
     if entry["state"] != "COMPLETED" and answer["verdict"] != INCONCLUSIVE:
-        return f"the job ended as {entry['state'] or 'unknown'} with exit code {entry['exit_code'] or '?'}"
+        return _bad_end(entry)
     if profile is None and answer["floor"] is None:
         return f"unknown hardware {name!r}: no floor" if name else "the nodes have no hardware profile: no floor"
     return ""

@@ -22,11 +22,10 @@ from ....module_utils.slurm.jobs import is_taken
 from ....module_utils.slurm.new_reason import is_new
 from ..common.hostlist import fold_hosts
 from . import registry
-from .fates import node_fates
 from .inputs import typed
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, worst
 from .node_checks import COLLECTIVE, kind_of
-from .release import OWN_REASON, keeps_reason, slurm_reason
+from .release import OWN_REASON, keeps_reason, node_fates, slurm_reason
 from .searches import member_nodes
 from .stage import Counts
 from .stages import each_stage, next_step, search_done
@@ -160,38 +159,21 @@ def report(
     allowed = not_tested and asked["allow_busy"] and not state["left_out"].keys() - state["busy"].keys()
     if allowed:
         reason = _left_out_words(state, started)
-    found: Report = {
-        "schema": SCHEMA,
+    found = broken_report(asked, state, unrun)
+    found |= {
         "verdict": verdict,
         "reason": reason,
-        "busy": state["busy"],
         "busy_allowed": allowed,
         "not_tested": not_tested,
-        "cluster": asked["cluster"],
-        "started": asked["started"],
-        "backend": asked["backend"],
-        "nodes": asked["nodes"],
-        "left_out": state["left_out"],
         "unresolved": unresolved,
         "suspected": _suspected(asked, state, blamed),
         "skipped": rest["skipped"],
-        "stopped": unrun,
-        "search_rounds": state["search_rounds"],
         "drain": {**drain_plan(asked, blamed, state), "done": drained or []},
-        "held": state["held"],
-        "held_by": state["held_by"],
-        "tests": tests,
-        "node_reasons": state["node_reasons"],
-        "settings": _settings(asked),
     }
     # Without a search, readers of the report say themselves what the tests leave no doubt of.
     if blamed or state["search_rounds"]:
         found["culprits"] = blamed
     return found
-
-
-def _settings(options: Options) -> dict[str, Any]:
-    return {key: value for key, value in options.items() if key in _SETTINGS}
 
 
 def broken_report(options: Options, state: State, why: str) -> Report:
@@ -223,7 +205,7 @@ def broken_report(options: Options, state: State, why: str) -> Report:
         "held_by": state["held_by"],
         "tests": state["tests"],
         "node_reasons": state["node_reasons"],
-        "settings": _settings(options),
+        "settings": {key: value for key, value in options.items() if key in _SETTINGS},
     }
 
 

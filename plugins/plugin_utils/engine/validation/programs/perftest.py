@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, TypedDict
 
-from .output import plain_text
+from ...common.printable import plain_text
 
 __all__ = ["Measured", "Way", "read_pairs"]
 

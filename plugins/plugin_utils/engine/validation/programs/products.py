@@ -17,9 +17,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from ...common.hostlist import fold_hosts
+from ...common.printable import json_object, plain_text
 from ..section import finite
 from .judged import Fault
-from .output import json_object, plain_text
 
 __all__ = ["Floor", "compared", "device_name", "gaps_of", "known_floor", "reached", "read_products"]
 

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...common.printable import json_object, plain_text
 from ..section import finite
-from .output import json_object, plain_text
 
 __all__ = ["Ran", "Seen", "Soaked", "read_soak"]
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from ..check_entry import check_entry
 from ..stage import Next, Own, Stage
-from ..tests import candidates, gpu_count, profile_names, profile_of, with_variables
+from ..tests import candidates, check_entry, gpu_count, profile_names, profile_of, with_variables
 from .columns import Figures
 
 if TYPE_CHECKING:

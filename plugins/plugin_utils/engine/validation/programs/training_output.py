@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ...common.printable import json_object, plain_text
 from ..section import finite, points
-from .output import json_object, plain_text
 
 __all__ = ["read_training"]
 

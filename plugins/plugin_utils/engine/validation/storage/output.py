@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..programs.output import json_object, plain_text
+from ...common.printable import json_object, plain_text
 
 __all__ = ["read_storage"]
 

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.histo
     node_figures,
     points,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.ordinary import ordinary_below
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.curve import ordinary_below
 from report_samples import of_pairs, small, validation
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.latest import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import (
     last_figures,
     last_metrics,
     last_validated,
+    metrics,
     past,
     seconds,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.metrics import metrics
 from check_samples import checked
 from prometheus_client.parser import text_string_to_metric_families
 from report_samples import small, validation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.standing import standing
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.history import standing
 
 HARDWARE = {"gpu1": "dgx_h100", "gpu2": "dgx_h100", "gpu3": "dgx_h100", "cpu1": "generic_cpu"}
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.differences import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.job_lines import (
     difference_words,
     differences,
     of_nodes,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.tests import judged, planned_test
 from report_samples import nccl_text
 from validation_samples import job_entry, validation_options

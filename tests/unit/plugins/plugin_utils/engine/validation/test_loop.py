@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import round as rounds
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import loop as loops
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.hands import (
     TOO_LONG,
     Asked,
@@ -199,7 +199,7 @@ def test_a_fault_of_our_own_leaves_what_is_known(monkeypatch: pytest.MonkeyPatch
             raise KeyError("busbw")  # noqa: EM101 - what a bug says
         return real(*arguments)
 
-    monkeypatch.setattr(rounds, "with_results", broken)
+    monkeypatch.setattr(loops, "with_results", broken)
     loop = loop_of(cluster)
     with pytest.raises(KeyError):
         loop.run()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import input_problems
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nic_path import of_nic_path
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nic_profiles import of_nic_path
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
     next_step,
     with_results,

@@ -17,9 +17,9 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.c
     behind_peers,
     curve_of,
     dips,
+    ordinary_below,
 )
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.inputs import typed
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.ordinary import ordinary_below
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.searches import calls_for_search
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import (
     next_step,

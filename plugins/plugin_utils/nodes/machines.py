@@ -11,8 +11,7 @@ from .dossier import REPLACED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ....module_utils.hardware.machine_parts import Part
-
+    from ...module_utils.hardware.machine_parts import Part
 
 __all__ = ["ADMITTED", "AGAIN", "REINSTALLED", "Change", "change_of", "compared", "known_parts"]
 

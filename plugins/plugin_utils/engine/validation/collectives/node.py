@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..collective import Collective
 from ..judge import FAIL, NO_FLOOR, PASS
 from ..node_checks import COLLECTIVE, check_problems, collectives, failed_nodes, kind_of, next_checks
 from ..section import CODE_WORDS, CODES
-from ..stage import Next
+from ..stage import Collective, Next
 from ..tests import planned_test
 
 if TYPE_CHECKING:

@@ -1,18 +1,33 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""Rails: the NICs of each node that are tested one by one, and what one of them can be asked for."""
+"""Profiles of a part of the network: one NIC of each node (a rail), or the NICs without NVLink and shared memory.
+
+An all-reduce over the NICs alone is a ring each of whose hops crosses the network. NCCL goes over the network where
+neither peer-to-peer access nor shared memory may be used (NCCL documentation, NCCL_SHM_DISABLE: "NCCL will use network
+(i.e. InfiniBand or IP sockets) to communicate between the CPU sockets when SHM is disabled"). Each of the g ranks of a
+node then sends its part of the ring over the node's NICs, so busbw <= W/g. Two nodes of 8 GPUs with a 400 Gb/s NIC each
+show 42.45 of those 50 GB/s (jianxiongzhang/nccl_test, 6kd_p2p_disable_plugin_allreduce_raw_data.txt, commit 3ae8409).
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+from ..catalogue.ceilings import nic_rate
+
 if TYPE_CHECKING:
     from .model import Options
 
-__all__ = ["of_one_rail", "rail_problems", "rail_share"]
+__all__ = ["of_nic_path", "of_one_rail", "rail_problems", "rail_share"]
 
 _RAIL = re.compile(r"[\w.-]+")
+# As much less than the one published figure as the floors of other ways are below theirs.
+_SHARE = 0.75
+_SOURCE = (
+    "computed: {share:g} of the {most:.4g} GB/s that the NICs have for each GPU; 0.85 is published of two nodes "
+    "(jianxiongzhang/nccl_test, commit 3ae8409)"
+)
 
 
 def rail_problems(options: Options) -> list[str]:
@@ -56,3 +71,26 @@ def _part(scope: dict[str, Any], share: float) -> dict[str, Any]:
     if scope.get("source"):
         part["source"] = f"{share:.3g} of all rails together; {scope['source']}"
     return part
+
+
+def of_nic_path(profile: dict[str, Any], ranks: int) -> dict[str, Any]:
+    """Return a profile of the NICs alone: its NICs have the share of one rank, and its floors follow from that.
+
+    Without RDMA it has no floor: how much of the rate sockets reach depends on the CPUs.
+
+    Args:
+        profile: an entry of the hardware catalogue.
+        ranks: of each node.
+    """
+    nics = [{**nic, "gbps": float(nic["gbps"]) / ranks} for nic in profile["nics"]]
+    most = nic_rate(nics)
+    entry = {
+        "floor_gbs": round(_SHARE * most, 4),
+        "limit_gbs": most,
+        "source": _SOURCE.format(share=_SHARE, most=most),
+    }
+    known = all(nic.get("rdma") for nic in profile["nics"])
+    busbw = {"intra_node": entry, "inter_node": entry} if known else {}
+    # Neither NVLink nor its switches have a part in it, nor do they make a domain of several nodes.
+    gpu = {**(profile.get("gpu") or {}), "nvlink_gbs": 0, "nvswitch": False}
+    return {**profile, "nics": nics, "busbw": busbw, "gpu": gpu, "nvlink_domain_nodes": 1}

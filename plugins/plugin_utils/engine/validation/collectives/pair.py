@@ -8,10 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ...common.hostlist import fold_hosts
-from ..collective import Collective
 from ..judge import FAIL
 from ..searches import PAIR, made_searches, named
-from ..stage import Counts, Next
+from ..stage import Collective, Counts, Next
 from ..tests import planned_test
 
 if TYPE_CHECKING:

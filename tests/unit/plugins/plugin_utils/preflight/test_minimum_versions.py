@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.minimum_versions import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.minimum_versions import (
     AS_OF,
     MINIMUMS,
     is_below,

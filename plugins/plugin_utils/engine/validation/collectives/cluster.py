@@ -1,22 +1,23 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""The stage cluster: all nodes together, and then all of them over each of their rails alone."""
+"""The stages of all nodes: together, over each of their rails alone, and over nothing but their NICs."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..collective import Collective
-from ..pair.stage import rounds
-from ..rails import rail_problems
+from ..nic_profiles import rail_problems
 from ..searches import PAIR, member_nodes, search_result
-from ..stage import Counts, Next
+from ..stage import Collective, Counts, Next
 from ..tests import candidates, planned_test
+from .pair import rounds
 
 if TYPE_CHECKING:
     from ..model import Options, State
 
-__all__ = ["Cluster", "Rail"]
+__all__ = ["Cluster", "Nic", "Rail"]
+
+_NIC_COLLECTIVE = "all_reduce"
 
 
 class Cluster(Collective):
@@ -79,3 +80,33 @@ class Rail(Collective):
             return Next()
         first = options["collectives"][:1]
         return Next([planned_test(options, f"rail-{rail}", "rail", members, collectives=first, rail=rail)])
+
+
+class Nic(Collective):
+    """An all-reduce without NVLink, PCIe between GPUs and shared memory: what the NICs do by themselves."""
+
+    name = "nic"
+    counts = Counts.UNLESS_IT_PASSED_TOO
+    infers = False
+    rank = 4
+
+    def problems(self, options: Options) -> list[str]:
+        """Return why there is no such way."""
+        if not self.asked(options) or options["backend"] == "nccl":
+            return []
+        return ["validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"]
+
+    def budget(self, options: Options) -> list[str]:
+        """Return how long it may take."""
+        return [f"nic: all together over their NICs alone, at most {options['test_time_limit']} s"]
+
+    def next_tests(self, options: Options, state: State, nodes: list[str]) -> Next:
+        """Return the one test, unless it has been."""
+        if self.tests_of(state):
+            return Next()
+        if not nodes:
+            return Next(skipped="no node passed what came before")
+        partners = min(options["partners"], len(candidates(options, nodes)))
+        return Next(
+            [planned_test(options, "nic", "nic", nodes, partners, collectives=[_NIC_COLLECTIVE], nic_alone=True)]
+        )

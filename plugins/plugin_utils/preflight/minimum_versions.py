@@ -1,3 +1,5 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
 """The oldest versions of what drives GPUs without a published hole, with the bulletin that says so.
 
 A table of facts, as of AS_OF; a newer bulletin is a change of a line here. Distributions that mend an old version keep

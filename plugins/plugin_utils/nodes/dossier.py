@@ -11,15 +11,15 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..common.printable import printable
-from .data import culprits, everyone
+from ..engine.common.printable import printable
+from ..engine.report.data import culprits, everyone
+from ..engine.report.environment import numbered_parts
 from .lemon import LIMIT, SIGNALS, WINDOW_DAYS, Score, lemon_score
-from .parts import numbered_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .model import ReadReport
+    from ..engine.report.model import ReadReport
 
 __all__ = ["REPLACED", "dossier", "node_lines", "read_records", "replaced_at", "seconds", "serial_of", "validations_of"]
 

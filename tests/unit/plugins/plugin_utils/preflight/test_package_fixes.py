@@ -6,17 +6,15 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.package_fixes import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.package_fixes import (
+    compare_dpkg,
+    compare_rpm,
     package_fixes,
     unfixed_packages,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.package_versions import (
-    compare_dpkg,
-    compare_rpm,
-)
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.advice import node_advice
 
-TOP = Path(__file__).resolve().parents[6]
+TOP = Path(__file__).resolve().parents[5]
 DEBIAN_12 = {"id": "debian", "version": "12", "name": "Debian 12"}
 DEBIAN_13 = {"id": "debian", "version": "13", "name": "Debian 13"}
 UBUNTU = {"id": "ubuntu", "version": "24.04", "name": "Ubuntu 24.04"}

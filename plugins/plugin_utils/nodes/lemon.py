@@ -39,8 +39,14 @@ SIGNALS = {
     "multi_node_node_fails": Signal(1, 4, "jobs"),
     "single_node_node_fails": Signal(2, 4, "jobs"),
 }
+
+
 _HEALTH, _OWN = "busbar health:", "busbar:"
+
+
 _XID = re.compile(r"\bXid (\d+)\b")
+
+
 # Of a node that goes from drained to down accounting ends one event when it begins the next: that is one outage.
 _SAME_OUTAGE_S = 1
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.data import normalised
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.report.dossier import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.dossier import (
     dossier,
     node_lines,
     read_records,

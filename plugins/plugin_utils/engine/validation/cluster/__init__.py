@@ -1,1 +1,0 @@
-"""The stage cluster, and the rails."""

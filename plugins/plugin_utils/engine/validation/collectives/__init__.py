@@ -1,0 +1,1 @@
+"""The stages that run collectives: of each node alone, of pairs, and of all nodes."""

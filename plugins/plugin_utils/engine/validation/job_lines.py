@@ -1,0 +1,143 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads what a job prints about its nodes: what they run, in what they differ, and what their ports counted.
+
+The job prints ``# busbar counter: before NODE DEVICE NAME VALUE`` before its tests and the same with ``after`` at their
+end, zeros left out; the last line of a node is of the device ``-`` and the counter ``read``. Names are those of Linux'
+Documentation/ABI/stable/sysfs-class-infiniband (IBTA's PortCounters), of ``rx_crc_errors`` in
+Documentation/ABI/testing/sysfs-class-net-statistics, and of the mlx5 driver's hardware counters and ``ethtool -S``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from ..common.hostlist import fold_hosts
+
+__all__ = ["difference_words", "differences", "environment_of", "of_nodes", "port_findings"]
+
+_PREFIX = "# busbar: "
+_MOST_LINES = 64
+_LONGEST = 400
+_NODE_LINE = re.compile(r"^# busbar node: (\S{1,255}) ([^=]{1,40})=(.{1,400})$", re.MULTILINE)
+_MOST_NODES = 10_000
+_MOST_FACTS = 16
+_MOST_SHOWN = 4
+_COUNTER_LINE = re.compile(
+    r"^# busbar counter: (before|after) (\S{1,255}) (\S{1,64}) ([a-z0-9_]{1,64}) (\d{1,20})$", re.MULTILINE
+)
+_MOST_COUNTERS = 100_000
+_MOST_FINDINGS = 8
+# What a bad cable, transceiver or port makes rise, and a node that is merely slow does not.
+_CABLE = frozenset(
+    {
+        "symbol_error",
+        "link_error_recovery",
+        "link_downed",
+        "port_rcv_errors",
+        "local_link_integrity_errors",
+        "rx_icrc_encapsulated",
+        "rx_crc_errors",
+        "rx_symbol_err_phy",
+        "rx_pcs_symbol_err_phy",
+    }
+)
+
+
+def environment_of(text: str | None) -> dict[str, str]:
+    """Return what a job said of where it ran, from lines such as ``# busbar: Kernel=6.1.0-44-amd64``.
+
+    Only the lines before the first that is not of this form count; there may be other noise in front of them.
+    """
+    found: dict[str, str] = {}
+    for line in (text or "")[: _MOST_LINES * _LONGEST].splitlines():
+        if line.startswith(_PREFIX) and "=" in line:
+            key, value = line[len(_PREFIX) :].split("=", 1)
+            if len(found) < _MOST_LINES and value.strip():
+                found.setdefault(key.strip()[:_LONGEST], value.strip()[:_LONGEST])
+        elif found:
+            break
+    return found
+
+
+def of_nodes(text: str | None) -> dict[str, dict[str, str]]:
+    """Return what each node of a job said of itself, by fact, such as ``Kernel``.
+
+    The job prints ``# busbar node: NODE FACT=VALUE`` for each.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for node, fact, value in _NODE_LINE.findall(text or ""):
+        if node not in found and len(found) >= _MOST_NODES:
+            continue
+        facts = found.setdefault(node, {})
+        if len(facts) < _MOST_FACTS and value.strip():
+            facts.setdefault(fact.strip(), value.strip())
+    return found
+
+
+def differences(nodes: dict[str, dict[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Return of each fact that differs its values, the most frequent first, each with its nodes.
+
+    A node that says nothing of a fact that others tell, such as one without the library, has an empty value.
+
+    Args:
+        nodes: as of_nodes gives it.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for fact in dict.fromkeys(fact for facts in nodes.values() for fact in facts):
+        values = {node: facts.get(fact, "") for node, facts in nodes.items()}
+        counted = Counter(values.values())
+        if len(counted) > 1:
+            found[fact] = {
+                value: [node for node, own in values.items() if own == value] for value, _count in counted.most_common()
+            }
+    return found
+
+
+def difference_words(fact: str, values: dict[str, list[str]]) -> str:
+    """Return a sentence that names who differs from the most of the nodes.
+
+    Args:
+        fact: such as Kernel.
+        values: as differences gives them.
+    """
+    (most, same), *others = values.items()
+    shown = [f"{value or 'nothing'} on {fold_hosts(nodes)}" for value, nodes in others[:_MOST_SHOWN]]
+    more = f" and {len(others) - _MOST_SHOWN} more values" if len(others) > _MOST_SHOWN else ""
+    rest = fold_hosts(same) if len(same) <= _MOST_SHOWN else f"the other {len(same)}"
+    return f"{fact} differs between nodes: {', '.join(shown)}{more}; {most or 'nothing'} on {rest}"
+
+
+def port_findings(text: str | None, *, slow: bool) -> list[str]:
+    """Return a finding for each port whose counters of errors rose during a job.
+
+    Args:
+        text: the output of the job.
+        slow: whether the test did not pass: then signs of congestion are told as well, which are normal by themselves.
+    """
+    before: dict[tuple[str, str, str], int] = {}
+    after: dict[tuple[str, str, str], int] = {}
+    for number, (when, node, device, name, value) in enumerate(_COUNTER_LINE.findall(text or "")):
+        if number >= _MOST_COUNTERS:
+            break
+        (before if when == "before" else after)[node, device, name] = int(value)
+    asked = {node for node, _device, name in before if name == "read"}
+    cables: dict[tuple[str, str], list[str]] = {}
+    crowded: dict[str, set[str]] = {}
+    for (node, device, name), value in sorted(after.items()):
+        # A counter that was reset in between says nothing.
+        rose = value - before.get((node, device, name), 0) if node in asked else 0
+        if rose > 0 and name in _CABLE:
+            cables.setdefault((node, device), []).append(f"{name} +{rose}")
+        elif rose > 0 and slow:
+            crowded.setdefault(name, set()).add(node)
+    found = [
+        f"cable, transceiver or switch port at {device} of {node}: {', '.join(rises)} during the test"
+        for (node, device), rises in cables.items()
+    ]
+    more = [f"{len(found) - _MOST_FINDINGS} more ports counted errors"] if len(found) > _MOST_FINDINGS else []
+    signs = [
+        f"signs of congestion or loss: {name} rose on {fold_hosts(sorted(nodes))}" for name, nodes in crowded.items()
+    ]
+    return found[:_MOST_FINDINGS] + more + signs

@@ -124,8 +124,7 @@ class Declared:
         return said
 
     def _add(self, change: Item) -> list[str]:
-        name = change["name"]
-        held = self._held(name)
+        name, held = change["name"], self._held(change["name"])
         self._known_groups(change)
         again = held is not None and not is_present(held)
         if held is not None and not again:
@@ -133,31 +132,18 @@ class Declared:
         else:
             number = int(change.get("number") or (held or {}).get("uid") or self._next_number())
             self._free(name, number)
+            said = [f"add {name}{' again' if again else ''} with number {number}"]
             if held is None:
-                return self._new(change, number)
-            said = self._again(change, held, number)
-        said += self._more(name, "groups", change.get("groups", []))
-        said += self._more(name, "authorized_keys", change.get("keys", []))
-        return said + self._add_accounts(change, again=again)
-
-    def _new(self, change: Item, number: int) -> list[str]:
-        """Declare a user."""
-        item: Item = {"name": change["name"], "uid": number}
-        fields = (("group", "group"), ("groups", "groups"), ("comment", "full_name"), ("authorized_keys", "keys"))
-        item |= {field: change[key] for field, key in fields if key in change}
-        self._users.append(item)
-        said = [f"add {change['name']} with number {number}", *self._add_accounts(change)]
-        self._file.append(item)
-        return said
-
-    def _again(self, change: Item, held: Item, number: int) -> list[str]:
-        """Declare a user who is declared absent, as asked for."""
-        name = change["name"]
-        self._drop(name, "state")
-        for field, value in (("uid", number), ("group", change.get("group")), ("comment", change.get("full_name"))):
-            if value is not None and str(held.get(field)) != str(value):
-                self._set(name, field, value)
-        return [f"add {name} again with number {number}"]
+                lists = (("groups", "groups"), ("authorized_keys", "keys"))
+                held = {"name": name, "uid": number} | {field: change[key] for field, key in lists if key in change}
+                self._users.append(held)
+            held.pop("state", None)
+            for field, value in (("uid", number), ("group", change.get("group")), ("comment", change.get("full_name"))):
+                if value is not None and str(held.get(field)) != str(value):
+                    held[field] = value
+        for field, key in (("groups", "groups"), ("authorized_keys", "keys")):
+            said += _change_list(held, field, _values(held, field), change.get(key, []))
+        return said + self._add_accounts(change, held, again=again)
 
     def _same(self, change: Item, held: Item) -> list[str]:
         """Check that what is asked for a declared user is what is declared; what is missing is added.
@@ -173,7 +159,7 @@ class Declared:
                 there = f"{name} is declared with {field} {held[field]} in {self._where(name)}"
                 message = f"{there}, and was asked for with {change[key]}"
                 raise UsageError(message)
-            self._set(name, field, change[key])
+            held[field] = change[key]
             said.append(f"{name}: {field} {change[key]}")
         return said
 
@@ -183,13 +169,12 @@ class Declared:
         if held is None:
             raise UsageError(self._no_such(name))
         if is_present(held):
-            self._set(name, "state", "absent")
+            held["state"] = "absent"
             number = f" (number {held['uid']})" if held.get("uid") is not None else ""
             said.append(f"remove {name}{number}; the home stays")
             said += [f"remove {name} from Slurm's accounting"] if held.get("slurm") else []
         # Homes are never removed by this command.
-        if held.get("remove_home") is not None:
-            self._drop(name, "remove_home")
+        held.pop("remove_home", None)
         return said
 
     def _lock(self, change: Item) -> list[str]:
@@ -202,62 +187,40 @@ class Declared:
         held = self._present(name)
         if held.get("locked", False) is locked:
             return []
-        self._set(name, "locked", locked)
+        held["locked"] = locked
         return [f"{'lock' if locked else 'unlock'} {name}"]
 
     def _key(self, change: Item) -> list[str]:
-        name = change["name"]
-        held = list(map(str, self._present(name).get("authorized_keys") or []))
-        gone = [key for key in held if any(word in (key, *key.split(maxsplit=2)[1:]) for word in change["remove"])]
-        return self._to_list(name, "authorized_keys", [key for key in held if key not in gone], change["add"])
+        held = self._present(change["name"])
+        keys = _values(held, "authorized_keys")
+        gone = [key for key in keys if any(word in (key, *key.split(maxsplit=2)[1:]) for word in change["remove"])]
+        return _change_list(held, "authorized_keys", [key for key in keys if key not in gone], change["add"])
 
     def _group(self, change: Item) -> list[str]:
-        name = change["name"]
-        held = list(map(str, self._present(name).get("groups") or []))
+        name, held = change["name"], self._present(change["name"])
         self._known_groups({"groups": [*change["add"], *change["remove"]], "name": name})
-        return self._to_list(name, "groups", [group for group in held if group not in change["remove"]], change["add"])
+        kept = [group for group in _values(held, "groups") if group not in change["remove"]]
+        return _change_list(held, "groups", kept, change["add"])
 
-    def _more(self, name: str, field: str, values: Sequence[str]) -> list[str]:
-        held = self._held(name) or {}
-        return self._to_list(name, field, list(map(str, held.get(field) or [])), values)
-
-    def _to_list(self, name: str, field: str, kept: list[str], more: Sequence[str]) -> list[str]:
-        """Give a list its values: those kept, then new ones."""
-        held = self._held(name) or {}
-        before = list(map(str, held.get(field) or []))
-        wanted = kept + [value for value in more if value not in kept]
-        if wanted == before:
-            return []
-        if self._in_file(name):
-            self._file.change_list(name, field, wanted)
-        held[field] = wanted
-        if not wanted:
-            del held[field]
-        word = "key" if field == "authorized_keys" else "group"
-        return [
-            *(f"{name}: add {word} {_short(value)}" for value in wanted if value not in before),
-            *(f"{name}: remove {word} {_short(value)}" for value in before if value not in wanted),
-        ]
-
-    def _add_accounts(self, change: Item, *, again: bool = False) -> list[str]:
+    def _add_accounts(self, change: Item, held: Item, *, again: bool = False) -> list[str]:
         """Let a user charge accounts; one who comes back charges no others."""
         name, wanted = change["name"], change.get("accounts") or []
         if not wanted:
             if again:
-                self._drop(name, "slurm")
+                held.pop("slurm", None)
             return []
         known = [str(item["name"]) for item in self._common.get("slurm_accounts") or [] if is_present(item)]
         unknown = [account for account in wanted if account not in known]
         if unknown:
             raise _unknown(name, "account", unknown, "slurm_accounts", known)
-        slurm = (self._held(name) or {}).get("slurm") or {}
+        slurm = held.get("slurm") or {}
         (now,) = slurm_users([{"name": name, "slurm": slurm}])
         there = [] if again else now.get("accounts", [])
         account, *more = dict.fromkeys([*there, *wanted])
         if [account, *more] == there:
             return []
         kept = {key: value for key, value in slurm.items() if key not in {"account", "accounts", "state"}}
-        self._set(name, "slurm", {"account": account, **({"accounts": more} if more else {}), **kept})
+        held["slurm"] = {"account": account, **({"accounts": more} if more else {}), **kept}
         return [f"{name}: charge {', '.join(wanted)} in Slurm"]
 
     def _known_groups(self, change: Item) -> None:
@@ -309,24 +272,9 @@ class Declared:
     def _held(self, name: str) -> Item | None:
         return next((item for item in self._users if str(item["name"]) == name), None)
 
-    def _in_file(self, name: str) -> bool:
-        return any(str(item["name"]) == name for item in self._file.items())
-
-    def _set(self, name: str, field: str, value: object) -> None:
-        if self._in_file(name):
-            self._file.set_value(name, field, value)
-        held = self._held(name)
-        if held is not None:
-            held[field] = value
-
-    def _drop(self, name: str, field: str) -> None:
-        self._file.remove_field(name, field)
-        held = self._held(name)
-        if held is not None:
-            held.pop(field, None)
-
     def _where(self, name: str) -> str:
-        return f"{self._place}:{self._file.line(name)}" if self._in_file(name) else str(self._place)
+        line = self._file.line(name)
+        return f"{self._place}:{line}" if line else str(self._place)
 
     def associations(self) -> list[Item]:
         """Return the users of Slurm after the changes, as the module slurm_accounting takes them."""
@@ -412,6 +360,26 @@ def _files(folders: Sequence[Path]) -> Iterator[Path]:
 def _unknown(name: str, kind: str, unknown: Sequence[str], option: str, known: Sequence[str]) -> UsageError:
     there = ", ".join(known) or "none"
     return UsageError(f"{name}: no {kind} {', '.join(unknown)} in {option}; there are {there}")
+
+
+def _values(item: Item, field: str) -> list[str]:
+    return list(map(str, item.get(field) or []))
+
+
+def _change_list(item: Item, field: str, kept: list[str], more: Sequence[str]) -> list[str]:
+    """Give a list its values: those kept, then new ones; returns the differences in words."""
+    before = _values(item, field)
+    wanted = kept + [value for value in more if value not in kept]
+    if wanted == before:
+        return []
+    item[field] = wanted
+    if not wanted:
+        del item[field]
+    word = "key" if field == "authorized_keys" else "group"
+    return [
+        *(f"{item['name']}: add {word} {_short(value)}" for value in wanted if value not in before),
+        *(f"{item['name']}: remove {word} {_short(value)}" for value in before if value not in wanted),
+    ]
 
 
 def _short(value: str) -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["CannotEditError", "YamlFile"]
 
@@ -32,10 +35,10 @@ class _Edit(NamedTuple):
 
 
 class YamlFile:
-    """The text of a file of variables, and the collected changes of one list.
+    """The text of a file of variables, one of which is a list of entries with names.
 
     Attributes:
-        text: before the changes.
+        text: of the file.
         data: its content.
     """
 
@@ -50,9 +53,7 @@ class YamlFile:
             CannotEditError: it is no YAML with variables.
         """
         self.text = text
-        self._edits: list[_Edit] = []
         self._key = key
-        self._new: list[dict[str, Any]] = []
         try:
             root = yaml.compose(text, Loader=_Loader)
             # A file that begins a document and says nothing has no place of its own for a list, either.
@@ -80,64 +81,24 @@ class YamlFile:
         return list(found or [])
 
     def line(self, name: str) -> int:
-        """Return the line in which an entry begins."""
-        return int(self._item(name).start_mark.line) + 1
-
-    def append(self, item: dict[str, Any]) -> None:
-        """Add an entry at the end of the list."""
-        self._new.append(item)
-
-    def set_value(self, name: str, field: str, value: object) -> None:
-        """Set a field of an entry."""
-        item = self._item(name)
-        held = _field(item, field)
-        if held is not None:
-            self._edits.append(_Edit(held[1].start_mark.index, _end(held[1]), _flow(value)))
-            return
-        text = f"{field}: {_flow(value)}"
-        last = _end(item.value[-1][1])
-        if item.flow_style:
-            self._edits.append(_Edit(last, last, f", {text}"))
-        else:
-            place = self._end_of_line(last)
-            self._edits.append(_Edit(place, place, f"\n{' ' * item.value[0][0].start_mark.column}{text}"))
-
-    def remove_field(self, name: str, field: str) -> None:
-        """Remove a field of an entry."""
-        item = self._item(name)
-        fields = [each[0].value for each in item.value]
-        if field not in fields:
-            return
-        number = fields.index(field)
-        start, end = item.value[number][0].start_mark.index, _end(item.value[number][1])
-        if number == 0:
-            end = item.value[1][0].start_mark.index
-        elif item.flow_style:
-            start = _end(item.value[number - 1][1])
-        else:
-            start, end = self._end_of_line(_end(item.value[number - 1][1])), self._end_of_line(end)
-        self._edits.append(_Edit(start, end, ""))
-
-    def change_list(self, name: str, field: str, wanted: list[str]) -> None:
-        """Set the values of a field of an entry; those that stay keep their lines and comments."""
-        held = _field(self._item(name), field)
-        if not wanted:
-            self.remove_field(name, field)
-        elif held is None or not isinstance(held[1], yaml.SequenceNode) or held[1].flow_style or not held[1].value:
-            self.set_value(name, field, wanted)
-        else:
-            self._change_block(held[1], wanted)
+        """Return the line in which an entry begins, 0 for one that is not in the file."""
+        names = [str(item["name"]) for item in self.items()]
+        return int(self._nodes()[names.index(name)].start_mark.line) + 1 if name in names else 0
 
     def result(self, expected: list[dict[str, Any]]) -> str:
-        """Return the new text.
+        """Return the text with other entries; those that stay keep their lines and comments.
 
         Args:
-            expected: the items of the list after the changes.
+            expected: the present entries with changed fields, then new ones.
 
         Raises:
             CannotEditError: the new text would have another content.
         """
-        edits = [*self._edits, *([self._appended(self._new)] if self._new else [])]
+        present = self.items()
+        together = zip(self._nodes(), present, expected, strict=False)
+        edits = [edit for node, old, new in together for edit in self._changed(node, old, new)]
+        if added := expected[len(present) :]:
+            edits.append(self._appended(added))
         text, place = "", 0
         for edit in sorted(edits, key=lambda edit: (edit.start, edit.end)):
             text += self.text[place : edit.start] + edit.text
@@ -162,14 +123,43 @@ class YamlFile:
     def _list(self) -> tuple[yaml.Node, yaml.Node] | None:
         return _field(self._root, self._key) if self._root is not None else None
 
-    def _item(self, name: str) -> yaml.MappingNode:
-        """Return the entry with this name."""
+    def _nodes(self) -> list[yaml.MappingNode]:
         held = self._list()
-        for item in held[1].value if held is not None else []:
-            own = _field(item, "name")
-            if own is not None and isinstance(item, yaml.MappingNode) and str(own[1].value) == name:
-                return item
-        raise KeyError(name)
+        return list(held[1].value) if held is not None else []
+
+    def _changed(self, node: yaml.MappingNode, old: dict[str, Any], new: dict[str, Any]) -> Iterator[_Edit]:
+        """Yield the edits that change an entry."""
+        for field in old | new:
+            held = _field(node, field)
+            if field in old and field in new and old[field] == new[field]:
+                continue
+            if held is None:
+                # A field that comes from an anchor cannot be removed here: `result` notices.
+                yield from [self._addition(node, f"{field}: {_flow(new[field])}")] if field in new else []
+            elif field not in new:
+                yield self._removal(node, field)
+            elif isinstance(held[1], yaml.SequenceNode) and isinstance(new[field], list) and not held[1].flow_style:
+                yield from self._change_block(held[1], new[field])
+            else:
+                yield _Edit(held[1].start_mark.index, _end(held[1]), _flow(new[field]))
+
+    def _addition(self, node: yaml.MappingNode, text: str) -> _Edit:
+        last = _end(node.value[-1][1])
+        if node.flow_style:
+            return _Edit(last, last, f", {text}")
+        place = self._end_of_line(last)
+        return _Edit(place, place, f"\n{' ' * node.value[0][0].start_mark.column}{text}")
+
+    def _removal(self, node: yaml.MappingNode, field: str) -> _Edit:
+        number = [each[0].value for each in node.value].index(field)
+        start, end = node.value[number][0].start_mark.index, _end(node.value[number][1])
+        if number == 0:
+            end = node.value[1][0].start_mark.index
+        elif node.flow_style:
+            start = _end(node.value[number - 1][1])
+        else:
+            start, end = self._end_of_line(_end(node.value[number - 1][1])), self._end_of_line(end)
+        return _Edit(start, end, "")
 
     def _appended(self, items: list[dict[str, Any]]) -> _Edit:
         """Return the edit that adds entries, in the style of the present ones."""
@@ -190,17 +180,17 @@ class YamlFile:
         style = _flow if node.value[-1].flow_style else lambda item: _block(item, column + 2)
         return _Edit(place, place, "".join(f"\n{' ' * column}- {style(item)}" for item in items))
 
-    def _change_block(self, node: yaml.SequenceNode, wanted: list[str]) -> None:
+    def _change_block(self, node: yaml.SequenceNode, wanted: list[str]) -> Iterator[_Edit]:
         left = list(wanted)
         for item in node.value:
             if item.value in left:
                 left.remove(item.value)
                 continue
             start = self.text.rfind("\n", 0, item.start_mark.index)
-            self._edits.append(_Edit(start, self._end_of_line(_end(item)), ""))
+            yield _Edit(start, self._end_of_line(_end(item)), "")
         place = self._end_of_line(_end(node))
         lines = "".join(f"\n{' ' * node.start_mark.column}- {_flow(value)}" for value in left)
-        self._edits.append(_Edit(place, place, lines))
+        yield _Edit(place, place, lines)
 
     def _end_of_line(self, place: int) -> int:
         found = self.text.find("\n", place)

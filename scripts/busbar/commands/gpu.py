@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_health import gpu_ailments, gpu_label
@@ -13,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 
 from busbar.errors import UsageError
+from busbar.text_file import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_query", "register"]
 
-_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _MOST_BYTES = 1 << 26
 _MAKE = "make one with: nvidia-smi -q -x > FILE"
 # What nvidia-smi prints without options.
@@ -36,7 +35,10 @@ def read_query(name: str) -> dict[str, Any]:
         UsageError: the file cannot be read, or holds nothing of `nvidia-smi`.
     """
     where = "standard input" if name == "-" else name
-    text = _decoded(_content(name, where), where)
+    text = read_text(name, _MOST_BYTES)
+    if not text.strip():
+        message = f"{where} is empty"
+        raise UsageError(message)
     data = parse_query(text)
     if data["form"] is None and _SUMMARY.search(text):
         message = f"{where} is the summary table of nvidia-smi, which omits most values; {_MAKE}{_failing(text)}"
@@ -56,34 +58,6 @@ def _failing(text: str) -> str:
         if index and _SUMMARY_ERROR.search(line):
             found[index] = True
     return f". GPU {', '.join(found)} answers with errors" if found else ""
-
-
-def _content(name: str, where: str) -> bytes:
-    """The bytes of the file."""
-    try:
-        if name == "-":
-            return sys.stdin.buffer.read(_MOST_BYTES + 1)
-        with Path(name).open("rb") as file:
-            return file.read(_MOST_BYTES + 1)
-    except OSError as exc:
-        message = f"cannot read {where}: {exc.strerror or exc}"
-        raise UsageError(message) from exc
-
-
-def _decoded(content: bytes, where: str) -> str:
-    """The bytes as text; what is no text is refused."""
-    problem = ""
-    if not content.strip():
-        problem = "is empty"
-    elif len(content) > _MOST_BYTES:
-        problem = f"is larger than {_MOST_BYTES >> 20} MiB: no output of nvidia-smi"
-    text = content.decode(_BOMS.get(content[:2], "utf-8-sig"), errors="replace")
-    if not problem and "\0" in text:
-        problem = "is a binary file, not text"
-    if problem:
-        message = f"{where} {problem}"
-        raise UsageError(message)
-    return text
 
 
 def _cell(value: object) -> str:

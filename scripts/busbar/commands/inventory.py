@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
@@ -14,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.fabric_topolo
 
 from busbar.errors import UsageError
 from busbar.run.site import Site, add_run_options, explain
+from busbar.text_file import read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -27,7 +26,6 @@ Asks machines for processors, memory, GPUs and NICs and prints the hardware prof
 hardware_profiles_extra; comments name the nearest known profile and what differs. A machine that is in no inventory yet
 is asked with: -i ADDRESS, ADDRESS. Nothing is changed.
 """
-MOST_BYTES = 1 << 28
 TOPOLOGY = """\
 Prints slurm_topology for the inventory: nodes on the same leaf switches, or in the same NVLink domain, are together.
 Reads what `ibnetdiscover` printed on any host of an InfiniBand fabric; with --from it asks the hosts named, which
@@ -65,16 +63,9 @@ def _topology(args: argparse.Namespace) -> int:
         raise UsageError(message)
     (file_name,) = args.hosts
     where = "standard input" if file_name == "-" else file_name
+    text = read_text(file_name)
     try:
-        if file_name == "-":
-            content = sys.stdin.buffer.read(MOST_BYTES)
-        else:
-            with Path(file_name).open("rb") as file:
-                content = file.read(MOST_BYTES)
-        found = fabric_topology(content.decode(errors="replace"), unfold_hosts(args.nodes) if args.nodes else ())
-    except OSError as exc:
-        message = f"cannot read {where}: {exc.strerror or exc}"
-        raise UsageError(message) from exc
+        found = fabric_topology(text, unfold_hosts(args.nodes) if args.nodes else ())
     except ValueError as exc:
         message = f"{where}: {exc}"
         raise UsageError(message) from exc

@@ -12,7 +12,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.n
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_matrix import judge_matrices
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
 
-from busbar.errors import UsageError
+from busbar.text_file import read_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["judged_matrices", "print_matrices"]
 
 _MOST = 1 << 24
-_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 def judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, floor: float) -> dict[str, Any]:
@@ -29,13 +28,7 @@ def judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, f
     Raises:
         UsageError: the file cannot be read.
     """
-    try:
-        with path.open("rb") as raw:
-            data = raw.read(_MOST)
-    except OSError as exc:
-        message = f"cannot read {path}: {exc.strerror or exc}"
-        raise UsageError(message) from exc
-    text = data.decode(_BOMS.get(data[:2], "utf-8-sig"), errors="replace")
+    text = read_text(path, _MOST)
     read = read_nvbandwidth if PROGRAM in text else read_p2p
     about = {"node": path.name, "hardware": hardware, "profile": profile, "options": {"p2p_floor_gbs": floor}}
     return judge_matrices(read(text), about)

@@ -30,6 +30,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
 
 from busbar.commands.matrix_output import judged_matrices, print_matrices
 from busbar.errors import UsageError
+from busbar.text_file import BOMS
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +39,6 @@ __all__ = ["read_runs", "register"]
 
 EXIT = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
 EXTRA = "hardware_profiles_extra"
-_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _GIVE = "give the output of nccl-tests, or the JSON file that its option -J writes (rccl-tests: the text output)"
 # The beginning of an object or a list. A list of figures is how launchers label lines.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
@@ -59,7 +59,7 @@ def read_runs(path: Path) -> dict[str, Any]:
         with path.open("rb") as raw:
             start = raw.read(_LOOK)
         _refuse_what_is_no_text(path, start)
-        encoding = _BOMS.get(start[:2], "utf-8-sig")
+        encoding = BOMS.get(start[:2], "utf-8-sig")
         with path.open(encoding=encoding, errors="replace") as text:
             if not _JSON.match(start.decode(encoding, errors="replace")):
                 return parse_stream(text)
@@ -78,7 +78,7 @@ def _refuse_what_is_no_text(path: Path, start: bytes) -> None:
         message = f"{path} is empty" if not start else f"{path} holds nothing but blanks"
         raise UsageError(message)
     strange = sum(byte < ord(" ") and byte not in _TEXT_CONTROLS for byte in start)
-    if start[:2] not in _BOMS and strange > _MOST_STRANGE * len(start):
+    if start[:2] not in BOMS and strange > _MOST_STRANGE * len(start):
         message = f"{path} is no text; {_GIVE}"
         raise UsageError(message)
 

@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.busbar.cluster.plugins.module_utils.access.public_keys import KEY_TYPES, checked_key
 
 from busbar.errors import UsageError
+from busbar.text_file import read_text
 
 __all__ = ["COLUMNS", "checked_name", "new_user", "read_keys", "read_table"]
 
@@ -102,7 +103,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     Raises:
         UsageError: names everything that is wrong in it, line by line.
     """
-    rows = csv.reader(_table_text(path).splitlines(keepends=True), strict=True)
+    rows = csv.reader(read_text(path, MOST_BYTES).splitlines(keepends=True), strict=True)
     wrong: list[str] = []
     changes: list[dict[str, Any]] = []
     try:
@@ -124,26 +125,6 @@ def read_table(path: Path) -> list[dict[str, Any]]:
         message = "\n".join([f"{path} was not imported, nothing was changed:", *(f"  {each}" for each in wrong)])
         raise UsageError(message)
     return [{key: value for key, value in change.items() if key != "line"} for change in changes]
-
-
-def _table_text(path: Path) -> str:
-    """Return the text of a table.
-
-    Raises:
-        UsageError: it cannot be read, or is none.
-    """
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            message = f"{path}: is larger than {MOST_BYTES >> 20} MiB: no table of users"
-            raise UsageError(message)
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as exc:
-        message = f"cannot read {path}: {getattr(exc, 'strerror', None) or 'it is no UTF-8 text'}"
-        raise UsageError(message) from exc
-    if "\0" in text:
-        message = f"{path}: is a binary file, not text"
-        raise UsageError(message)
-    return text
 
 
 def _check_header(header: list[str]) -> None:

@@ -30,7 +30,6 @@ __all__ = ["register"]
 
 PASSWORD_VARIABLE = "BUSBAR_SSH_PASSWORD"  # noqa: S105 - the name of a variable
 DEFAULT_KEYS = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
-MAX_JOBS = 512
 DESCRIPTION = """\
 Installs your public key on every host of the inventory where it is missing. Hosts that already know it are left alone;
 for the others the password is asked for once. A host key that was never seen is shown first: nothing is sent before you
@@ -59,7 +58,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     action.add_argument("--user", help="log in as (default: ansible_user, else you)")
     action.add_argument("--key", type=Path, metavar="PUBKEY", help="public key (default: the first of yours)")
     action.add_argument("--known-hosts", type=Path, metavar="FILE", help="default: ~/.ssh/known_hosts")
-    action.add_argument("--known-only", action="store_true", help="refuse hosts whose key is not recorded yet")
     action.add_argument(
         "--fingerprint",
         action="append",
@@ -69,20 +67,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="host key that you vouch for, as `ssh-keygen -lf` shows it; may be given several times",
     )
     action.add_argument("--sudo", action="store_true", help="also let the user become root without a password")
-    action.add_argument("--jobs", type=jobs, default=64, metavar="N", help="hosts at once (default: 64)")
-    source = action.add_mutually_exclusive_group()
-    source.add_argument("--ask-password", action="store_true", help=f"ask even when {PASSWORD_VARIABLE} is set")
-    source.add_argument("--password-file", type=Path, metavar="FILE", help="read the password from a file")
+    words = f"read the password from a file (default: {PASSWORD_VARIABLE}, else asked for)"
+    action.add_argument("--password-file", type=Path, metavar="FILE", help=words)
     action.set_defaults(run=run_bootstrap)
-
-
-def jobs(text: str) -> int:
-    """An argparse type: a number of hosts."""
-    value = int(text) if text.isdecimal() else 0
-    if not 0 < value <= MAX_JOBS:
-        msg = f"{text!r} is not a number from 1 to {MAX_JOBS}"
-        raise argparse.ArgumentTypeError(msg)
-    return value
 
 
 def run_timer(args: argparse.Namespace) -> int:
@@ -140,7 +127,7 @@ def run_bootstrap(args: argparse.Namespace) -> int:
         sudo=args.sudo,
     )
     print(f"inventory {inventory}: {fold_hosts(target.name for target in targets)}; key {public}", flush=True)
-    outcomes = bootstrap.bootstrap(targets, door, lambda fresh: vouch(fresh, args), lambda: password(args), args.jobs)
+    outcomes = bootstrap.bootstrap(targets, door, lambda fresh: vouch(fresh, args), lambda: password(args))
     show(outcomes)
     return 0 if all(outcome.ok for outcome in outcomes) else 1
 
@@ -215,9 +202,8 @@ def vouch(fresh: Mapping[Target, str], args: argparse.Namespace) -> dict[Target,
         if prints and shown[target] not in prints
     }
     open_ones = [target for target, prints in expected.items() if not prints]
-    if not open_ones or args.known_only:
-        reason = "is not among the known hosts (leave out --known-only, or record its key first)"
-        return wrong | dict.fromkeys(open_ones, reason)
+    if not open_ones:
+        return wrong
     print("host keys seen for the first time:")
     for target in open_ones:
         print(f"  {target.name} {fresh[target]}")
@@ -307,7 +293,7 @@ def password(args: argparse.Namespace) -> str:
             message = f"{args.password_file}: cannot be read: {exc}"
             raise UsageError(message) from exc
     given = os.environ.get(PASSWORD_VARIABLE)
-    if given and not args.ask_password:
+    if given:
         return given
     if not sys.stdin.isatty():
         message = f"some hosts want a password: set {PASSWORD_VARIABLE} or give --password-file"

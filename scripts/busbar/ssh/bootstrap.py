@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Door", "Outcome", "bootstrap"]
 
+_AT_ONCE = 64
+
 # The key comes on standard input. A last line without its end would swallow a key that is simply appended.
 INSTALL_KEY = r"""
 umask 077
@@ -113,7 +115,6 @@ def bootstrap(
     door: Door,
     vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     ask: Callable[[], str],
-    jobs: int,
 ) -> list[Outcome]:
     """Open every door with the key, and those that stay shut with a password; return what became of each host.
 
@@ -124,7 +125,6 @@ def bootstrap(
         door: what opens them.
         vouch: is shown the fingerprints of host keys that were never seen, and returns why a host is refused.
         ask: returns the password; called at most once, and only when some host needs it.
-        jobs: how many hosts at once.
     """
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     passwords: list[str] = []
@@ -134,7 +134,7 @@ def bootstrap(
             passwords.append(ask())
         return passwords[0]
 
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
         ways = dict(zip(targets, pool.map(door.way, targets), strict=True))
         outcomes: dict[Target, Outcome] = {}
         # A jump host must be open before what lies behind it is looked at.

@@ -100,11 +100,11 @@ def test_password_is_asked_once_and_only_when_needed(monkeypatch: pytest.MonkeyP
 
     door = Door(KEY, None, KnownHosts(tmp_path / "known_hosts"))
     targets = [Target(name, name, 22, "admin") for name in opened]
-    outcomes = bootstrap(targets, door, trust, ask, 4)
+    outcomes = bootstrap(targets, door, trust, ask)
     assert [(outcome.name, outcome.ok) for outcome in outcomes] == [("a", True), ("b", True), ("c", False)]
     assert outcomes[2].message == "the password is wrong"
     assert (asked, shown) == ([1], ["a", "b", "c"])
-    assert bootstrap(targets[:1], door, trust, lambda: pytest.fail("nobody needs it"), 4)[0].ok
+    assert bootstrap(targets[:1], door, trust, lambda: pytest.fail("nobody needs it"))[0].ok
     assert shown == ["a", "b", "c"], "a recorded key is not asked for again"
 
 
@@ -123,9 +123,9 @@ def test_nothing_is_sent_to_a_host_whose_key_nobody_vouches_for(
     def refuse(fresh: Mapping[Target, str]) -> dict[Target, str]:
         return dict.fromkeys(fresh, "its host key was not confirmed")
 
-    (first,) = bootstrap([TARGET], revoked, refuse, nobody_asks, 1)
+    (first,) = bootstrap([TARGET], revoked, refuse, nobody_asks)
     assert (first.ok, "is revoked in" in first.message, "ssh-keygen -A" in first.remedy) == (False, True, True)
-    (second,) = bootstrap([TARGET], unknown, refuse, nobody_asks, 1)
+    (second,) = bootstrap([TARGET], unknown, refuse, nobody_asks)
     assert (second.ok, second.message) == (False, "its host key was not confirmed")
     assert not unknown.known_hosts.path.exists()
 
@@ -170,7 +170,7 @@ def test_a_jump_host_is_opened_before_what_lies_behind_it(monkeypatch: pytest.Mo
         asked.append(1)
         return "secret"
 
-    outcomes = bootstrap(targets, door, lambda _fresh: {}, ask, 2)
+    outcomes = bootstrap(targets, door, lambda _fresh: {}, ask)
     assert [outcome.name for outcome in outcomes if outcome.ok] == ["gpu1", "front"]
     assert (done.index("log in to front") < done.index("key of gpu1 through the jump host"), asked) == (True, [1])
 
@@ -179,10 +179,10 @@ SHOWN = fingerprint(_key(KEY))
 GOOD, BAD = SHOWN.split()[1], fingerprint(_key(OTHER)).split()[1]
 
 
-def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = "", known_only: bool = False) -> str:
+def _vouch(monkeypatch: pytest.MonkeyPatch, *fingerprints: str, answer: str = "") -> str:
     """Vouch for one host; returns why it is refused, or nothing."""
     given = [ssh.host_fingerprint(text) for text in fingerprints]
-    args = argparse.Namespace(fingerprint=given, known_only=known_only)
+    args = argparse.Namespace(fingerprint=given)
     monkeypatch.setattr("sys.stdin.isatty", lambda: bool(answer), raising=False)
     monkeypatch.setattr("builtins.input", lambda _prompt: answer or pytest.fail("nobody is there to answer"))
     return ssh.vouch({TARGET: SHOWN}, args).get(TARGET, "")
@@ -205,7 +205,7 @@ def test_any_other_answer_is_asked_for_again(
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", answer)
-    refused = ssh.vouch({TARGET: SHOWN}, argparse.Namespace(fingerprint=[], known_only=False))
+    refused = ssh.vouch({TARGET: SHOWN}, argparse.Namespace(fingerprint=[]))
     assert refused == ({} if reason is None else {TARGET: f"its host key {reason}"})
     assert list(typed) == []
 
@@ -220,7 +220,6 @@ def test_only_yes_or_the_right_fingerprint_opens(
     assert _vouch(monkeypatch, f"gpu1={GOOD}") == ""
     assert _vouch(monkeypatch, f"10.0.0.1={BAD}", f"10.0.0.1={GOOD}") == ""
     assert "which is not the fingerprint that was given" in _vouch(monkeypatch, f"gpu1={BAD}", answer="yes")
-    assert "not among the known hosts" in _vouch(monkeypatch, answer="yes", known_only=True)
 
 
 @pytest.mark.parametrize("text", ["gpu1", f"={GOOD}", "gpu1=MD5:00", "gpu1=SHA256:short", f"gpu1={GOOD}="])
@@ -296,7 +295,7 @@ def test_no_target_is_a_usage_error(tmp_path: Path, inventory: str, limit: str) 
 
 def test_password_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "password").write_text("from a file\n")
-    args = argparse.Namespace(password_file=tmp_path / "password", ask_password=False)
+    args = argparse.Namespace(password_file=tmp_path / "password")
     assert ssh.password(args) == "from a file"
     args.password_file = None
     monkeypatch.setenv(ssh.PASSWORD_VARIABLE, "from the environment")
@@ -317,9 +316,3 @@ def test_hosts_with_one_outcome_share_a_line(capsys: pytest.CaptureFixture[str])
         "ok: ctl: key installed",
         "FAILED: gpu9: does not answer (check its power)",
     ]
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "x", "513"])
-def test_jobs_are_bounded(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
-        ssh.jobs(text)

@@ -18,7 +18,8 @@ from busbar.commands.schedule import schedule
 from busbar.errors import UsageError
 from busbar.paths import collection
 from busbar.run.detached import detach
-from busbar.run.display import make_display, summary
+from busbar.run.display import Display
+from busbar.run.events import summary
 from busbar.run.inventory_check import refuse_busy
 from busbar.run.site import Site, add_run_options, refuse_prompts
 
@@ -132,7 +133,7 @@ def _run(args: argparse.Namespace) -> int:
     if getattr(args, "detach", False):
         return _detach(args, site)
     playbook.command = f"busbar {args.command} {path.stem}" if args.command == "provision" else f"busbar {args.command}"
-    display = make_display(skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
+    display = Display(sys.stdout, skipped=not {"-v", "--verbose"}.isdisjoint(args.options))
     title = f"busbar {args.command}: inventory {', '.join(site.inventory)} ({site.chosen_by}), playbook {path.stem}"
     began = time.time()
     run = site.run(playbook, log=args.command, display=display, title=title)

@@ -18,7 +18,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import ELE
 
 from busbar.commands.provision import INTERRUPTED, exit_code
 from busbar.errors import UsageError
-from busbar.run.display import PlainDisplay
+from busbar.run.display import Display
 from busbar.run.inventory_check import refuse_busy
 from busbar.run.playbook import host_variables, inventory_hosts
 from busbar.run.site import Site, add_run_options, explain
@@ -155,7 +155,7 @@ class _Site(Site):
             given.touch(mode=0o600)
             given.write_text(json.dumps(dict(variables)), encoding="utf-8")
             options = ["-e", f"@{given}", *more, *(["--check"] if self.dry else [])]
-            run = self.run(self.asked, *options, log="user", display=PlainDisplay(sys.stderr))
+            run = self.run(self.asked, *options, log="user", display=Display(sys.stderr))
         if run.interrupted:
             return INTERRUPTED, run
         code = exit_code(run.returned, run.failures, None)

@@ -1,175 +1,122 @@
-"""Shows a playbook run: live on a terminal, one line per task elsewhere, and a summary at the end."""
+"""Shows a playbook run: live on a terminal, one line per task elsewhere."""
 
 from __future__ import annotations
 
-import re
-import sys
+import dataclasses
+import os
+import shutil
 import time
 from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.nodes import SUDO_REMEDY
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
-from rich.text import Text
 
 if TYPE_CHECKING:
     from typing import Self, TextIO
 
-    from rich.progress import Task
+__all__ = ["Display", "TaskState", "duration"]
 
-    from busbar.run.events import Run, TaskState
-
-__all__ = ["LiveDisplay", "PlainDisplay", "duration", "make_display", "summary"]
-
-SLOWEST = 5
-WARNINGS = 5
-LEAST_S = 0.1
 _ORDER = ("ok", "changed", "skipped", "ignored", "failed", "unreachable")
 _MINUTE, _TENTH = 60, 10
-# Ansible's become plugin, and sudo itself where it may not ask.
-_SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
+_BOLD, _RED, _YELLOW = 1, 31, 33
 
 
-class PlainDisplay:
-    """One line per play and task, without control codes."""
+@dataclasses.dataclass
+class TaskState:
+    """A task that runs or has run.
+
+    Attributes:
+        name: with its role in front.
+        started: seconds of the monotonic clock.
+        hosts: number of hosts it will run on, 0 when not known.
+        counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
+        messages: what the play itself has to say (debug), each line once.
+        diffs: what changes in files, each text with the hosts that it concerns; empty unless --diff asked for it.
+    """
+
+    name: str
+    started: float
+    hosts: int = 0
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)
+    messages: dict[str, None] = dataclasses.field(default_factory=dict)
+    diffs: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Number of hosts that are through with it."""
+        return sum(self.counts.values())
+
+    @property
+    def noteworthy(self) -> bool:
+        """Whether it changed anything or went wrong."""
+        return bool(self.messages or self.diffs or self.counts.keys() - {"ok", "skipped"})
+
+    @property
+    def skipped(self) -> bool:
+        """Whether every host skipped it."""
+        return self.counts.keys() == {"skipped"}
+
+
+class Display:
+    """One line per play and task; on a terminal a task leaves a line only if it changed something or failed."""
 
     def __init__(self, stream: TextIO, *, skipped: bool = False) -> None:
         """Take the stream to write to, and whether tasks are shown that every host skips."""
         self._stream = stream
         self._skipped = skipped
+        self._live = stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._task: TaskState | None = None
+        self._status = ""
+        self._began = time.monotonic()
 
     def __enter__(self) -> Self:
         """Return the display itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Do nothing: each line is already out."""
+        """Remove the status line."""
+        self._task = None
+        self._write("")
 
-    def line(self, text: str) -> None:
-        """Write a line at once."""
-        print(printable(text), file=self._stream, flush=True)
+    def line(self, text: str, colour: int = 0) -> None:
+        """Write a line, above the status line."""
+        coloured = self._live and colour and "NO_COLOR" not in os.environ
+        self._write(f"\x1b[{colour}m{printable(text)}\x1b[0m\n" if coloured else f"{printable(text)}\n")
 
     def play(self, name: str, hosts: int) -> None:
-        """Say which play begins."""
-        self.line(f"PLAY {name}{_hosts(hosts)}")
+        """Show that a play begins."""
+        self.line(f"PLAY {name}{_hosts(hosts)}", _BOLD)
 
     def task(self, task: TaskState) -> None:
-        """Say nothing yet."""
+        """Take the task that runs now."""
+        self._task = task
+        self.tick()
 
-    def host(self, task: TaskState) -> None:
-        """Say nothing yet."""
+    def tick(self) -> None:
+        """Renew the status line: the task, the hosts that are done, the time since the start."""
+        if self._live:
+            self._write("")
 
     def finished(self, task: TaskState, seconds: float) -> None:
-        """Say how the task went."""
-        if self._skipped or not task.skipped:
-            self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}")
+        """Show how the task ended."""
+        if task.noteworthy or (not self._live and (self._skipped or not task.skipped)):
+            bad = task.counts.keys() & {"failed", "unreachable"}
+            colour = _RED if bad else 0 if task.messages else _YELLOW
+            self.line(f"{duration(seconds):>8}  {task.name}  {_counts(task)}", colour)
         for line in _said(task):
             self.line(line)
 
-
-class _Elapsed(ProgressColumn):
-    """The time since the whole run began; rich's own column begins anew with each task."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._started = time.monotonic()
-
-    def render(self, task: Task) -> Text:
-        """Return the time as text."""
-        del task
-        return Text(duration(time.monotonic() - self._started), style="progress.elapsed")
-
-
-class LiveDisplay:
-    """A line that moves at the bottom of a terminal; above it stays what changed or went wrong."""
-
-    def __init__(self, console: Console) -> None:
-        """Take the terminal to draw on."""
-        self._console = console
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("hosts"),
-            _Elapsed(),
-            console=console,
-            transient=True,
-            refresh_per_second=5,
-        )
-        self._bar = self._progress.add_task("starting", total=None)
-
-    def __enter__(self) -> Self:
-        """Begin to draw."""
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Give the terminal back as it was."""
-        self._progress.stop()
-
-    def line(self, text: str) -> None:
-        """Write a line above the moving one."""
-        self._console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
-
-    def play(self, name: str, hosts: int) -> None:
-        """Say which play begins."""
-        self._console.print(f"[bold]{escape(name)}[/bold]{_hosts(hosts)}", highlight=False)
-
-    def task(self, task: TaskState) -> None:
-        """Move on to a task."""
-        self._progress.reset(self._bar, description=escape(task.name), total=task.hosts or None)
-
-    def host(self, task: TaskState) -> None:
-        """Count a host that is done."""
-        self._progress.update(self._bar, completed=task.done, total=max(task.hosts, task.done) or None)
-
-    def finished(self, task: TaskState, seconds: float) -> None:
-        """Leave a line when the task changed something or failed."""
-        if task.noteworthy:
-            colour = "red" if task.counts.keys() & {"failed", "unreachable"} else "yellow"
-            text = f"{duration(seconds):>8}  {task.name}  {_counts(task)}"
-            self._console.print(text, style="" if task.messages else colour, markup=False, highlight=False)
-            for line in _said(task):
-                self.line(line)
-
-
-def make_display(*, skipped: bool = False) -> PlainDisplay | LiveDisplay:
-    """Return the display that suits the standard output; a plain one shows tasks that are skipped when it shall."""
-    stream = sys.stdout
-    return LiveDisplay(Console(file=stream)) if stream.isatty() else PlainDisplay(stream, skipped=skipped)
-
-
-def summary(run: Run) -> list[str]:
-    """Return the lines that sum a run up: failures by cause, warnings, the slowest tasks."""
-    lines = []
-    for failure in run.failures:
-        # A preflight speaks of all hosts at once and names them itself.
-        hosts = "" if failure.role.endswith("preflight") and failure.kind == "failed" else fold_hosts(failure.hosts)
-        lines += [
-            "",
-            f"{failure.kind.upper()} {hosts}: {failure.task}" if hosts else f"{failure.kind.upper()} {failure.task}",
-        ]
-        lines += [f"    {line}" for line in failure.message.splitlines()]
-        if _SUDO_PASSWORD.search(failure.message) and "--ask-become-pass" not in failure.message:
-            lines.append(f"    {SUDO_REMEDY}")
-    said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
-    if said:
-        # What somebody else says begins no line, so that nothing can look like one of busbar's own.
-        lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
-    if run.warnings:
-        firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
-        lines += ["", *list(firsts)[:WARNINGS]]
-        if len(firsts) > WARNINGS or len(firsts) < len(run.warnings):
-            lines.append("more in the log")
-    if run.tasks:
-        lines += ["", "Slowest tasks:"]
-        lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]
-        lines.append(f"{run.tasks} tasks in {duration(run.elapsed)}")
-    return lines
+    def _write(self, text: str) -> None:
+        """Write text in the place of the status line, and that line below."""
+        if self._live:
+            clear, status = ("\r\x1b[K" if self._status else ""), ""
+            if self._task is not None:
+                hosts = f"{self._task.done}/{self._task.hosts or '?'} hosts"
+                status = f"{duration(time.monotonic() - self._began):>8}  {printable(self._task.name)}  {hosts}"
+            self._status = status[: shutil.get_terminal_size().columns - 1]
+            text = f"{clear}{text}{self._status}"
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def duration(seconds: float) -> str:

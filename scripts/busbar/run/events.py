@@ -1,23 +1,28 @@
-"""What a playbook run has done so far, told from ansible-runner's events."""
+"""The state of a playbook run, from the events of ansible-runner, and its summary."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.hostlist import fold_hosts
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import (
     printable,
     printable_lines,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.nodes import SUDO_REMEDY
 from ansible_collections.busbar.cluster.plugins.plugin_utils.refused import is_refused
+
+from busbar.run.display import Display, TaskState, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Display", "Failure", "Run", "TaskState", "failure_message"]
+__all__ = ["Failure", "Run", "failure_message", "summary"]
 
 Event = dict[str, Any]
 _RESULTS = {
@@ -34,42 +39,11 @@ _LONGEST_DIFF = 20_000
 _AT_ONCE = ("WAITING ", "VALIDATION ")
 _MOST_ERRORS = 20
 _MOST_DIFFS = 50
-
-
-@dataclasses.dataclass
-class TaskState:
-    """A task that runs or has run.
-
-    Attributes:
-        name: with its role in front.
-        started: seconds of the monotonic clock.
-        hosts: number of hosts it will run on, 0 when not known.
-        counts: hosts by result: ok, changed, skipped, failed, unreachable, ignored.
-        messages: what the play itself has to say (debug), each line once.
-        diffs: what changes in files, each text with the hosts that it concerns; empty unless --diff asked for it.
-    """
-
-    name: str
-    started: float
-    hosts: int = 0
-    counts: dict[str, int] = dataclasses.field(default_factory=dict)
-    messages: dict[str, None] = dataclasses.field(default_factory=dict)
-    diffs: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-
-    @property
-    def done(self) -> int:
-        """Number of hosts that are through with it."""
-        return sum(self.counts.values())
-
-    @property
-    def noteworthy(self) -> bool:
-        """Whether it changed anything or went wrong."""
-        return bool(self.messages or self.diffs or self.counts.keys() - {"ok", "skipped"})
-
-    @property
-    def skipped(self) -> bool:
-        """Whether every host skipped it."""
-        return self.counts.keys() == {"skipped"}
+SLOWEST = 5
+WARNINGS = 5
+LEAST_S = 0.1
+# Ansible's become plugin, and sudo itself where it may not ask.
+_SUDO_PASSWORD = re.compile(r"(missing|incorrect) \S+ password|a password is required", re.IGNORECASE)
 
 
 @dataclasses.dataclass
@@ -93,25 +67,6 @@ class Failure:
     kind: str
     refused: bool = False
     hosts: list[str] = dataclasses.field(default_factory=list)
-
-
-class Display(Protocol):
-    """Shows a run while it goes on."""
-
-    def play(self, name: str, hosts: int) -> None:
-        """A play begins."""
-
-    def task(self, task: TaskState) -> None:
-        """A task begins."""
-
-    def host(self, task: TaskState) -> None:
-        """A host is through with the task."""
-
-    def finished(self, task: TaskState, seconds: float) -> None:
-        """A task has ended."""
-
-    def line(self, text: str) -> None:
-        """Something is said that the reader should know at once."""
 
 
 class Run:
@@ -190,6 +145,10 @@ class Run:
         elif kind in {"error", "warning", "verbose"}:
             self._message(kind, str(event.get("stdout", "")))
 
+    def tick(self) -> None:
+        """Show that time passes."""
+        self._display.tick()
+
     def close(self) -> None:
         """End the task that was running when the run broke off."""
         self._end_task()
@@ -229,7 +188,7 @@ class Run:
             self._say(found.get("msg"))
         if result in {"failed", "unreachable"}:
             self._failure(result, data, failure_message(found) or stdout[:_LONGEST], refused=is_refused(found))
-        self._display.host(self.task)
+        self._display.tick()
 
     def _say(self, message: object) -> None:
         """Keep a message of the play for the display."""
@@ -284,6 +243,35 @@ class Run:
         elif not self.tasks:
             self.prelude.append(text[:_LONGEST])
             del self.prelude[:-_MOST_ERRORS]
+
+
+def summary(run: Run) -> list[str]:
+    """Return the lines that sum a run up: failures by cause, warnings, the slowest tasks."""
+    lines = []
+    for failure in run.failures:
+        # A preflight speaks of all hosts at once and names them itself.
+        hosts = "" if failure.role.endswith("preflight") and failure.kind == "failed" else fold_hosts(failure.hosts)
+        lines += [
+            "",
+            f"{failure.kind.upper()} {hosts}: {failure.task}" if hosts else f"{failure.kind.upper()} {failure.task}",
+        ]
+        lines += [f"    {line}" for line in failure.message.splitlines()]
+        if _SUDO_PASSWORD.search(failure.message) and "--ask-become-pass" not in failure.message:
+            lines.append(f"    {SUDO_REMEDY}")
+    said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
+    if said:
+        # What somebody else says begins no line, so that nothing can look like one of busbar's own.
+        lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
+    if run.warnings:
+        firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)
+        lines += ["", *list(firsts)[:WARNINGS]]
+        if len(firsts) > WARNINGS or len(firsts) < len(run.warnings):
+            lines.append("more in the log")
+    if run.tasks:
+        lines += ["", "Slowest tasks:"]
+        lines += [f"{duration(seconds):>8}  {name}" for name, seconds in run.slowest(SLOWEST) if seconds >= LEAST_S]
+        lines.append(f"{run.tasks} tasks in {duration(run.elapsed)}")
+    return lines
 
 
 def failure_message(result: dict[str, Any]) -> str:

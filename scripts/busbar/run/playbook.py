@@ -212,6 +212,10 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             run.handle(event)
             return False  # runner keeps no copy
 
+        def poll() -> bool:
+            run.tick()
+            return cancelled()
+
         # Runner reads these from a file only.
         settings = Path(private) / "env" / "settings"
         settings.parent.mkdir(mode=0o700)
@@ -226,7 +230,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
             envvars=environment(playbook.inventory)
             | ({"BUSBAR_COMMAND": playbook.command} if playbook.command else {}),
             event_handler=take,
-            cancel_callback=cancelled,
+            cancel_callback=poll,
             fact_cache_type="memory",
             suppress_env_files=True,
             quiet=True,

@@ -14,8 +14,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import 
 from busbar.errors import UsageError
 from busbar.paths import collection, default_inventory
 from busbar.run.ansible_options import add_ansible_options
-from busbar.run.display import PlainDisplay, summary
-from busbar.run.events import Run
+from busbar.run.display import Display
+from busbar.run.events import Run, summary
 from busbar.run.inventory_check import refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
 from busbar.sandbox.option import add_sandbox, chosen
@@ -23,8 +23,6 @@ from busbar.sandbox.state import inventory_of
 
 if TYPE_CHECKING:
     import argparse
-
-    from busbar.run.display import LiveDisplay
 
 __all__ = ["Site", "add_run_options", "explain", "refuse_prompts"]
 
@@ -101,14 +99,12 @@ class Site:
             KeyboardInterrupt: the user interrupted it.
             UsageError: a password is asked for without a terminal.
         """
-        run = self.run(playbook, *options, log=log, display=PlainDisplay(sys.stderr))
+        run = self.run(playbook, *options, log=log, display=Display(sys.stderr))
         if run.interrupted:
             raise KeyboardInterrupt
         return run
 
-    def run(
-        self, playbook: Playbook, *options: str, log: str, display: PlainDisplay | LiveDisplay, title: str = ""
-    ) -> Run:
+    def run(self, playbook: Playbook, *options: str, log: str, display: Display, title: str = "") -> Run:
         """Run a playbook to its end or interruption; the title and the path of the log are the first line."""
         playbook = dataclasses.replace(
             playbook, options=[*options, *playbook.options], passwords=_ask_passwords(self.args)

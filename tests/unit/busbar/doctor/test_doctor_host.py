@@ -15,7 +15,7 @@ from busbar.commands.doctor import cluster_findings
 from busbar.doctor import inventory
 from busbar.doctor.finding import ERROR, WARNING, Finding, as_json, as_text, findings_of, here
 from busbar.doctor.host import host_findings, site_findings
-from busbar.run.display import PlainDisplay
+from busbar.run.display import Display
 from busbar.run.events import Run
 from busbar.run.playbook import Playbook, host_variables
 
@@ -145,7 +145,7 @@ def test_findings_as_text_and_as_data() -> None:
 def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) -> None:
     import sys  # noqa: PLC0415 - the stream of this very test
 
-    run = Run(PlainDisplay(sys.stderr), lambda _pattern: 1)
+    run = Run(Display(sys.stderr), lambda _pattern: 1)
     firing = {"labels": {"alertname": "NodeDown", "severity": "critical"}, "annotations": {}, "state": "firing"}
     problem = {"hosts": [], "key": "slurm", "problem": "a reservation", "remedy": "delete it"}
     run.custom = {
@@ -165,7 +165,7 @@ def test_what_a_run_of_the_playbook_found(capsys: pytest.CaptureFixture[str]) ->
 def test_advice_on_the_inventory_is_a_warning() -> None:
     import sys  # noqa: PLC0415 - the stream of this very test
 
-    run = Run(PlainDisplay(sys.stderr), lambda _pattern: 1)
+    run = Run(Display(sys.stderr), lambda _pattern: 1)
     wrong = make_problem([], "group monitorng", "is not one of busbar's groups", "rename it")
     run.custom = {"busbar_doctor_inventory": [advice(make_problem([], "lmod_openmpi", "has no effect", "x")), wrong]}
     said = [(each.severity, each.key) for each in cluster_findings(run, busy=False)]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from busbar.run.display import LiveDisplay
+from busbar.run.display import Display
 from busbar.run.events import Run
-from rich.console import Console
+
+if TYPE_CHECKING:
+    import pytest
 
 
 def result(kind: str, host: str, **res: object) -> dict[str, Any]:
@@ -20,10 +22,21 @@ def start(name: str) -> dict[str, Any]:
     return {"event": "playbook_on_task_start", "event_data": data}
 
 
-def test_hosts_are_counted_below_and_what_changed_or_failed_stays_above() -> None:
-    terminal = io.StringIO()
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return that it is one."""
+        return True
+
+
+def test_hosts_are_counted_below_and_what_changed_or_failed_stays_above(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = Terminal()
     ticks = iter(range(100))
-    with LiveDisplay(Console(file=terminal, force_terminal=True, width=100)) as display:
+    with Display(terminal) as display:
         run = Run(display, lambda _pattern: 3, lambda: float(next(ticks)))
         events: list[dict[str, Any]] = [
             {"event": "playbook_on_play_start", "event_data": {"name": "Slurm [all]", "pattern": "all"}},
@@ -38,10 +51,23 @@ def test_hosts_are_counted_below_and_what_changed_or_failed_stays_above() -> Non
         ]
         for event in events:
             run.handle(event)
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.getvalue())
-    assert "Slurm [all] (3 hosts)" in shown
-    assert re.search(r"slurm : Wait .* 2/3 hosts", shown)
-    kept = [line.strip() for line in shown.splitlines() if "=" in line]
-    assert kept == ["1.0 s  slurm : Write  changed=1", "1.0 s  slurm : Start [slurmd]  failed=1"]
-    # The cursor, which was hidden, is there again.
-    assert terminal.getvalue().rindex("\x1b[?25h") > terminal.getvalue().rindex("\x1b[?25l")
+    assert "\x1b[31m   1.0 s  slurm : Start [slurmd]  failed=1\x1b[0m\n" in terminal.getvalue()
+    # Each status line is replaced by what follows.
+    lines = [line.split("\r")[-1] for line in terminal.getvalue().split("\n")]
+    kept = [re.sub(r"\x1b\[[0-9;]*[a-zA-Z]", "", line) for line in lines]
+    assert kept == [
+        "PLAY Slurm [all] (3 hosts)",
+        "   1.0 s  slurm : Write  changed=1",
+        "   1.0 s  slurm : Start [slurmd]  failed=1",
+        "",
+    ]
+    assert re.search(r" s  slurm : Wait  2/3 hosts", terminal.getvalue())
+
+
+def test_a_status_line_is_cut_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "20")
+    terminal = Terminal()
+    with Display(terminal) as display:
+        Run(display, lambda _pattern: 3).handle(start("Install"))
+    assert max(len(part.removeprefix("\x1b[K")) for part in terminal.getvalue().split("\r")) == 19

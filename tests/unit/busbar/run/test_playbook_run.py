@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from busbar.run.display import PlainDisplay, summary
-from busbar.run.events import Run
+from busbar.run.display import Display
+from busbar.run.events import Run, summary
 from busbar.run.playbook import Playbook, host_variables, run_playbook
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def test_text_of_a_node_commands_no_terminal_and_forges_no_verdict(site: Path) -
 def test_a_log_on_a_full_disk_breaks_nothing_off(site: Path) -> None:
     (site / "changes.yml").write_text(CHANGES)
     playbook = Playbook(site / "changes.yml", [str(site / "inventory")], ["-e", f"place={site}"])
-    run = Run(PlainDisplay(io.StringIO()), lambda _: 1)
+    run = Run(Display(io.StringIO()), lambda _: 1)
     returned = run_playbook(playbook, run, Path("/dev/full"))
     assert returned == (0, False), summary(run)
     assert run.log_problem == "No space left on device"

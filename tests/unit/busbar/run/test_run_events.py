@@ -6,8 +6,8 @@ import io
 from typing import Any
 
 import pytest
-from busbar.run.display import PlainDisplay, duration, summary
-from busbar.run.events import Run, failure_message
+from busbar.run.display import Display, duration
+from busbar.run.events import Run, failure_message, summary
 
 RECAP = "PLAY RECAP ***\r\nctl : ok=1 changed=1 failed=0\r\n"
 
@@ -37,7 +37,7 @@ def stats(**hosts: dict[str, int]) -> dict[str, Any]:
 
 def follow(*events: dict[str, Any]) -> tuple[Run, list[str]]:
     stream = io.StringIO()
-    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    run = Run(Display(stream), lambda _: 3, Clock())
     for event in events:
         run.handle(event)
     return run, stream.getvalue().splitlines()
@@ -100,7 +100,7 @@ def test_a_task_that_all_hosts_skip_is_shown_on_demand_only() -> None:
     events += [result("runner_on_ok", "gpu2"), stats()]
     assert follow(*events)[1] == ["   1.0 s  slurm : Partly  ok=1 skipped=1"]
     stream = io.StringIO()
-    run = Run(PlainDisplay(stream, skipped=True), lambda _: 3, Clock())
+    run = Run(Display(stream, skipped=True), lambda _: 3, Clock())
     for event in events:
         run.handle(event)
     assert stream.getvalue().splitlines()[0] == "   1.0 s  slurm : Never  skipped=1"
@@ -230,7 +230,7 @@ def test_duration(seconds: float, expected: str) -> None:
 )
 def test_what_goes_on_is_told_at_once_and_not_when_the_task_ends(line: str) -> None:
     stream = io.StringIO()
-    run = Run(PlainDisplay(stream), lambda _: 3, Clock())
+    run = Run(Display(stream), lambda _: 3, Clock())
     run.handle(start())
     run.handle({"event": "verbose", "stdout": f"{line}\r\n", "event_data": {}})
     assert stream.getvalue() == f"{line}\n"

@@ -14,7 +14,7 @@ notes:
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
   block:
-    description: Result of P(busbar.cluster.hosts_block#filter).
+    description: Lines with an address and its names, between the comments C(BEGIN busbar) and C(END busbar).
     type: str
     required: true
 """
@@ -22,7 +22,7 @@ options:
 EXAMPLES = r"""
 - name: Write the table of hosts
   busbar.cluster.hosts_table:
-    block: "{{ entries | busbar.cluster.hosts_block }}"
+    block: "{{ lookup('ansible.builtin.template', 'hosts_block.j2') }}"
 """
 
 RETURN = r"""
@@ -49,7 +49,7 @@ def main() -> None:
     try:
         text = hosts_file(current_text(HOSTS) or "", module.params["block"])
         changed_paths, diff = keep_files(module, [{"path": str(HOSTS), "content": text}], unsafe_writes=True)
-    except OSError as exc:
+    except (OSError, ValueError) as exc:
         module.fail_json(msg=f"{HOSTS}: {exc}")
     module.exit_json(changed=bool(changed_paths), changed_paths=changed_paths, diff=diff)
 

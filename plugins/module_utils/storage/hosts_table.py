@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["BEGIN", "END", "cluster_entries", "hosts_block", "hosts_file"]
+__all__ = ["END", "cluster_entries", "hosts_file"]
 
-BEGIN = "# BEGIN busbar: the hosts of the cluster"
 END = "# END busbar"
 _OWN_NAME = "127.0.1.1"
 SSH_PORT = 22
@@ -74,28 +73,19 @@ def _known_as(names: Iterable[str], ports: Iterable[int]) -> list[str]:
     return [name if port == SSH_PORT else f"[{name}]:{port}" for port in sorted(ports) for name in named]
 
 
-def hosts_block(entries: Iterable[Mapping[str, Any]], extra: Iterable[Mapping[str, Any]] = ()) -> str:
-    """Return the managed part of /etc/hosts, the same on all hosts.
-
-    Raises:
-        ValueError: when an extra entry has no valid address or no name.
-    """
-    rows = [(entry["address"], entry["names"]) for entry in entries if entry["address"]]
-    for entry in extra:
-        if not _is_address(str(entry.get("address"))) or not entry.get("names"):
-            message = f"hosts_extra: {dict(entry)} needs an IP address and at least one name"
-            raise ValueError(message)
-        rows.append((entry["address"], entry["names"]))
-    lines = [f"{address} {' '.join(names)}" for address, names in rows]
-    return "\n".join([BEGIN, *lines, END]) + "\n"
-
-
 def hosts_file(current: str, block: str) -> str:
     """Return the text of /etc/hosts with the managed block, which alone says where the cluster's names are.
 
     Elsewhere those names are taken out, and so is Debian's line that leads a host's own name to itself: with it, a
     daemon would listen on, and tell others, a loopback address.
+
+    Raises:
+        ValueError: a line of the block has no valid address or no name.
     """
+    for fields in filter(None, map(_fields, block.splitlines())):
+        if not _is_address(fields[0]) or not fields[1:]:
+            message = f"hosts_extra: '{' '.join(fields)}' needs an IP address and at least one name: correct this entry"
+            raise ValueError(message)
     ours = {name for line in block.splitlines() for name in _fields(line)[1:]}
     kept = []
     inside = False

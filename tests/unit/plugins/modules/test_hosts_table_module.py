@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.hosts_table import hosts_block
 from ansible_collections.busbar.cluster.plugins.modules import hosts_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BLOCK = hosts_block([{"name": "gpu1", "target": "10.0.0.11", "address": "10.0.0.11", "names": ["gpu1"]}])
+BLOCK = "# BEGIN busbar: the hosts of the cluster\n10.0.0.11 gpu1\n# END busbar\n"
 needs_root = pytest.mark.skipif(
     getpass.getuser() != "root" or grp.getgrgid(os.getgid()).gr_name != "root", reason="the file belongs to root"
 )

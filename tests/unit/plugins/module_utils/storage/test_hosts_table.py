@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.hosts_table import (
-    BEGIN,
     END,
     cluster_entries,
-    hosts_block,
     hosts_file,
 )
 
+BEGIN = "# BEGIN busbar: the hosts of the cluster"
 VARIABLES: dict[str, dict[str, Any]] = {
     "ctl": {"ansible_host": "10.0.0.1"},
     "gpu1": {"ansible_host": "10.0.0.2", "hosts_aliases": ["node1"]},
@@ -70,17 +69,10 @@ def test_one_address_twice_is_refused() -> None:
         cluster_entries(variables, variables)
 
 
-def test_block() -> None:
-    entries = cluster_entries(["ctl", "gpu1", "dns"], VARIABLES)
-    assert hosts_block(entries) == BLOCK
-    extra = [{"address": "fd00::1", "names": ["gpu1-ib", "ib1"]}]
-    assert hosts_block(entries, extra).splitlines()[-2] == "fd00::1 gpu1-ib ib1"
-
-
-@pytest.mark.parametrize("extra", [{"names": ["x"]}, {"address": "x", "names": ["x"]}, {"address": "10.0.0.1"}])
-def test_bad_extra_entry_is_refused(extra: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="needs an IP address and at least one name"):
-        hosts_block([], [extra])
+@pytest.mark.parametrize("line", ["x y", "10.0.0.1", "10.0.0.1 # name"])
+def test_a_line_without_address_or_name_is_refused(line: str) -> None:
+    with pytest.raises(ValueError, match=r"hosts_extra: .* needs an IP address and at least one name"):
+        hosts_file("", f"{BEGIN}\n{line}\n{END}\n")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.module_utils.urls import open_url
 
-from .baseline import before_write
+from .host_files import keep_files
 from .openpgp_key import extract_key, fingerprints, normal_fingerprint
 from .package_commands import run_manager
 from .package_sources import (
@@ -213,21 +213,6 @@ def plan(module: AnsibleModule, params: dict[str, Any], source: Source) -> tuple
     return files, paths
 
 
-def put(module: AnsibleModule, path: str, text: str) -> None:
-    """Write a file whole, or remove it when there is no text."""
-    place = ROOT / path.lstrip("/")
-    before_write(module, {str(place): text or None})
-    if not text:
-        place.unlink()
-        return
-    place.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", prefix="busbar-", delete=False, encoding="utf-8") as stream:
-        stream.write(text)
-    Path(stream.name).chmod(0o644)
-    module.add_cleanup_file(stream.name)
-    module.atomic_move(stream.name, str(place))
-
-
 def keep_repository(module: AnsibleModule, params: dict[str, Any]) -> dict[str, Any]:
     """Write or remove the files of a repository, unless it is check mode; return what a module ends with.
 
@@ -240,15 +225,12 @@ def keep_repository(module: AnsibleModule, params: dict[str, Any]) -> dict[str, 
     """
     source: Source = {key: params[key] for key in ("name", "url", "suite", "components", "priority")}  # type: ignore[assignment]
     files, paths = plan(module, params, source)
-    before = {path: read(path) or "" for path in files}
-    changed = [path for path, text in files.items() if before[path] != text]
-    unknown = {paths["key"], paths["source"]} & set(changed)
+    unknown = any((read(paths[part]) or "") != files[paths[part]] for part in ("key", "source"))
     if unknown and params["state"] == "present" and not module.check_mode:
         fetch_index(module, source, files, paths)
-    if not module.check_mode:
-        for path in changed:
-            put(module, path, files[path])
-    diff = [
-        {"before": before[path], "after": files[path], "before_header": path, "after_header": path} for path in changed
+    items = [
+        {"path": str(ROOT / path.lstrip("/")), "content": text, "state": "present" if text else "absent"}
+        for path, text in files.items()
     ]
-    return {"changed": bool(changed), "changed_paths": changed, "diff": diff}
+    written, diff = keep_files(module, items)
+    return {"changed": bool(written), "changed_paths": written, "diff": diff}

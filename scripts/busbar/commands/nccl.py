@@ -30,6 +30,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
 
 from busbar.commands.matrix_output import judged_matrices, print_matrices
 from busbar.errors import UsageError
+from busbar.option_values import whole
 from busbar.text_file import BOMS
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ EXTRA = "hardware_profiles_extra"
 _GIVE = "give the output of nccl-tests, or the JSON file that its option -J writes (rccl-tests: the text output)"
 # The beginning of an object or a list. A list of figures is how launchers label lines.
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
+_MOST = 999_999_999
 _MOST_JSON = 1 << 28
 _LOOK = 8192
 # A log may hold a few stray bytes, as files on a network do that a crash left half written.
@@ -154,8 +156,8 @@ def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]
 def _judge(args: argparse.Namespace) -> int:
     profile, unknown = _profile(args)
     asked = Asked(
-        nodes=_positive("--nodes", args.nodes),
-        ranks=None if args.ranks is None else _positive("--ranks", args.ranks),
+        nodes=whole("--nodes", args.nodes, 1, _MOST),
+        ranks=None if args.ranks is None else whole("--ranks", args.ranks, 1, _MOST),
         hardware=args.hardware,
         floor=None if args.floor is None else _bandwidth("--floor", args.floor),
         collective=args.collective,
@@ -191,18 +193,9 @@ def _matrix(args: argparse.Namespace) -> int:
     return EXIT[answer["verdict"]]
 
 
-def _positive(option: str, text: str) -> int:
-    """A whole number above 0."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0  # noqa: PLR2004 - of any cluster
-    if number < 1:
-        message = f"{option}: {text!r} is not a whole number above 0"
-        raise UsageError(message)
-    return number
-
-
 def _domains(text: str) -> tuple[int, ...]:
     """How many nodes of each NVLink domain took part, the most first."""
-    return tuple(sorted((_positive("--domains", part.strip()) for part in text.split(",")), reverse=True))
+    return tuple(sorted((whole("--domains", part.strip(), 1, _MOST) for part in text.split(",")), reverse=True))
 
 
 def _bandwidth(option: str, text: str) -> float:
@@ -232,17 +225,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     matrix.add_argument("file", metavar="FILE", type=Path, help="the output; of nvbandwidth also with -j")
     for command in (parse, judged, matrix):
         command.add_argument("--format", choices=("json", "table"), default="table")
-    matrix.add_argument("--hardware", metavar="NAME", help="profile of the hardware catalogue")
-    matrix.add_argument(
-        "--floor", metavar="GBS", help="GB/s for each pair with direct access, instead of the profile's"
-    )
-    matrix.add_argument(
-        "--catalogue",
-        type=Path,
-        metavar="FILE",
-        help="YAML file with hardware_profiles_extra",
-    )
-    judged.add_argument("--hardware", required=True, metavar="NAME", help="profile of the hardware catalogue")
+    for command in (judged, matrix):
+        command.add_argument(
+            "--hardware", required=command is judged, metavar="NAME", help="profile of the hardware catalogue"
+        )
+        command.add_argument("--catalogue", type=Path, metavar="FILE", help="YAML file with hardware_profiles_extra")
+    matrix.add_argument("--floor", metavar="GBS", help="GB/s for each pair with direct access; default: the profile's")
     judged.add_argument("--nodes", required=True, metavar="N", help="nodes that took part")
     judged.add_argument(
         "--domains", metavar="N,N", help="nodes of each NVLink domain that took part, in hardware of NVLink racks"
@@ -250,12 +238,6 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     judged.add_argument("--ranks", metavar="N", help="ranks that took part; by default one per GPU")
     judged.add_argument("--floor", metavar="GBS", help="floor in GB/s instead of the profile's")
     judged.add_argument("--collective", metavar="NAME", help="program without _perf, where the output does not name it")
-    judged.add_argument(
-        "--catalogue",
-        type=Path,
-        metavar="FILE",
-        help="YAML file with hardware_profiles_extra",
-    )
     judged.add_argument("--allow-unchecked", action="store_true", help="results that nobody checked may pass")
     judged.add_argument(
         "--allow-missing-ranks", action="store_true", help="an output whose rank lines were cut away may pass"

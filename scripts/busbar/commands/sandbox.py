@@ -130,11 +130,9 @@ def run_up(args: argparse.Namespace) -> int:
 
 
 def storage_line(sandbox: Sandbox) -> str:
-    """What the nodes share, and that it is no NFS."""
-    if not sandbox.storage:
-        return "storage: none; the sandbox was made before there was a shared tree"
+    """Describe what the nodes share."""
     return (
-        f"storage: {sandbox.storage}, no NFS: {SHARED} of every node is {sandbox.shared} of this machine, "
+        f"storage: bind, no NFS: {SHARED} of every node is {sandbox.shared} of this machine, "
         "and sandbox down removes it"
     )
 
@@ -178,8 +176,7 @@ def run_status(args: argparse.Namespace) -> int:
     nodes = cluster.node_states(sandbox)
     if args.format == "json":
         report = {"name": sandbox.name, "distribution": sandbox.distribution, "gpus": sandbox.gpus}
-        storage = {"backend": sandbox.storage, "mount": SHARED, "source": str(sandbox.shared)}
-        report |= {"storage": storage if sandbox.storage else None}
+        report |= {"storage": {"backend": "bind", "mount": SHARED, "source": str(sandbox.shared)}}
         print(json.dumps(report | {"nodes": nodes, "faults": sandbox.faults}, indent=2))
     else:
         print(f"sandbox {sandbox.name} ({sandbox.distribution}, {sandbox.gpus} simulated GPUs per compute node)")

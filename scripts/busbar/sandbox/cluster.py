@@ -200,8 +200,6 @@ def ensure_key(sandbox: Sandbox) -> str:
 
 def ensure_shared(sandbox: Sandbox) -> None:
     """Make the folders that nodes share: that of all, writable for their users, and that of the controllers."""
-    if not sandbox.storage:
-        return
     # Closed to the users of this machine.
     sandbox.shared.parent.mkdir(mode=0o700, exist_ok=True)
     sandbox.controller_state.mkdir(mode=0o755, exist_ok=True)
@@ -237,7 +235,7 @@ def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "
         "--stop-signal=SIGRTMIN+3",
         *([f"--env=ADMIN={image.ADMIN}", f"--env=ADMIN_KEY={public_key}"] if public_key else []),
         *([f"--mac-address={mac}"] if mac else []),
-        *([f"--volume={sandbox.shared}:{SHARED}"] if sandbox.storage else []),
+        f"--volume={sandbox.shared}:{SHARED}",
         *([f"--volume={sandbox.controller_state}:{STATE}"] if has_state else []),
         *host.ulimits(),
         own_image or image.image_name(sandbox.distribution),

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["hosts", "site_variables", "write_inventory"]
 
 COMMAND = "sandbox up"
-HOMES = f"{SHARED}/home"
 MAX_NODE_CORES = 4
 # After how many seconds without the primary controller its backup takes over.
 TAKEOVER_S = 15
@@ -28,10 +27,6 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
     """hosts.yml as data: groups as features, one address per node."""
     address = {node: {"ansible_host": sandbox.address(node)} for node in sandbox.nodes}
     compute = {node: address[node] for node in sandbox.compute_nodes}
-    storage = {
-        "nfs_server": {"hosts": {"ctl": {}}, "vars": {"nfs_server_exports": [{"path": SHARED}]}},
-        "nfs_client": {"hosts": {"login": {}}, "children": {"slurm_compute": {}}},
-    }
     return {
         "all": {
             "children": {
@@ -41,7 +36,8 @@ def hosts(sandbox: Sandbox) -> dict[str, Any]:
                 "slurm_compute": {"children": {"sandbox_gpu": {}}},
                 "sandbox_gpu": {"hosts": compute, "vars": {"hardware": "sandbox_gpu"}},
                 "monitoring": {"hosts": {"ctl": {}}},
-                **(storage if sandbox.storage else {}),
+                "nfs_server": {"hosts": {"ctl": {}}, "vars": {"nfs_server_exports": [{"path": SHARED}]}},
+                "nfs_client": {"hosts": {"login": {}}, "children": {"slurm_compute": {}}},
             }
         }
     }
@@ -112,11 +108,8 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         "grafana_source": "none",
         # Its nodes have no kernel of their own that could serve or mount NFS. What a job writes is seen where it was
         # submitted.
-        **(
-            {"storage_backend": sandbox.storage, "users_home_base": HOMES}
-            if sandbox.storage
-            else {"users_create_home": True}
-        ),
+        "storage_backend": "bind",
+        "users_home_base": f"{SHARED}/home",
     }
 
 

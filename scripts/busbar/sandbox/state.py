@@ -51,8 +51,6 @@ class Sandbox:
         compute: number of compute nodes.
         gpus: simulated GPUs per compute node.
         controllers: 1, or 2 with a backup for slurmctld and slurmdbd.
-        storage: how the nodes share a tree: ``bind`` mounts a folder of this machine on all of them; empty in a sandbox
-            that was made before there was one.
         subnet: first three octets of its /24, for instance ``10.209.7``; empty before its network exists.
         faults: what `busbar sandbox fault` did and `heal` must undo, in order.
     """
@@ -62,7 +60,6 @@ class Sandbox:
     compute: int = 2
     gpus: int = 2
     controllers: int = 1
-    storage: str = "bind"
     subnet: str = ""
     faults: list[dict[str, str]] = dataclasses.field(default_factory=list)
 
@@ -165,9 +162,10 @@ def load(name: str | None = None) -> Sandbox:
     path = sandbox_path(name) / "sandbox.json"
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-        # An earlier version kept a number of databases.
-        known.pop("databases", None)
-        return Sandbox(**{"storage": "", **known})
+        # Keys of earlier versions.
+        for key in ("databases", "storage"):
+            known.pop(key, None)
+        return Sandbox(**known)
     except FileNotFoundError:
         msg = f"no sandbox {name!r} here; make it with: busbar sandbox up --name {name}"
         raise UsageError(msg) from None

@@ -39,12 +39,6 @@ def test_all_users_of_the_nodes_write_and_those_of_this_machine_stay_out(
     assert (sandbox.shared / "kept").exists()
 
 
-def test_a_sandbox_without_a_shared_tree_gets_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "sandbox_root", lambda: tmp_path)
-    ensure_shared(Sandbox("demo", storage=""))
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("below", ["", "/storage/shared", "/storage/shared/my\\040data"])
 def test_what_somebody_mounted_there_is_not_emptied(tmp_path: Path, below: str) -> None:
     table = f"{LINE.format('/')}\n{LINE.format(f'{tmp_path}/demo{below}')}\n"

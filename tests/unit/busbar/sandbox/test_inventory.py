@@ -45,13 +45,10 @@ def test_profile_follows_the_number_of_simulated_gpus(gpus: int, gpu: dict[str, 
     assert variables["hardware_profiles_extra"]["sandbox_gpu"]["gpu"] == gpu
 
 
-@pytest.mark.parametrize(("storage", "declared"), [("bind", "bind"), ("", None)])
-def test_the_shared_tree_is_declared_as_what_it_is(storage: str, declared: str | None) -> None:
-    variables = site_variables(Sandbox("demo", storage=storage, subnet="10.209.7"), "key")
-    assert variables.get("storage_backend") == declared
-    assert variables.get("users_home_base") == ("/shared/home" if declared else None)
-    groups = hosts(Sandbox("demo", storage=storage, subnet="10.209.7"))["all"]["children"]
-    assert ("nfs_server" in groups, "nfs_client" in groups) == (bool(storage), bool(storage))
+def test_the_shared_tree_is_declared_as_what_it_is() -> None:
+    variables = site_variables(Sandbox("demo", subnet="10.209.7"), "key")
+    assert (variables["storage_backend"], variables["users_home_base"]) == ("bind", "/shared/home")
+    assert {"nfs_server", "nfs_client"} <= hosts(Sandbox("demo", subnet="10.209.7"))["all"]["children"].keys()
 
 
 def test_two_controllers_share_a_state_that_nodes_do_not_see() -> None:

@@ -59,13 +59,12 @@ def test_state_survives() -> None:
     assert inventory_of("demo") == sandbox.path / "inventory"
 
 
-def test_a_sandbox_from_before_the_shared_tree_has_none() -> None:
+def test_keys_of_earlier_versions_are_ignored() -> None:
     sandbox = Sandbox("demo")
     sandbox.save()
     path = sandbox.path / "sandbox.json"
-    old = {key: value for key, value in json.loads(path.read_text(encoding="utf-8")).items() if key != "storage"}
-    path.write_text(json.dumps(old), encoding="utf-8")
-    assert (sandbox.storage, load("demo").storage) == ("bind", "")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"storage": "bind", "databases": 1}), encoding="utf-8")
+    assert load("demo") == sandbox
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "demo", "colour": 3}'])

@@ -32,12 +32,39 @@ plan: "{{ asked | busbar.cluster.rolling_plan(cluster, seen, state) }}"
 
 RETURN = r"""
 _value:
-  description: C(problems), C(batches), C(allowed), C(skipped), C(finished), C(key), C(lines).
+  description: >-
+    C(problems), C(batches), C(allowed), C(skipped), C(finished), C(key), C(lines), and C(holder), which describes this
+    run. A run that left its C(holder) in the state and may still be at work is a problem.
   type: dict
 """
 
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.run_lock import Holder, other_run
 from ..plugin_utils.slurm.rolling import rolling_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def plan(
+    asked: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    seen: Mapping[str, str],
+    state: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return the plan, or that another update is running."""
+    left = state or {}
+    other = "" if left.get("ended", True) else other_run(left.get("holder"))
+    if other:
+        problem = (
+            f"another update is running: {other}. Wait until it has ended; where it was killed, delete "
+            "/var/lib/busbar/update_nodes.json on the first controller, which then forgets the nodes that are done"
+        )
+        return {"problems": [problem]}
+    return rolling_plan(asked, cluster, seen, state) | {"holder": dataclasses.asdict(Holder.here())}
 
 
 class FilterModule:
@@ -45,4 +72,4 @@ class FilterModule:
 
     def filters(self) -> Filters:
         """Return the filter by its name."""
-        return {"rolling_plan": border(rolling_plan)}
+        return {"rolling_plan": border(plan)}

@@ -1,4 +1,8 @@
-"""One run at a time changes the hosts of an inventory: a file beside it is locked, and says who works."""
+"""One run at a time changes the hosts of an inventory: a file beside it is locked, and describes the run that holds it.
+
+A rolling update also leaves such a description on the controller: another provisioning host may have its own copy of
+the inventory.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,18 @@ import dataclasses
 import fcntl
 import getpass
 import json
+import multiprocessing
 import os
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .engine.common.printable import printable_lines
 from .site_folder import inventory_folder, site_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
     "ELEVATION",
@@ -27,6 +32,7 @@ __all__ = [
     "RunLock",
     "lock_paths",
     "needs_no_lock",
+    "other_run",
     "refuse_if_locked",
 ]
 
@@ -40,6 +46,8 @@ OWN_PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
 _ATTEMPTS, _PAUSE_S = 5, 0.1
 _LARGEST = 1 << 16
 _MINUTE = 60
+# Field 22 of proc(5): when the process began, in ticks since the boot.
+_BEGAN = 19
 
 
 class LockedError(RuntimeError):
@@ -53,9 +61,10 @@ class Holder:
     Attributes:
         host: name of the provisioning host.
         user: who started the run.
-        pid: the process on that host.
+        pid: the process of ansible-playbook on that host.
         since: seconds since 1970.
         command: what was started, without its options, which may hold secrets.
+        began: when the process began, with the boot of the host; a later process may have the same number.
     """
 
     host: str
@@ -63,10 +72,12 @@ class Holder:
     pid: int
     since: float
     command: str
+    began: str = ""
 
     @classmethod
-    def here(cls, command: str) -> Holder:
-        """This very process."""
+    def here(cls, command: str = "") -> Holder:
+        """Describe this run, also from a worker of ansible-playbook."""
+        pid = os.getppid() if multiprocessing.parent_process() else os.getpid()
         try:
             user = getpass.getuser()
         except (KeyError, OSError):
@@ -75,9 +86,10 @@ class Holder:
         return cls(
             socket.gethostname(),
             f"{behind} (as {user})" if behind and behind != user else user,
-            os.getpid(),
+            pid,
             time.time(),
             command,
+            _began(pid),
         )
 
     @classmethod
@@ -96,6 +108,32 @@ class Holder:
         ago = f"{minutes:.0f} min" if minutes < _MINUTE * 2 else f"{minutes / _MINUTE:.0f} h"
         begun = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(self.since))
         return f"{self.command}, started by {self.user} on {self.host} (pid {self.pid}), since {begun} ({ago})"
+
+
+def other_run(found: Mapping[str, Any] | None) -> str:
+    """Return the run that a description names, in words; empty if it is this run, or has ended.
+
+    Whether a run of another host has ended cannot be seen from here.
+    """
+    if not found:
+        return ""
+    mine = Holder.here()
+    if (found["host"], found["pid"], found["began"]) == (mine.host, mine.pid, mine.began):
+        return ""
+    words = f"{found['user']} on {found['host']} (pid {found['pid']})"
+    if found["host"] != mine.host:
+        return f"{words}, which cannot be seen from {mine.host}"
+    return words if found["began"] and _began(int(found["pid"])) == found["began"] else ""
+
+
+def _began(pid: int) -> str:
+    """Return when a process began, with the boot of the host; empty if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+    return f"{boot} {fields[_BEGAN]}" if len(fields) > _BEGAN and fields[0] != "Z" else ""
 
 
 def lock_paths(sources: Sequence[str]) -> list[Path]:

@@ -17,6 +17,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import (
     RunLock,
     lock_paths,
     needs_no_lock,
+    other_run,
     refuse_if_locked,
 )
 
@@ -154,3 +155,23 @@ def test_which_playbooks_need_no_lock(tmp_path: Path) -> None:
 )
 def test_a_part_that_runs_alone_may_need_no_lock(playbook: str, tags: list[str], *, lockless: bool) -> None:
     assert needs_no_lock(TOP / f"playbooks/{playbook}.yml", tags) is lockless
+
+
+def test_a_described_run_is_at_work_until_its_process_is_gone() -> None:
+    mine = dataclasses.asdict(Holder.here())
+    assert other_run(None) == other_run(mine) == ""
+    script = (
+        "import dataclasses, json, time\n"
+        "from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import Holder\n"
+        "print(json.dumps(dataclasses.asdict(Holder.here())), flush=True); time.sleep(60)"
+    )
+    path = {**os.environ, "PYTHONPATH": str(TOP / ".collections")}
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=path) as process:
+        assert process.stdout is not None
+        other = json.loads(process.stdout.readline())
+        assert f"(pid {process.pid})" in other_run(other)
+        # Another process has the number now.
+        assert other_run(other | {"began": "another boot 1"}) == ""
+        process.kill()
+    assert other_run(other) == ""
+    assert "cannot be seen from" in other_run(mine | {"host": "elsewhere"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.filter.rolling_plan import plan as planned
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.jobs import jobs_on
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.rolling import cut, rolling_plan, share_of
 
@@ -119,3 +120,19 @@ def test_hosts_outside_of_the_limit_are_skipped() -> None:
     made = plan(limited=NODES[:2])
     assert made["batches"] == [["gpu1", "gpu2"]]
     assert made["skipped"]["gpu3"] == "outside of --limit"
+
+
+def test_an_update_that_another_host_has_begun_is_a_problem() -> None:
+    seen = {"nodes": "".join(f"{name}|idle|none\n" for name in [*NODES, "ctl"]), "queue": ""}
+    mine = planned(ASKED, CLUSTER, seen)
+    state = {
+        "key": mine["key"],
+        "done": [],
+        "ended": False,
+        "holder": mine["holder"] | {"host": "prov2", "user": "bob"},
+    }
+    (problem,) = planned(ASKED, CLUSTER, seen, state)["problems"]
+    assert "another update is running: bob on prov2" in problem
+    assert "delete /var/lib/busbar/update_nodes.json on the first controller" in problem
+    for known in (state | {"ended": True}, state | {"holder": mine["holder"]}):
+        assert planned(ASKED, CLUSTER, seen, known)["problems"] == []

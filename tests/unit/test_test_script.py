@@ -6,6 +6,7 @@ Pytest, busbar and the linters are stand-ins that write down how they were calle
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -124,7 +125,7 @@ def script(tmp_path: Path) -> Script:
 
 
 def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script) -> None:
-    done = script.run()
+    done = script.run(BUSBAR_TEST_SCENARIO="slurm")
     assert done.returncode == 0, done.stdout + done.stderr
     assert script.calls[0] == "setup: --sandbox --vm --test"
     for part in ("lint: ", "python: -m pytest -q tests/unit", "python: -m pytest -q tests/browser"):
@@ -140,7 +141,7 @@ def test_the_short_run_has_all_kinds_of_tests_and_leaves_nothing(script: Script)
 
 @pytest.mark.parametrize(("cores", "waits"), [(2, True), (4, False)])
 def test_with_few_cores_emulated_machines_come_after_the_unit_tests(script: Script, cores: int, *, waits: bool) -> None:
-    child = script.start(cores=cores, slow="*pytest*tests/unit*")
+    child = script.start(cores=cores, slow="*pytest*tests/unit*", BUSBAR_TEST_SCENARIO="slurm")
     try:
         until(lambda: Path(f"{script.log}.slow").exists() and script.pytests("tests/sandbox") != [])
         if not waits:
@@ -304,6 +305,16 @@ def test_the_whole_has_all_scenarios_each_in_one_part(script: Script) -> None:
         assert script.run("full", "--part", f"{number}/3").returncode == 0
         seen += script.scenarios
     assert sorted(seen) == SCENARIOS
+
+
+@pytest.mark.parametrize("scenario", ["slurm", "storage"])
+def test_files_of_the_scenario_run_in_it_alone(script: Script, scenario: str) -> None:
+    assert script.run(BUSBAR_TEST_SCENARIO=scenario).returncode == 0
+    own = re.findall(r"tests/\w+/test_\w+\.py", (TOP / "molecule" / scenario / "molecule.yml").read_text())
+    called = " ".join(script.pytests("tests/sandbox") + script.pytests("tests/vm")).split()
+    assert own
+    assert not set(own) & set(called)
+    assert "tests/sandbox/test_users.py" in called
 
 
 def test_a_scenario_that_is_unknown_is_refused_before_anything_runs(script: Script) -> None:

@@ -39,7 +39,7 @@ BY_LOOP = {
     ("journal_remote", "services.yml"): "systemd-journal-upload, systemd-journal-remote",
     ("hosts", "processes.yml"): "the group busbar-proc, with which the membership of polkitd goes",
     ("jupyterhub", "hub.yml"): "units that the role writes",
-    ("lmod", "cache.yml"): "lmod_cache_path, in __uninstall_made",
+    ("lmod", "cache.yml"): "the cache, in __uninstall_made",
     ("nfs_server", "directories.yml"): "in __uninstall_exports",
     ("node_pull", "main.yml"): "units that the role writes, files below /var/lib/busbar",
     ("nvidia_driver", "check.yml"): "nvidia-persistenced, nvidia-fabricmanager",

@@ -93,7 +93,7 @@ def check_problems(options: Options) -> list[str]:
         elif 0 < options["time_limit"] < jobs[kind]["time_limit"]:
             problems.append(
                 f"validation_time_limit: {options['time_limit']} is less than the {jobs[kind]['time_limit']} s "
-                f"that {kind} may take: raise it, or lower validation_{kind}_time_limit"
+                f"that {kind} may take: raise it, or leave {kind} out of validation_node_checks"
             )
         else:
             problems += [f"validation_{kind}_{problem}" for problem in jobs[kind].get("problems") or []]

@@ -28,7 +28,7 @@ class ProgramStage(Stage[Own]):
     A subclass declares its options (`form`) and its figures, and implements `judged`. The job is job_NAME.sh.j2.
 
     Attributes:
-        per_gpu: whether the job has a rank on each GPU; on CPUs as many as validation_mpi_ranks_per_node.
+        per_gpu: whether the job has a rank on each GPU; on CPUs one on each node.
         figures: of its tests in report.json; no columns for a stage without.
         proves: whether a FAIL counts even if the job itself failed; a speed of a node that goes down does not.
     """

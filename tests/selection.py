@@ -24,7 +24,6 @@ TOP = Path(__file__).resolve().parents[1]
 FOLDERS = ("tests/sandbox", "tests/vm")
 PLUGIN = re.compile(r"plugins/(?:action|callback|filter|lookup|modules)/(\w+)\.py")
 OWN = "ansible_collections.busbar.cluster.plugins."
-PROGRAM = re.compile(r"program_files', '([\w.]+)'")
 
 
 def roles(top: Path = TOP) -> list[str]:
@@ -101,8 +100,8 @@ def changed(base: str, top: Path = TOP) -> list[Path]:
             touched |= set(re.findall(r"busbar\.cluster\.(\w+)", (top / path).read_text(encoding="utf-8")))
     for role in roles(top):
         text = "\n".join(path.read_text(encoding="utf-8") for path in (top / "roles" / role).rglob("*.y*ml"))
-        programs = {f"module_utils.{name}" for name in PROGRAM.findall(text)}
-        if stems & set(re.findall(r"busbar\.cluster\.(\w+)", text)) or reached & programs:
+        programs = [own_imports(path, top / "plugins") for path in (top / "roles" / role / "files").glob("*.py")]
+        if stems & set(re.findall(r"busbar\.cluster\.(\w+)", text)) or reached & set().union(*programs):
             touched.add(role)
     known = proofs(top)
     by_role = {path for path, proven in known.items() if touched & set(proven)}
@@ -123,8 +122,8 @@ def imports(path: Path) -> set[str]:
 
 
 def own_imports(path: Path, plugins: Path) -> set[str]:
-    """What a plugin imports of the collection, by names such as `module_utils.slurm.collect`."""
-    folder = path.relative_to(plugins).parent.parts
+    """What a plugin or a program imports of the collection, by names such as `module_utils.slurm.queue`."""
+    folder = path.relative_to(plugins).parent.parts if path.is_relative_to(plugins) else ()
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):

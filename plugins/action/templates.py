@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ..plugin_utils.programs import program
 from ..plugin_utils.template_files import HANDED_ON, checked, sources
 
 SPEC: dict[str, dict[str, Any]] = {
@@ -53,12 +56,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         source = str(entry.get("src") or "")
         if not source.endswith("/"):
             return [entry]
-        lookup = lookup_loader.get("file", loader=self._loader, templar=self._templar)
-        found = lookup.find_file_in_search_path(task_vars, "files", source, ignore_missing=True)
-        if not found:
-            message = f"{entry.get('dest')}: the role has no files/{source}: add it, or set src"
-            raise AnsibleActionFail(self._told(message))
-        names = sorted(path.name for path in Path(found).iterdir() if path.is_file())
+        names = sorted(path.name for path in self._found(entry, source, task_vars).iterdir() if path.is_file())
         return [{**entry, "dest": f"{entry.get('dest')}/{name}", "src": f"{source}{name}"} for name in names]
 
     def _file(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +64,26 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         kept = {"path": entry["dest"], **{key: entry[key] for key in HANDED_ON if key in entry}}
         if entry.get("state") == "absent":
             return kept
+        if "program" in entry:
+            return {"mode": "0755", **kept, "packed": self._packed(entry, task_vars)}
         return kept | {"content": entry["content"] if "content" in entry else self._text(entry, task_vars)}
+
+    def _packed(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
+        """Return a program as the module takes it."""
+        found = [self._found(entry, name, task_vars) for name in entry["program"]]
+        try:
+            return base64.b64encode(zlib.compress(program(found))).decode()
+        except FileNotFoundError as error:
+            raise AnsibleActionFail(self._told(f"{entry['dest']}: {error}")) from None
+
+    def _found(self, entry: dict[str, Any], name: str, task_vars: dict[str, Any]) -> Path:
+        """Return where a file or folder below `files/` of the role is."""
+        lookup = lookup_loader.get("file", loader=self._loader, templar=self._templar)
+        found = lookup.find_file_in_search_path(task_vars, "files", name, ignore_missing=True)
+        if not found:
+            message = f"{entry.get('dest')}: the role has no files/{name}: add it, or correct the entry"
+            raise AnsibleActionFail(self._told(message))
+        return Path(found)
 
     def _text(self, entry: dict[str, Any], task_vars: dict[str, Any]) -> str:
         """Return the text of a template, rendered, or of a file as it is."""

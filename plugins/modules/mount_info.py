@@ -69,7 +69,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.problems import make_problem
-from ..module_utils.storage.home_quota_run import QuotaError, file_system
+from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_look import Examination
 
 

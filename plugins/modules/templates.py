@@ -13,6 +13,7 @@ description:
   - Missing parent directories are created with mode 0755.
   - The templates of a role lie where their files lie on the host. C(/etc/slurm/slurm.conf) is rendered from
     C(templates/etc/slurm/slurm.conf.j2), or copied from C(files/etc/slurm/slurm.conf).
+  - The diff of a program lists its members with size and checksum.
   - A template that is missing, a file that is listed twice, and a key that is not known are refused.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
@@ -35,6 +36,14 @@ options:
       content:
         description: The whole text, instead of a template.
         type: str
+      program:
+        description:
+          - Python files below C(files/). The first is the entry point of a program; the others are modules that are
+            added to it.
+          - The program is a zipapp of these files and of what they import from C(module_utils) by the name of the
+            collection. It runs with C(/usr/bin/python3 -IB), and its default O(files[].mode) is V(0755).
+        type: list
+        elements: str
       vars:
         description: Variables that the template has besides those of the task.
         type: dict
@@ -44,7 +53,9 @@ options:
         type: bool
         default: true
       state:
-        description: Whether the file should be there. The template of a file that should not is not rendered.
+        description:
+          - Whether the file should be there. The template of a file that should not is not rendered.
+          - V(absent) also removes a directory with its contents.
         type: str
         choices: [present, absent]
         default: present

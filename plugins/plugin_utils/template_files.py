@@ -15,7 +15,7 @@ __all__ = ["KEYS", "checked", "sources"]
 
 # What is handed on to the module as it is.
 HANDED_ON = ("mode", "owner", "group", "validate", "hidden", "state")
-KEYS = ("dest", "src", "content", "vars", "when", *HANDED_ON)
+KEYS = ("dest", "src", "content", "program", "vars", "when", *HANDED_ON)
 STATES = ("present", "absent")
 
 
@@ -50,8 +50,9 @@ def _check(entry: Mapping[str, Any]) -> None:
     if unknown:
         message = f"{dest}: {unknown[0]} is not a known key: use {', '.join(KEYS)}"
         raise ValueError(message)
-    if "src" in entry and "content" in entry:
-        message = f"{dest}: src and content exclude each other: remove one"
+    given = [key for key in ("src", "content", "program") if key in entry]
+    if given[1:]:
+        message = f"{dest}: {given[0]} and {given[1]} exclude each other: remove one"
         raise ValueError(message)
     if entry.get("state", "present") not in STATES:
         message = f"{dest}: state: {entry['state']!r} is not valid: use {' or '.join(STATES)}"

@@ -60,7 +60,7 @@ def tree(tmp_path: Path) -> Path:
     """A checkout with two roles, their tests and their plugins."""
     files = {
         "roles/one/tasks/main.yml": "- busbar.cluster.first:\n",
-        "roles/one/vars/main.yml": "p: \"{{ query('busbar.cluster.program_files', 'near.deep', directory='/') }}\"\n",
+        "roles/one/files/p.py": "from ansible_collections.busbar.cluster.plugins.module_utils.near.deep import y\n",
         "roles/two/tasks/main.yml": "- debug: msg={{ 1 | busbar.cluster.second }}\n",
         "plugins/modules/first.py": "from ..module_utils.shared import x\n",
         "plugins/filter/second.py": "from ansible_collections.busbar.cluster.plugins.module_utils.far.deep import y\n",

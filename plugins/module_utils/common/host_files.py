@@ -1,12 +1,17 @@
-"""Text files of a host, validated together, each replaced whole, for `templates` and modules that decide."""
+"""Files of a host, validated together, each replaced whole, for `templates` and modules that decide."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import json
 import os
 import shlex
+import shutil
 import tempfile
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +27,7 @@ __all__ = ["FILE_OPTIONS", "current_text", "keep_files", "make_directory"]
 FILE_OPTIONS: dict[str, Any] = {
     "path": {"type": "path", "required": True},
     "content": {"type": "str"},
+    "packed": {"type": "str"},
     "mode": {"type": "str", "default": "0644"},
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
@@ -29,13 +35,16 @@ FILE_OPTIONS: dict[str, Any] = {
     "hidden": {"type": "bool", "default": False},
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
 }
+# Content that is not text is held as a string that encodes back to the same bytes.
+_EXACT = "surrogateescape"
+_DIRECTORY = "(directory)\n"
 _DEFAULTS = {key: option.get("default") for key, option in FILE_OPTIONS.items()}
 
 
-def current_text(path: Path) -> str | None:
-    """Return the text of a file, or None when there is none."""
+def current_text(path: Path, errors: str = "replace") -> str | None:
+    """Return the text of a file, or None if it does not exist."""
     try:
-        return path.read_bytes().decode(errors="replace")
+        return path.read_bytes().decode(errors=errors)
     except FileNotFoundError:
         return None
 
@@ -45,7 +54,7 @@ def write_temporary(module: AnsibleModule, text: str) -> str:
     descriptor, name = tempfile.mkstemp(prefix="busbar-")
     module.add_cleanup_file(name)
     with os.fdopen(descriptor, "wb") as stream:
-        stream.write(text.encode())
+        stream.write(text.encode(errors=_EXACT))
     return name
 
 
@@ -84,7 +93,10 @@ def keep(
     path = Path(item["path"])
     if item["state"] == "absent":
         if before is not None and not module.check_mode:
-            path.unlink()
+            if before == _DIRECTORY and path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         return before is not None
     if temporary is None:
         return set_attributes(module, item)
@@ -106,7 +118,9 @@ def plan(module: AnsibleModule, files: Sequence[dict[str, Any]]) -> list[tuple[d
     for item in files:
         if not os.path.isabs(item["path"]) or (item["state"] == "present" and item["content"] is None):  # noqa: PTH117
             module.fail_json(msg=f"{item['path']}: the path must be absolute, and a file that is present needs content")
-        before = current_text(Path(item["path"]))
+        path = Path(item["path"])
+        is_directory = item["state"] == "absent" and path.is_dir() and not path.is_symlink()
+        before = _DIRECTORY if is_directory else current_text(path, _EXACT)
         temporary = None
         if item["state"] == "present" and before != item["content"]:
             temporary = write_temporary(module, item["content"])
@@ -157,7 +171,7 @@ def keep_files(
         OSError: a file cannot be read or written.
     """
     changed_paths, diff = [], []
-    given = [{**_DEFAULTS, **item} for item in files]
+    given = [unpacked({**_DEFAULTS, **item}) for item in files]
     left = read_pending(module, given, pending)
     steps = plan(module, given)
     changes = {
@@ -166,7 +180,7 @@ def keep_files(
         if temporary or (item["state"] == "absent" and before is not None)
     }
     texts = {item["path"]: None if item["state"] == "absent" else item["content"] for item, _, _ in steps}
-    before_write(module, {path: texts[path] for path in changes})
+    before_write(module, {path: text and text.encode(errors=_EXACT) for path in changes for text in [texts[path]]})
     note_pending(module, pending, changes | left)
     for item, before, temporary in steps:
         if keep(module, item, before, temporary, unsafe_writes=unsafe_writes) or item["path"] in left:
@@ -175,9 +189,28 @@ def keep_files(
             after = "" if item["state"] == "absent" else item["content"]
             if item["hidden"]:
                 former, after = ("(not shown)\n" if text else "" for text in (former, after))
+            former, after = shown(former), shown(after)
             headers = {"before_header": item["path"], "after_header": item["path"]}
             diff.append({"before": former, "after": after, **headers})
     return changed_paths, diff
+
+
+def unpacked(item: dict[str, Any]) -> dict[str, Any]:
+    """Return an entry with the content that was sent packed."""
+    if item["packed"] is None:
+        return item
+    return {**item, "content": zlib.decompress(base64.b64decode(item["packed"])).decode(errors=_EXACT)}
+
+
+def shown(text: str) -> str:
+    """Return a content as the diff shows it: the members of a zip archive, such as a program, or the text."""
+    data = text.encode(errors=_EXACT)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+    except zipfile.BadZipFile:
+        return data.decode(errors="replace")
+    return "".join(f"{each.filename}: {each.file_size} bytes, CRC {each.CRC:08x}\n" for each in members)
 
 
 def make_directory(module: AnsibleModule, path: Path) -> None:

@@ -1,14 +1,12 @@
 """Whether a disk is blank: not only without a known signature, but without data at any place looked at.
 
-Plain dm-crypt, a raw device of a database and a damaged header have no signature. Runs on a node's own python3, also by
-itself at boot: it prints where the first data is, and nothing for a blank disk.
+Plain dm-crypt, a raw device of a database and a damaged header have no signature.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
 
 __all__ = ["data_offset", "sample_places"]
 
@@ -54,19 +52,3 @@ def data_offset(path: str) -> int | None:
     finally:
         os.close(descriptor)
     return None
-
-
-def main() -> int:
-    """Print where the first data is; the status is 1 when a disk cannot be read."""
-    try:
-        offset = data_offset(sys.argv[1])
-    except OSError as exc:
-        sys.stderr.write(f"{exc}\n")
-        return 1
-    if offset is not None:
-        sys.stdout.write(f"{offset}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,16 @@
 """How much each home may hold: what is declared, what the file system has, and what is to be set.
 
-For the program of the file server and for preflight: Python's standard library alone.
+For the program of the file server and for the preflight.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import re
+import shlex
+import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..common.problems import make_problem
@@ -20,15 +24,20 @@ __all__ = [
     "NONE",
     "Found",
     "Limit",
+    "QuotaError",
     "Steps",
     "decide",
+    "file_system",
     "file_system_fault",
     "home_quota_problems",
     "limit_of",
     "parse_report",
+    "run_tool",
     "setquota_input",
 ]
 
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_TIMEOUT_S = 300
 _MIB = 1 << 10
 _UNITS_KIB = {"M": _MIB, "G": 1 << 20, "T": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})([MGT])")
@@ -37,6 +46,10 @@ _UNLIMITED = "none"
 # mount(8): what switches the quotas of users on; xfs(5) knows the second and third as well, `noenforce` only counts.
 _SWITCHES = {"xfs": {"usrquota", "uquota", "quota"}, "ext4": {"usrquota", "quota"}}
 _REPORT = ("User", "BlockSoftLimit", "BlockHardLimit", "FileSoftLimit", "FileHardLimit")
+
+
+class QuotaError(Exception):
+    """Nothing was changed; the message says why and what to do."""
 
 
 class Limit(NamedTuple):
@@ -141,6 +154,40 @@ def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[s
     how = "xfs takes it at its first mount alone: umount and mount it, or reboot for /"
     how = how if kind == "xfs" else f"then mount -o remount {target}, quotacheck -cum {target}, quotaon {target}"
     return f"{target} is mounted without quotas of users", f"add usrquota to its options in /etc/fstab; {how}"
+
+
+def run_tool(command: Sequence[str], text: str = "") -> str:
+    """Return what a tool prints.
+
+    Raises:
+        QuotaError: it cannot be started, takes too long or fails.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603 - the tools of the package quota
+            command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, env=_ENVIRONMENT
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        message = f"{shlex.join(command)}: {exc}"
+        raise QuotaError(message) from exc
+    if done.returncode:
+        message = f"{shlex.join(command)} ended with {done.returncode}: {' '.join(done.stderr.split())}"
+        raise QuotaError(message)
+    return done.stdout
+
+
+def file_system(path: str) -> str:
+    """Return where the file system of a directory, which may be yet to come, is mounted.
+
+    Raises:
+        QuotaError: it has no quotas of users; with a remedy.
+    """
+    there = next(place for place in (Path(path), *Path(path).parents) if place.is_dir())
+    said = run_tool(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
+    found = json.loads(said)["filesystems"][0]
+    fault = file_system_fault(found["fstype"], found["options"].split(","), found["target"])
+    if fault:
+        raise QuotaError("; ".join(fault))
+    return str(found["target"])
 
 
 def parse_report(text: str) -> dict[int, Found]:

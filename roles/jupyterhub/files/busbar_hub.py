@@ -1,7 +1,7 @@
 """JupyterHub's parts of the portal: who logs in, what is offered, how a notebook becomes a job and tells its port.
 
 The hub has no rights of its own. What needs them is done by five programs without arguments, by sudo; see
-busbar_portal/portal/programs.py.
+portal.py.
 """
 
 from __future__ import annotations
@@ -14,12 +14,18 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import (
+    ended_because,
+    parse_accounts,
+    parse_jobs,
+    parse_partitions,
+    usable,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.form import choices_from_form, page
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept, KeptEach
 from batchspawner import SlurmSpawner
 from batchspawner.batchspawner import JobStatus
-from busbar_portal.access.login_user import groups_of
-from busbar_portal.portal.cluster_view import ended_because, parse_accounts, parse_jobs, parse_partitions, usable
-from busbar_portal.portal.form import choices_from_form, page
-from busbar_portal.portal.kept import Kept, KeptEach
 from jupyterhub.apihandlers import APIHandler, default_handlers
 from jupyterhub.auth import Authenticator
 from tornado import web
@@ -28,7 +34,7 @@ from traitlets import Dict, Integer, List, Unicode
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from busbar_portal.portal.cluster_view import Job
+    from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import Job
 
 PROGRAMS = Path("/usr/local/libexec/busbar-portal")
 JOBS_AGE, CLUSTER_AGE, ACCOUNTS_AGE = 5.0, 10.0, 60.0

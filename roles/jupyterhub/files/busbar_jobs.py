@@ -7,11 +7,16 @@ import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import parse_partitions, usable
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.jobs_page import (
+    cluster_rows,
+    ended_rows,
+    queue_rows,
+    validated,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.kept import Kept, KeptEach
 from busbar_hub import CLUSTER, RefusedError, asked
-from busbar_portal.access.login_user import groups_of
-from busbar_portal.portal.cluster_view import parse_partitions, usable
-from busbar_portal.portal.jobs_page import cluster_rows, ended_rows, queue_rows, validated
-from busbar_portal.portal.kept import Kept, KeptEach
 from jupyterhub.handlers import BaseHandler, default_handlers
 from tornado import web
 

@@ -1,11 +1,10 @@
-#!/usr/bin/env python3
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
 """Watches a node under load until its standard input ends: clocks, power, heat, what holds them down, and errors.
 
-It prints lines busbar-soak {json}: one that begins, one for each interval, and one that ends. What nvidia-smi tells is
-read by busbar's own readers, which lie beside this program; without GPUs it tells of the CPUs. The kernel's log is
-read by journalctl, by journalctl with the group systemd-journal, or by dmesg; kernel_log says whether one showed any.
+It prints lines busbar-soak {json}: one that begins, one for each interval, and one that ends. Without GPUs it reports
+the CPUs. The kernel's log is read by journalctl, by journalctl with the group systemd-journal, or by dmesg; kernel_log
+says whether one showed any.
 
 Exit codes: 0 done, 2 the input is wrong.
 """
@@ -23,6 +22,10 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi import parse_query
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_links import parse_link_errors
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.nvidia_smi_tree import read_xml
 
 MARK = "busbar-soak "
 TIMEOUT_S = 60
@@ -58,10 +61,6 @@ def number(text: object) -> float | None:
 
 def gpus(*, whole: bool) -> list[dict]:
     """Return the GPUs of this node, at the beginning and the end with their counters."""
-    from busbar_soak.hardware.nvidia_smi import parse_query  # noqa: PLC0415 - they are beside this program on nodes with GPUs
-    from busbar_soak.hardware.nvidia_smi_links import parse_link_errors  # noqa: PLC0415
-    from busbar_soak.hardware.nvidia_smi_tree import read_xml  # noqa: PLC0415
-
     text = run("nvidia-smi", "-q", "-x")
     nodes = [node for node in read_xml(text)[0].children if node.tag == "gpu"]
     links = parse_link_errors(run("nvidia-smi", "nvlink", "-e")) if whole else {}
@@ -182,7 +181,6 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.interval <= 0:
         parser.error("--interval must be above 0")
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
     watch = Watch(asked)
     watch.tell("begin")
     due = time.monotonic() + asked.interval

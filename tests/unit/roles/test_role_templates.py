@@ -42,12 +42,14 @@ ENTRIES = list(entries())
 def test_each_file_has_its_text(role: str, task: str, entry: dict[str, Any]) -> None:
     plain = {key: value for key, value in entry.items() if key not in {"state", "when"}}
     if "{{" in entry["dest"]:
-        assert {"src", "content"} & set(entry), (
+        assert {"src", "content", "program"} & set(entry) or entry.get("state") == "absent", (
             f"{role}: {task}: {entry['dest']}: set src, as the path is not known here"
         )
         plain["dest"] = "/elsewhere"
     checked([plain])
-    if "content" not in entry and entry.get("state") != "absent":
+    if "program" in entry:
+        assert all((ROLES / role / "files" / name).is_file() for name in entry["program"])
+    elif "content" not in entry and entry.get("state") != "absent":
         places = [ROLES / role / folder / name for folder, name in sources(plain)]
         # A source that ends with a slash is a folder.
         there = Path.is_dir if entry.get("src", "").endswith("/") else Path.is_file

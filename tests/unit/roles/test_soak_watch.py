@@ -7,17 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from gpu_samples import gpu_xml, log_xml
+from role_programs import install_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-PROGRAM = Path(__file__).resolve().parents[3] / "roles/validation/files/busbar_soak_watch.py"
 POWER = "<gpu_power_readings><instant_power_draw>{} W</instant_power_draw></gpu_power_readings>"
 CLOCKS = "<clocks><sm_clock>1755 MHz</sm_clock></clocks>"
 XID = "2026-11-20T00:00:01 gpu1 kernel: NVRM: Xid (PCI:0000:11:00): 79, GPU has fallen off the bus."
@@ -33,11 +32,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         """Install it."""
         self.folder = folder
-        (folder / "busbar_soak_watch.py").write_bytes(PROGRAM.read_bytes())
-        for path, text in program_files(["hardware.nvidia_smi", "hardware.nvidia_smi_links"]).items():
-            place = folder / "busbar_soak" / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text)
+        install_program("validation/files/busbar_soak_watch.py", folder / "busbar_soak_watch")
         (folder / "bin").mkdir()
         smi = f"#!/bin/sh\ncase \"$*\" in '-q -x') cat {folder}/smi ;; 'nvlink -e') cat {folder}/links ;; esac\n"
         self.program("nvidia-smi", smi)
@@ -61,7 +56,7 @@ class Node:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Begin to watch."""
         return subprocess.Popen(
-            [sys.executable, "-B", self.folder / "busbar_soak_watch.py", "--interval", "0.2", *arguments],
+            [sys.executable, "-B", self.folder / "busbar_soak_watch", "--interval", "0.2", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

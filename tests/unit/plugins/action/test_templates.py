@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import subprocess
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +48,9 @@ def role(tmp_path: Path) -> Path:
         "files/etc/plain": "{{ as it is }}\n\n",
         "files/boards/b.json": '{"b": "{{ x }}"}',
         "files/boards/a.json": "{}",
+        "files/tool.py": "from ansible_collections.busbar.cluster.plugins.module_utils.slurm import states\n",
+        "files/beside.py": "",
+        "files/broken.py": "from ansible_collections.busbar.cluster.plugins.module_utils.gone import x\n",
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,6 +144,15 @@ def test_an_undefined_variable_names_the_template(role: Path) -> None:
     assert f"{role}/templates/etc/bad.conf.j2" in done.stdout
 
 
+def test_a_program_is_sent_with_what_it_imports(role: Path) -> None:
+    entry = run(role, {"dest": "/bin/tool", "program": ["tool.py", "beside.py"]})["files"]["/bin/tool"]
+    assert (entry["mode"], "content" in entry) == ("0755", False)
+    with zipfile.ZipFile(io.BytesIO(zlib.decompress(base64.b64decode(entry["packed"])))) as archive:
+        names = archive.namelist()
+    assert {"__main__.py", "beside.py"} <= set(names)
+    assert "ansible_collections/busbar/cluster/plugins/module_utils/slurm/states.py" in names
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
@@ -150,6 +166,9 @@ def test_an_undefined_variable_names_the_template(role: Path) -> None:
         ([{"src": "a.j2"}], "dest: None is not an absolute path"),
         ([{"dest": "etc/plain"}], "dest: 'etc/plain' is not an absolute path"),
         ([{"dest": "/etc/plain", "src": "a.j2", "content": ""}], "src and content exclude each other"),
+        ([{"dest": "/bin/t", "program": ["t.py"], "content": ""}], "content and program exclude each other"),
+        ([{"dest": "/bin/t", "program": ["none.py"]}], "/bin/t: the role has no files/none.py"),
+        ([{"dest": "/bin/t", "program": ["broken.py"]}], "module_utils/gone.py"),
         ([{"dest": "/etc/plain", "state": "gone"}], "state: 'gone' is not valid"),
         ([{"dest": "/etc/plain", "when": "perhaps"}], "when: 'perhaps' is neither true nor false"),
     ],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import grp
+import io
 import json
 import os
 import pwd
 import stat
+import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -215,3 +219,58 @@ def test_a_file_for_all_is_readable_by_all_in_the_end(tmp_path: Path, capsys: py
     run(capsys, [{"path": str(tmp_path / "a"), "content": "a"}])
     assert os.umask(before) == 0o022
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
+
+
+def packed(**members: str) -> tuple[bytes, str]:
+    """Return a program, and the program as the action sends it."""
+    stream = io.BytesIO()
+    stream.write(b"#!/usr/bin/python3\n")
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.py"), text)
+    return stream.getvalue(), base64.b64encode(zlib.compress(stream.getvalue())).decode()
+
+
+def test_a_program_is_kept_to_the_byte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, sent = packed(main="\xff", other="")
+    item = {"path": str(tmp_path / "tool"), "packed": sent, "mode": "0755"}
+    run(capsys, [item], check=True)
+    assert not (tmp_path / "tool").exists()
+    run(capsys, [item])
+    assert (tmp_path / "tool").read_bytes() == data
+    assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o755
+    assert run(capsys, [item])[0]["changed"] is False
+
+
+def test_the_diff_of_a_program_lists_its_members(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, note = tmp_path / "tool", tmp_path / "note"
+    path.write_text("a script of an earlier version\n")
+    first, _ = run(capsys, [{"path": str(path), "packed": packed(a="1", b="22")[1]}], pending=note)
+    note.unlink()
+    second, _ = run(capsys, [{"path": str(path), "packed": packed(a="1", b="333")[1]}], pending=note)
+    third, _ = run(capsys, [{"path": str(path), "packed": packed(a="1", b="333")[1]}], pending=note)
+    assert first["diff"][0]["before"] == "a script of an earlier version\n"
+    before, after = (second["diff"][0][key].splitlines() for key in ("before", "after"))
+    assert first["diff"][0]["after"].splitlines() == before
+    assert before[0] == after[0]
+    assert (before[1].split(",")[0], after[1].split(",")[0]) == ("b.py: 2 bytes", "b.py: 3 bytes")
+    assert (third["changed"], third["diff"]) == (True, second["diff"])
+
+
+def test_the_directory_of_an_earlier_version_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "old/part").mkdir(parents=True)
+    (tmp_path / "old/part/file").write_text("x")
+    items = [{"path": str(tmp_path / "new"), "content": "x"}, {"path": str(tmp_path / "old"), "state": "absent"}]
+    planned, _ = run(capsys, items, check=True)
+    assert (tmp_path / "old/part/file").exists()
+    done, _ = run(capsys, items)
+    assert planned["changed_paths"] == done["changed_paths"] == [item["path"] for item in items]
+    assert not (tmp_path / "old").exists()
+    assert run(capsys, items)[0]["changed"] is False
+
+
+def test_the_target_of_a_link_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    _, ok = run(capsys, [{"path": str(tmp_path / "link"), "state": "absent"}])
+    assert (ok, (tmp_path / "kept").is_dir()) == (False, True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.repository import Repository
-from ansible_collections.busbar.cluster.plugins.module_utils.backup.run import metrics_text
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import BackupError, Settings
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.verify import fetch
+from ansible_collections.busbar.cluster.roles.backup.files.backup import metrics_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect import Collected
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import read_json_nodes
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import read_jobs, read_scheduler
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
@@ -15,6 +14,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import
     one,
     scheduler_families,
 )
+from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import Collected
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from slurm_samples import MARKS, SDIAG, job_record, json_node

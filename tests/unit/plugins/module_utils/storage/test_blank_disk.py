@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.storage import blank_disk
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.blank_disk import data_offset, sample_places
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.scratch_host import read_data
+from role_programs import install_program
 
-PROGRAM = Path(blank_disk.__file__)
+if TYPE_CHECKING:
+    from pathlib import Path
+
 MIB = 1 << 20
 SIZES = [0, 512, 4096, 3 * MIB + 512, 100 * MIB, 8 << 30, 15_360_950_534_144]
 
@@ -65,8 +67,10 @@ def test_encrypted_data_somewhere_on_a_large_disk_is_found(tmp_path: Path) -> No
 
 
 def test_the_program_of_the_boot_says_the_same(tmp_path: Path) -> None:
+    program = install_program("scratch/files/blank_disk.py", tmp_path / "blank_disk")
+
     def run(path: str) -> tuple[int, str]:
-        done = subprocess.run([sys.executable, "-IB", str(PROGRAM), path], check=False, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-IB", str(program), path], check=False, capture_output=True, text=True)
         return done.returncode, done.stdout
 
     assert run(image(tmp_path, 64 * MIB)) == (0, "")

@@ -16,7 +16,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota 
     parse_report,
     setquota_input,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota_run import main
+from ansible_collections.busbar.cluster.roles.home_quota.files.home_quota import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,27 +7,26 @@ import fcntl
 import json
 import os
 import pwd
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .home_quota import Limit, decide, file_system_fault, limit_of, parse_report, setquota_input
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota import (
+    Limit,
+    QuotaError,
+    decide,
+    file_system,
+    limit_of,
+    parse_report,
+    run_tool,
+    setquota_input,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["QuotaError", "Settings", "file_system", "main", "owners_of"]
-
-_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
-_TIMEOUT_S = 300
 # Numbers below are those of the system.
 _FIRST_PERSON = 1000
-
-
-class QuotaError(Exception):
-    """Nothing was changed; the message says why and what to do."""
 
 
 class Settings(NamedTuple):
@@ -51,35 +50,6 @@ def read_settings(path: Path) -> Settings:
     except (OSError, ValueError, TypeError) as exc:
         message = f"{path}: {exc}; it is written by: busbar provision storage --tags home_quota"
         raise QuotaError(message) from exc
-
-
-def _ran(command: Sequence[str], text: str = "") -> str:
-    try:
-        done = subprocess.run(  # noqa: S603 - the tools of the package quota
-            command, input=text, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S, env=_ENVIRONMENT
-        )
-    except (OSError, subprocess.TimeoutExpired) as exc:
-        message = f"{shlex.join(command)}: {exc}"
-        raise QuotaError(message) from exc
-    if done.returncode:
-        message = f"{shlex.join(command)} ended with {done.returncode}: {' '.join(done.stderr.split())}"
-        raise QuotaError(message)
-    return done.stdout
-
-
-def file_system(path: str) -> str:
-    """Return where the file system of a directory, which may be yet to come, is mounted.
-
-    Raises:
-        QuotaError: it has no quotas of users; with a remedy.
-    """
-    there = next(place for place in (Path(path), *Path(path).parents) if place.is_dir())
-    said = _ran(["findmnt", "--json", "--output", "TARGET,FSTYPE,OPTIONS", "--target", str(there)])
-    found = json.loads(said)["filesystems"][0]
-    fault = file_system_fault(found["fstype"], found["options"].split(","), found["target"])
-    if fault:
-        raise QuotaError("; ".join(fault))
-    return str(found["target"])
 
 
 def owners_of(path: str) -> dict[int, str]:
@@ -130,7 +100,7 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
     """
     target, state = file_system(settings.path), Path(settings.state)
     owners, made = owners_of(settings.path), _read_made(state)
-    found = parse_report(_ran(["repquota", "-u", "-n", "-O", "csv", target]))
+    found = parse_report(run_tool(["repquota", "-u", "-n", "-O", "csv", target]))
     default = limit_of(settings.default, settings.soft_percent) if settings.default else None
     declared = {name: limit_of(size, settings.soft_percent) for name, size in settings.users.items()}
     steps = decide(owners, found, made, default, declared)
@@ -138,7 +108,7 @@ def apply(settings: Settings, *, dry_run: bool) -> list[str]:
         new = {number: [limit] for number, limit in steps.limits.items()}
         # A run that dies in between takes nothing of its own for an admin's when it comes again.
         _keep(state, made | {number: made.get(number, []) + limits for number, limits in new.items()})
-        _ran(["setquota", "-u", "-b", target], setquota_input(steps.limits, found))
+        run_tool(["setquota", "-u", "-b", target], setquota_input(steps.limits, found))
         _keep(state, made | new)
     who = {number: name or str(number) for number, name in owners.items()}
     return [
@@ -168,3 +138,7 @@ def main(arguments: Sequence[str], config: Path) -> int:
     for line in lines:
         sys.stdout.write(f"{line}\n")
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path("/etc/busbar/home_quota.json")))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Step
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups_run import (
+from ansible_collections.busbar.cluster.roles.slurm.files.account_groups import (
     SyncError,
     apply_steps,
     main,

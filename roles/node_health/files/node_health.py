@@ -20,21 +20,24 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..hardware.gpu_reading import PATHS, read, run_limited
-from .apart import answers
-from .finding import Answer, Finding, Node, weighed
-from .history import NAME, append, entries, keys_of
-from .look import checks_of, timed_out
-from .metrics import metrics
-from .network import HOUR_S
-from .settle import settle
-from .slurm_node import drain_reason
-from .state import read_state, settled_by_people, with_answers, write_state
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_reading import PATHS, read, run_limited
+from ansible_collections.busbar.cluster.plugins.module_utils.health.apart import answers
+from ansible_collections.busbar.cluster.plugins.module_utils.health.finding import Answer, Finding, Node, weighed
+from ansible_collections.busbar.cluster.plugins.module_utils.health.history import NAME, append, entries, keys_of
+from ansible_collections.busbar.cluster.plugins.module_utils.health.look import checks_of, timed_out
+from ansible_collections.busbar.cluster.plugins.module_utils.health.metrics import metrics
+from ansible_collections.busbar.cluster.plugins.module_utils.health.network import HOUR_S
+from ansible_collections.busbar.cluster.plugins.module_utils.health.settle import settle
+from ansible_collections.busbar.cluster.plugins.module_utils.health.slurm_node import drain_reason
+from ansible_collections.busbar.cluster.plugins.module_utils.health.state import (
+    read_state,
+    settled_by_people,
+    with_answers,
+    write_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-__all__ = ["main"]
 
 ROOT = Path("/")
 # Slurm ends the program after 60 s; what it asks must fit.
@@ -220,3 +223,7 @@ def journal(done: str, draining: Sequence[Finding]) -> None:
     if done in words:
         syslog.openlog("busbar-health")
         syslog.syslog(syslog.LOG_WARNING, words[done])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(sys.argv[0]).resolve().with_suffix(".json")))

@@ -1,4 +1,4 @@
-"""What the hub, which has no rights of its own, may have done by sudo: five programs without arguments.
+"""What the hub, which has no rights, runs by sudo: five commands, each of which names its action to this program.
 
 Each reads one request of JSON from its standard input and belongs to root: `submit` and `cancel` run as the user whose
 notebook it is, `history` as the user whose jobs it lists, `query` as Slurm's user, so that it sees the jobs of all
@@ -16,29 +16,27 @@ import sys
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..access.login_user import groups_of
-from ..slurm.node_history import TIMES
-from ..slurm.queue import fresh_marks
-from .cluster_view import JOBS, NODES, PARTITIONS
-from .my_jobs import ended_command, parse_ended, parse_queue, queue_command
-from .notebook_job import JOB_NAME, Environment, RequestError, parse_choice, sbatch_command, script
+from ansible_collections.busbar.cluster.plugins.module_utils.access.login_user import groups_of
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.cluster_view import JOBS, NODES, PARTITIONS
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.my_jobs import (
+    ended_command,
+    parse_ended,
+    parse_queue,
+    queue_command,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job import (
+    JOB_NAME,
+    Environment,
+    RequestError,
+    parse_choice,
+    sbatch_command,
+    script,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.node_history import TIMES
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import fresh_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-__all__ = [
-    "REFUSED",
-    "WRONG",
-    "Settings",
-    "cancel",
-    "history",
-    "login",
-    "may_enter",
-    "query",
-    "read_settings",
-    "run",
-    "submit",
-]
 
 WRONG, REFUSED = 1, 2
 LARGEST_REQUEST = 1024 * 1024
@@ -252,6 +250,9 @@ def login(request: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
     return {}
 
 
+ACTIONS = {action.__name__: action for action in (cancel, history, login, query, submit)}
+
+
 def run(action: Callable[[Mapping[str, Any], Settings], dict[str, Any]], settings: Path) -> int:
     """Carry out one request; the exit status: 0, `WRONG` for a login that is refused, `REFUSED` for all else."""
     try:
@@ -264,3 +265,7 @@ def run(action: Callable[[Mapping[str, Any], Settings], dict[str, Any]], setting
         return REFUSED
     sys.stdout.write(json.dumps(answer))
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(ACTIONS[sys.argv[1]], Path("/etc/busbar/portal.json")))

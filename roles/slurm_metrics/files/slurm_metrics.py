@@ -9,18 +9,30 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .database_series import database_families
-from .nodes import Node, read_json_nodes, read_text_nodes
-from .queue import Job, controllers_up, fresh_marks, queue_format, read_jobs, read_scheduler
-from .series import Family, job_families, job_series, node_families, one, scheduler_families
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import database_families
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.nodes import Node, read_json_nodes, read_text_nodes
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.queue import (
+    Job,
+    controllers_up,
+    fresh_marks,
+    queue_format,
+    read_jobs,
+    read_scheduler,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.series import (
+    Family,
+    job_families,
+    job_series,
+    node_families,
+    one,
+    scheduler_families,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-__all__ = ["Collected", "Collector", "Settings", "Unanswered", "ask", "main", "write"]
 
 _PREFIX = "busbar_slurm_"
 _PING = ("scontrol", "ping")
@@ -268,3 +280,7 @@ def main(arguments: Sequence[str], configuration: Path) -> int:
         if "--once" in arguments:
             return 0
         time.sleep(max(1.0, collector.settings.interval - (time.monotonic() - began)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path(sys.argv[0]).resolve().with_suffix(".json")))

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.collect import (
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import database_bytes
+from ansible_collections.busbar.cluster.roles.slurm_metrics.files.slurm_metrics import (
     Collector,
     Settings,
     Unanswered,
     ask,
     main,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm.database_series import database_bytes
-from ansible_collections.busbar.cluster.plugins.plugin_utils.program_files import program_files
 from slurm_samples import SDIAG, job_record, json_node, nodes_json, squeue_script, text_node
 
 if TYPE_CHECKING:
@@ -214,12 +211,3 @@ def test_size_of_the_database(tmp_path: Path) -> None:
     assert f"busbar_slurm_database_bytes {float(size)}" in file.read_text(encoding="utf-8")
     with pytest.raises(FileNotFoundError):
         database_bytes(tmp_path / "gone")
-
-
-def test_its_parts_are_plain_python(tmp_path: Path) -> None:
-    """What is copied to a controller imports the standard library, its own parts and, to write, prometheus_client."""
-    for name, text in program_files(["slurm.collect"]).items():
-        (tmp_path / "program" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "program" / name).write_text(text, encoding="utf-8")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import program.slurm.collect"
-    subprocess.run([sys.executable, "-IS", "-c", code], check=True)

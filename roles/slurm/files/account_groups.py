@@ -15,27 +15,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ..access.ldap_tools import Connection, LdapError
-from .account_groups import Found, decide
-from .account_rights import COORDINATORS, parse_coordinators
-from .accounting import QUERIES, parse_state
+from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import Connection, LdapError
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Found, decide
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_rights import (
+    COORDINATORS,
+    parse_coordinators,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm.accounting import QUERIES, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from .account_groups import Step
-
-__all__ = [
-    "Directory",
-    "Settings",
-    "SyncError",
-    "apply_steps",
-    "main",
-    "metrics_text",
-    "read_directory",
-    "read_made",
-    "responsible",
-]
+    from ansible_collections.busbar.cluster.plugins.module_utils.slurm.account_groups import Step
 
 # What processes share of sssd's answers is renewed later than sssd itself is.
 _ENVIRONMENT = {
@@ -370,3 +361,7 @@ def metrics_text(last: Mapping[str, float]) -> str:
         f"busbar_account_groups_{name} {float(last.get(key, 0)):.15g}\n"
         for name, text, key in series
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path("/etc/busbar/account_groups.json")))

@@ -13,18 +13,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .collect import MANIFEST, collect
-from .place import PARTS, is_there, place, refuse_present
-from .repository import Repository
-from .settings import BackupError, NoSnapshotError, parts_of, read_settings
-from .verify import fetch, stage_of, verify
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import MANIFEST, collect
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.place import PARTS, is_there, place, refuse_present
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.repository import Repository
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import (
+    BackupError,
+    NoSnapshotError,
+    parts_of,
+    read_settings,
+)
+from ansible_collections.busbar.cluster.plugins.module_utils.backup.verify import fetch, stage_of, verify
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .settings import Settings
-
-__all__ = ["main", "metrics_text", "present"]
+    from ansible_collections.busbar.cluster.plugins.module_utils.backup.settings import Settings
 
 FAILED, NOT_THERE = 1, 3
 _KNOWN = "repository"
@@ -266,3 +269,7 @@ def metrics_text(last: dict[str, Any], max_age_s: int) -> str:
         f"busbar_backup_{name} {float(value):.15g}\n"
         for name, text, value in series
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], Path("/etc/busbar/backup/backup.json")))

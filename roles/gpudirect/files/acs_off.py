@@ -14,14 +14,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hardware.gpu_reading import listed, read
-from ..hardware.pci_devices import classify
-from .gpudirect import acs_control, needed_bridges
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.gpu_reading import listed, read
+from ansible_collections.busbar.cluster.plugins.module_utils.hardware.pci_devices import classify
+from ansible_collections.busbar.cluster.plugins.module_utils.nvidia.gpudirect import acs_control, needed_bridges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-__all__ = ["main"]
 
 _NETWORK = "02"
 _WIDTH = 2
@@ -69,3 +67,7 @@ def main(arguments: Sequence[str], root: Path = Path("/")) -> int:
         else:
             sys.stdout.write(f"{bridge}: ACS is off\n")
     return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

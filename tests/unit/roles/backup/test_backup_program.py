@@ -9,8 +9,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.backup import place, run
+from ansible_collections.busbar.cluster.plugins.module_utils.backup import place
 from ansible_collections.busbar.cluster.plugins.module_utils.backup.collect import digest
+from ansible_collections.busbar.cluster.roles.backup.files import backup as run
 
 if TYPE_CHECKING:
     from pathlib import Path

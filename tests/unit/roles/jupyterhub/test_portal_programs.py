@@ -11,9 +11,9 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.portal import programs
 from ansible_collections.busbar.cluster.plugins.module_utils.portal.notebook_job import RequestError
-from ansible_collections.busbar.cluster.plugins.module_utils.portal.programs import (
+from ansible_collections.busbar.cluster.roles.jupyterhub.files import portal as programs
+from ansible_collections.busbar.cluster.roles.jupyterhub.files.portal import (
     REFUSED,
     WRONG,
     Settings,

@@ -1,0 +1,13 @@
+"""Print where the first data of a disk is; nothing for a blank disk. The exit status is 1 if it cannot be read."""
+
+import sys
+
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.blank_disk import data_offset
+
+if __name__ == "__main__":
+    try:
+        offset = data_offset(sys.argv[1])
+    except OSError as exc:
+        sys.exit(str(exc))
+    if offset is not None:
+        sys.stdout.write(f"{offset}\n")

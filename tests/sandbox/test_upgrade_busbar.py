@@ -113,6 +113,8 @@ def test_jobs_run_through_an_upgrade_that_says_first_what_it_changes(
     record_property("planned", planned)
     record_property("changed", changed)
     assert set(changed) <= {host for host, count in planned.items() if count}
+    for host in ("ctl", "gpu1"):  # the modules of programs that were not one file
+        assert cluster.exec(host, "ls -d /usr/local/lib/busbar/busbar_*", check=False).stdout == ""
     assert job_state(cluster, running) == "RUNNING"
     assert job_state(cluster, waiting) == "PENDING"
     assert cluster.exec("ctl", "sacctmgr -nP show assoc format=cluster,account,user,qos | sort").stdout == users

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from dataclasses import dataclass, field
+from html import unescape
 from typing import TYPE_CHECKING
-from xml.sax.saxutils import unescape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +19,6 @@ _TAG = re.compile(r"<([/!?]?)([A-Za-z_][\w.:-]{0,99})?([^<>]*)>")
 _DEEPEST = 100
 _LONGEST_LINE = 2000
 _ID = re.compile(r"""\bid\s*=\s*["']([^"']*)["']""")
-_ENTITIES = {"&quot;": '"', "&apos;": "'"}
 _TEXT_LINE = re.compile(r"^(\s*)(\S.*?)(?:\s+:(?:\s+(.*))?)?$")
 _TEXT_GPU = re.compile(r"^GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*$")
 _UNIT = re.compile(r"\s*\[[^\]]*\]$")
@@ -185,7 +184,7 @@ def _strip(top: Node) -> None:
     waiting = [top]
     while waiting:
         node = waiting.pop()
-        node.text = unescape(node.text.strip(), _ENTITIES)
+        node.text = unescape(node.text.strip())
         waiting += node.children
 
 

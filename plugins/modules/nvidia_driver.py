@@ -10,7 +10,7 @@ description:
   - Reads package manager, repositories, kernel, firmware, services and GPUs, and works out from the hardware and what
     is declared which packages, files, modules and services the host is to have, what needs a reboot, and what is wrong.
   - Changes nothing, and needs no driver and no GPU. O(hardware) must have GPUs, and the declaration must be sound, as
-    the filter P(busbar.cluster.problems#filter) checks before any host is asked.
+    its checks refuse before any host is asked.
 notes:
   - Writes nothing. The files that it returns are C(/etc/apt/preferences.d/busbar-nvidia_driver.pref),
     C(/etc/modprobe.d/busbar-nvidia.conf), C(/etc/modules-load.d/busbar-nvidia.conf),

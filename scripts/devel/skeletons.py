@@ -89,8 +89,36 @@ argument_specs:
         type: dict
         default: {}
 """,
+    "roles/NAME/checks.py": '''\
+"""Checks the options of the role NAME."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the keys that a line of the configuration cannot have."""
+    return [
+        make_problem([cluster.get("host", "")], f"NAME_config.{key}", "has a '='", "use another key")
+        for key in options["config"]
+        if "=" in str(key)
+    ]
+''',
     "roles/NAME/tasks/main.yml": """\
 ---
+- name: Validate the options of NAME
+  busbar.cluster.refuse:
+    problems: "{{ {'config': NAME_config} | busbar.cluster.role_problems('NAME', host=inventory_hostname) }}"
+  tags: [NAME]
+
 - name: Gather the facts that NAME needs
   ansible.builtin.setup:
     gather_subset: ["!all", "!min", distribution]
@@ -113,6 +141,27 @@ argument_specs:
       - {dest: /etc/NAME.conf}
   tags: [NAME]
 """,
+    "tests/unit/roles/NAME/test_NAME_checks.py": '''\
+"""The options of the role NAME: an invalid one is refused, and found where a site writes it."""
+
+from __future__ import annotations
+
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.options import Setting
+from ansible_collections.busbar.cluster.plugins.plugin_utils.role_checks import value_problems
+from ansible_collections.busbar.cluster.roles.NAME.checks import check
+
+
+def test_an_invalid_key_is_refused() -> None:
+    assert check({"config": {"answer": 42}}, {"host": "gpu1"}) == []
+    (found,) = check({"config": {"a=b": 1}}, {"host": "gpu1"})
+    assert (found["hosts"], found["key"]) == (["gpu1"], "NAME_config.a=b")
+
+
+def test_the_preflight_names_the_place() -> None:
+    (found,) = value_problems([Setting("NAME_config", {"a=b": 1}, "host gpu1", "gpu1", "hosts.yml:7")])
+    assert (found["hosts"], found["key"]) == (["gpu1"], "NAME_config.a=b")
+    assert "hosts.yml:7" in found["problem"]
+''',
     "tests/sandbox/test_NAME.py": '''\
 """The role NAME: a second run changes nothing."""
 

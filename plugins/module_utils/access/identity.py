@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from ..common.problems import make_problem
 from .accounts import declared_groups, is_local, is_present
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from ..common.problems import Problem
 
-    _Wrong = tuple[str, str, str]
-
-__all__ = ["Holder", "clashes", "declared_holders", "identity_problems", "local_holders"]
-
-SOURCES = ("declared", "ldap_server", "external")
-# No quotes and no escapes: the name stands in files of slapd and sssd.
-_SUFFIX = re.compile(r"(dc|o|ou)=[A-Za-z0-9 ._-]+(,(dc|o|ou|c)=[A-Za-z0-9 ._-]+)*")
-_GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]*")
-_HIGHEST_PORT = 65535
-_LOWEST_ID = 1000
+__all__ = ["Holder", "clashes", "declared_holders", "local_holders"]
 
 
 class Holder(NamedTuple):
@@ -51,98 +40,6 @@ def declared_holders(users: list[dict[str, Any]], groups: list[dict[str, Any]]) 
             for group in filter(is_present, declared_groups(users, groups))
         ),
     ]
-
-
-def identity_problems(options: Mapping[str, Any], known: Collection[str], host: str) -> list[Problem]:
-    """Return what is wrong with the source of users.
-
-    Args:
-        options: `identity_source`, `identity_server`, `servers` (hosts of the group ldap_server), `identity_port`,
-            `identity_suffix`, `identity_groups`, `identity_locked_group`, `sssd_uris`, `sssd_base`, `sssd_bind_dn`,
-            `sssd_start_tls`, `sssd_min_id`, `sssd_cache_seconds`, and `has_password`, whether there is a password for
-            `sssd_bind_dn`.
-        known: the hosts of the inventory.
-        host: whose options these are.
-    """
-    source = options["identity_source"]
-    if source not in SOURCES:
-        return [make_problem([host], "identity_source", f"{source!r} is not known", f"use {', '.join(SOURCES)}")]
-    if source == "declared":
-        return []
-    wrong = [*(_own(options, known) if source == "ldap_server" else _external(options)), *_client(options)]
-    return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
-
-
-def _own(options: Mapping[str, Any], known: Collection[str]) -> Iterator[_Wrong]:
-    server = options["identity_server"]
-    if not server:
-        yield "identity_server", "no host serves the directory", "put a host into the group ldap_server"
-    elif server not in known:
-        yield "identity_server", f"{server!r} is no host of the inventory", "write its name as the inventory has it"
-    if more := [each for each in options["servers"] if each != server]:
-        yield (
-            "ldap_server",
-            f"the group also has {', '.join(more)}, and one host serves the directory ({server})",
-            (
-                "take the others out of the group and run systemctl disable --now slapd there; for a directory with"
-                " replicas use identity_source: external"
-            ),
-        )
-    if not 0 < int(options["identity_port"]) <= _HIGHEST_PORT:
-        yield "identity_port", f"{options['identity_port']} is no port", "write 636"
-    suffix = str(options["identity_suffix"])
-    if not _SUFFIX.fullmatch(suffix):
-        yield "identity_suffix", f"{suffix!r} cannot be the root of a directory", "write dc=cluster,dc=internal"
-
-
-def _external(options: Mapping[str, Any]) -> Iterator[_Wrong]:
-    if not options["sssd_uris"]:
-        yield "sssd_uris", "is empty, and identity_source is external", "write [ldaps://HOST]"
-    if not options["sssd_base"]:
-        yield "sssd_base", "is empty, and identity_source is external", "write where users are, dc=example,dc=org"
-
-
-def _client(options: Mapping[str, Any]) -> Iterator[_Wrong]:
-    for uri in map(str, options["sssd_uris"]):
-        yield from _address(uri, start_tls=bool(options["sssd_start_tls"]))
-    if bool(options["sssd_bind_dn"]) != bool(options["has_password"]):
-        yield "sssd_bind_dn", "needs a password, and a password needs a name", "set it with sssd_bind_password"
-    if not options["identity_groups"]:
-        problem = "is empty: whoever is in the directory could log in"
-        yield "identity_groups", problem, "name the groups of the directory whose members may"
-    for key in ("identity_groups", "identity_locked_group"):
-        names = options[key] if key == "identity_groups" else filter(None, [options[key]])
-        for name in names:
-            if not _GROUP.fullmatch(str(name)):
-                yield key, f"{name!r} cannot be a group", "write its name as the directory has it"
-    if int(options["sssd_min_id"]) < _LOWEST_ID:
-        remedy = "write 1000 or more: what is below belongs to each host itself, such as the group sudo"
-        yield "sssd_min_id", f"{options['sssd_min_id']} is below {_LOWEST_ID}", remedy
-    if int(options["sssd_cache_seconds"]) < 1:
-        yield "sssd_cache_seconds", f"{options['sssd_cache_seconds']} is below 1", "write seconds, such as 600"
-
-
-def _address(uri: str, *, start_tls: bool) -> Iterator[_Wrong]:
-    if not _is_address(uri):
-        yield "sssd_uris", f"{uri!r} is no address of a directory", "write ldaps://HOST or ldaps://HOST:PORT"
-    elif uri.startswith("ldap:") and not start_tls:
-        yield (
-            "sssd_uris",
-            f"{uri} has no TLS: passwords would cross the network as plain text",
-            "write ldaps://…, or set sssd_start_tls: true if the directory offers StartTLS there",
-        )
-    elif uri.startswith("ldaps:") and start_tls:
-        yield "sssd_start_tls", f"{uri} has TLS already", "write ldap://…, or leave sssd_start_tls off"
-
-
-def _is_address(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-        return bool(parts.scheme in {"ldap", "ldaps"} and parts.hostname and parts.path in {"", "/"}) and (
-            parts.port is None or parts.port > 0
-        )
-    except ValueError:
-        return False
 
 
 def clashes(host: str, local: Iterable[Holder], directory: Sequence[Holder], min_id: int) -> list[Problem]:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from ..common.problems import make_problem
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..common.problems import Problem
 
-__all__ = ["Wanted", "ldap_server_problems", "next_number", "tree_changes", "wanted_tree"]
+__all__ = ["Wanted", "next_number", "tree_changes", "wanted_tree"]
 
 _ROOT_CLASSES = {"dc": "domain", "o": "organization", "ou": "organizationalUnit"}
-_MIN_FIRST_NUMBER = 1000
-# Where systemd, containers and the number nobody begin.
-_MAX_NUMBER = 60000
 
 
 class Wanted(NamedTuple):
@@ -26,25 +20,6 @@ class Wanted(NamedTuple):
     dn: str
     attributes: dict[str, list[str]]
     kept: tuple[str, ...] = ()
-
-
-def ldap_server_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
-    """Return what is wrong with the options of the role ldap_server.
-
-    Args:
-        options: `database_mb`, `first_number` and `password_min_length`.
-        host: whose options these are.
-    """
-    bounds = {
-        "database_mb": (16, 1 << 20, "write MiB, such as 1024"),
-        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "write a number that no account of a host has"),
-        "password_min_length": (8, 255, "write a length, such as 12"),
-    }
-    return [
-        make_problem([host], f"ldap_server_{key}", f"{options[key]} is not between {low} and {high}", remedy)
-        for key, (low, high, remedy) in bounds.items()
-        if not low <= int(options[key]) <= high
-    ]
 
 
 def next_number(taken: Iterable[int], first: int) -> int:

@@ -11,14 +11,11 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from ..common.problems import make_problem
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..common.problems import Problem
 
 __all__ = [
     "NONE",
@@ -29,7 +26,7 @@ __all__ = [
     "decide",
     "file_system",
     "file_system_fault",
-    "home_quota_problems",
+    "is_size",
     "limit_of",
     "parse_report",
     "run_tool",
@@ -41,7 +38,6 @@ _TIMEOUT_S = 300
 _MIB = 1 << 10
 _UNITS_KIB = {"M": _MIB, "G": 1 << 20, "T": 1 << 30}
 _SIZE = re.compile(r"([1-9][0-9]{0,9})([MGT])")
-_USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
 _UNLIMITED = "none"
 # mount(8): what switches the quotas of users on; xfs(5) knows the second and third as well, `noenforce` only counts.
 _SWITCHES = {"xfs": {"usrquota", "uquota", "quota"}, "ext4": {"usrquota", "quota"}}
@@ -77,6 +73,11 @@ class Steps(NamedTuple):
     unknown: list[str]
 
 
+def is_size(text: str) -> bool:
+    """Return whether `limit_of` can read a size."""
+    return text == _UNLIMITED or bool(_SIZE.fullmatch(text))
+
+
 def limit_of(size: str, soft_percent: int) -> Limit:
     """Return the limit of a size such as 200G, or of `none`.
 
@@ -93,46 +94,6 @@ def limit_of(size: str, soft_percent: int) -> Limit:
         raise ValueError(message)
     hard = int(found[1]) * _UNITS_KIB[found[2]]
     return Limit(max(hard * soft_percent // 100 // _MIB * _MIB, _MIB), hard)
-
-
-def home_quota_problems(
-    options: Mapping[str, Any], exports: Mapping[str, Sequence[Mapping[str, Any]]], host: str
-) -> list[Problem]:
-    """Return what is wrong with the options of the role home_quota.
-
-    Args:
-        options: `default`, `users`, `soft_percent` and `path`.
-        exports: what each host of the group nfs_server exports.
-        host: whose options these are.
-    """
-    sizes = {"home_quota_default": options["default"]} if options["default"] else {}
-    sizes |= {f"home_quota_users.{name}": size for name, size in options["users"].items()}
-    if not sizes:
-        return []
-    every = sorted(exports) or [host]
-    wrong = [
-        make_problem(every, key, f"{size!r} is no size", "write a number with M, G or T, such as 200G, or none")
-        for key, size in sizes.items()
-        if str(size) != _UNLIMITED and not _SIZE.fullmatch(str(size))
-    ]
-    wrong += [
-        make_problem(every, "home_quota_users", f"{name!r} is no name of a user", "write the name as `id` knows it")
-        for name in options["users"]
-        if not _USER.fullmatch(str(name))
-    ]
-    if not 1 <= int(options["soft_percent"]) <= 100:  # noqa: PLR2004 - percent
-        problem = f"{options['soft_percent']} is not between 1 and 100"
-        wrong.append(make_problem(every, "home_quota_soft_percent", problem, "write 90"))
-    if not any(holds(export["path"], str(options["path"])) for served in exports.values() for export in served):
-        problem = f"no host of the group nfs_server exports {options['path']}, where the homes are"
-        remedy = "set the quota on the storage that has them, or users_home_base to a directory below an export"
-        wrong.append(make_problem(every, "home_quota_default", problem, remedy))
-    return wrong
-
-
-def holds(export: str, path: str) -> bool:
-    """Say whether a directory is an export, or below it."""
-    return f"{path.rstrip('/')}/".startswith(f"{export.rstrip('/')}/")
 
 
 def file_system_fault(kind: str, options: Iterable[str], target: str) -> tuple[str, str] | None:

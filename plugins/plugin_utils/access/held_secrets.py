@@ -9,7 +9,7 @@ from ...module_utils.common.problems import Problem, make_problem
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Site", "held_problems", "held_secret_problems", "rotation_problems"]
+__all__ = ["Site", "held_problems", "rotation_problems"]
 
 _OPTION = "preflight_rotate_secrets"
 
@@ -30,18 +30,6 @@ class Site(TypedDict):
     known: Mapping[str, Mapping[str, Any]]
     rotated: list[str]
     others: list[str]
-
-
-def held_secret_problems(
-    hosts: Sequence[str],
-    hostvars: Mapping[str, Mapping[str, Any]],
-    answer: str,
-    controller: Mapping[str, Any],
-    site: Site,
-) -> list[Problem]:
-    """Return what `held_problems` finds in the answers that the variable `answer` of each host holds."""
-    answers = {host: hostvars[host].get(answer) or {} for host in hosts}
-    return held_problems(answers, (controller["name"], controller["answer"]), site)
 
 
 def held_problems(

@@ -2,66 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
-
-from ...module_utils.common.problems import Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["module_file", "module_file_problems", "module_files"]
+__all__ = ["module_file", "module_files"]
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
-_VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PATH_KEYS = ("prepend_path", "append_path")
-
-
-def module_file_problems(modules: Sequence[Mapping[str, Any]], host: str, key: str = "lmod_modules") -> list[Problem]:
-    """Return what is wrong with the declared modules, as items of a problem report.
-
-    Args:
-        modules: items of `lmod_modules`.
-        host: name of the host that they are declared for.
-        key: name of the variable that declares them.
-    """
-    problems = []
-    for index, module in enumerate(modules):
-        name, version = str(module.get("name", "")), str(module.get("version", ""))
-        place = f"{key}[{index}]"
-        if not _NAME.fullmatch(name):
-            remedy = "name it such as cuda or mpi/openmpi"
-            problems.append(make_problem([host], place, f"name {name!r} is no name of a module", remedy))
-        if not _VERSION.fullmatch(version):
-            remedy = "give one such as '12.4', in quotes"
-            problems.append(make_problem([host], place, f"version {version!r} is not a valid version", remedy))
-        for option in (*_PATH_KEYS, "setenv"):
-            problems += [
-                make_problem(
-                    [host], f"{place}.{option}", f"{variable!r} is no name of a variable", "use letters, digits and _"
-                )
-                for variable in module.get(option) or {}
-                if not _VARIABLE.fullmatch(str(variable))
-            ]
-    return problems + _repeated(modules, host, key)
-
-
-def _repeated(modules: Sequence[Mapping[str, Any]], host: str, key: str) -> list[Problem]:
-    """Return the modules that are declared twice, and the names with two default versions."""
-    named = [f"{module.get('name')}/{module.get('version')}" for module in modules]
-    defaults = [str(module.get("name")) for module in modules if module.get("default")]
-    return [
-        make_problem([host], key, f"{each} is declared {named.count(each)} times", "declare it once")
-        for each in dict.fromkeys(named)
-        if named.count(each) > 1
-    ] + [
-        make_problem(
-            [host], key, f"{each} has {defaults.count(each)} default versions", "keep default: true on one of them"
-        )
-        for each in dict.fromkeys(defaults)
-        if defaults.count(each) > 1
-    ]
 
 
 def module_files(modules: Iterable[Mapping[str, Any]], path: str, header: str = "") -> list[dict[str, str]]:

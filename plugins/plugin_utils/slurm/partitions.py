@@ -11,9 +11,17 @@ from ..engine.common.hostlist import unfold_hosts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["partition_problems", "role_problems"]
+__all__ = ["cluster_name_problems", "partition_problems", "role_problems"]
 
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+
+
+def cluster_name_problems(key: str, name: object) -> list[Problem]:
+    """Return an invalid name of a cluster; an empty one stands for the default."""
+    if not name or _CLUSTER_NAME.fullmatch(str(name)):
+        return []
+    return [make_problem([], key, f"{name!r} cannot be used", "use letters, digits, '_' and '-', at most 40")]
 
 
 def role_problems(

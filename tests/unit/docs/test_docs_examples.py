@@ -14,7 +14,7 @@ import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.busbar.cluster.plugins.lookup.inventory_problems import unknown_option_problems
+from ansible_collections.busbar.cluster.plugins.lookup.inventory_checks import unknown_option_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.check import profile_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.catalogue.profiles import site_profile
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.registry import choices

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.busbar.cluster.plugins.lookup.port_declarations import LookupModule
-from ansible_collections.busbar.cluster.plugins.plugin_utils.access.firewall_problems import SOURCES
+from ansible_collections.busbar.cluster.roles.firewall.checks import SOURCES
 from busbar.paths import collection
 
 ROLES = collection() / "roles"

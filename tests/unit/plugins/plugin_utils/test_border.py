@@ -112,7 +112,7 @@ PLAY = """\
       ansible.builtin.assert: {that: "(['a'] | busbar.cluster.cluster_entries(address) | default('none')) == 'none'"}
 
     - name: Name filter and host
-      ansible.builtin.debug: {msg: "{{ {} | busbar.cluster.problems('backup', known=[], host='gpu1') }}"}
+      ansible.builtin.debug: {msg: "{{ {} | busbar.cluster.role_problems('backup', known=[], host='gpu1') }}"}
 """
 
 
@@ -128,7 +128,7 @@ def test_ansible_tells_filter_host_and_reason(tmp_path: Path) -> None:
         env=kept | {"ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
     )
     said = " ".join((done.stdout + done.stderr).split())
-    assert "'busbar.cluster.problems' failed: gpu1: 'host' is missing Task failed." in said, said
+    assert "'busbar.cluster.role_problems' failed: gpu1: 'host' is missing Task failed." in said, said
     assert "ok=1" in said, said
 
 

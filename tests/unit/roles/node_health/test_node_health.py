@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.health.look import device_paths
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.values import CHECK_NAMES
+from ansible_collections.busbar.cluster.roles.node_health.checks import CHECK_NAMES
 from ansible_collections.busbar.cluster.roles.node_health.files.node_health import alone
 from gpu_samples import gpu_xml, log_xml
 from role_programs import install_program

@@ -18,7 +18,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools i
 )
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tree import (
     Wanted,
-    ldap_server_problems,
     next_number,
     tree_changes,
     wanted_tree,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 SUFFIX = "dc=cluster,dc=internal"
 READER = f"cn=reader,ou=services,{SUFFIX}"
-GOOD = {"database_mb": 1024, "first_number": 20000, "password_min_length": 12}
 
 
 def _decoded(ldif: str) -> list[str]:
@@ -126,11 +124,3 @@ def test_what_is_missing_is_made_and_what_differs_is_corrected() -> None:
 def test_numbers_follow_the_highest() -> None:
     assert next_number([], 20000) == 20000
     assert next_number([1000, 20000, 20007], 20000) == 20008
-
-
-def test_options_out_of_bounds() -> None:
-    assert ldap_server_problems(GOOD, "ctl") == []
-    for key, value in {"database_mb": 1, "first_number": 500, "password_min_length": 4}.items():
-        (found,) = ldap_server_problems(GOOD | {key: value}, "ctl")
-        assert (found["hosts"], found["key"]) == (["ctl"], f"ldap_server_{key}")
-        assert f"{value} is not between" in found["problem"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota import (
@@ -11,7 +11,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.home_quota 
     Limit,
     decide,
     file_system_fault,
-    home_quota_problems,
     limit_of,
     parse_report,
     setquota_input,
@@ -21,8 +20,6 @@ from ansible_collections.busbar.cluster.roles.home_quota.files.home_quota import
 if TYPE_CHECKING:
     from pathlib import Path
 
-GOOD = {"default": "200G", "users": {"bob": "1T"}, "soft_percent": 90, "path": "/shared/home"}
-EXPORTS = {"nfs1": [{"path": "/shared"}]}
 TEN, TWENTY = Limit(9, 10), Limit(18, 20)
 # As repquota 4.06 prints it.
 REPORT = """\
@@ -45,29 +42,6 @@ def test_sizes() -> None:
     for wrong in ("", "20", "0G", "20g", "20GB", "-1G"):
         with pytest.raises(ValueError, match="no size"):
             limit_of(wrong, 90)
-
-
-@pytest.mark.parametrize(
-    ("changed", "exports", "key", "problem"),
-    [
-        ({"default": "20"}, EXPORTS, "home_quota_default", "'20' is no size"),
-        ({"users": {"bob": "much"}}, EXPORTS, "home_quota_users.bob", "'much' is no size"),
-        ({"users": {"-b": "1T"}}, EXPORTS, "home_quota_users", "'-b' is no name of a user"),
-        ({"soft_percent": 0}, EXPORTS, "home_quota_soft_percent", "0 is not between 1 and 100"),
-        ({"path": "/home"}, EXPORTS, "home_quota_default", "no host of the group nfs_server exports /home"),
-        ({"path": "/shared2/home"}, EXPORTS, "home_quota_default", "exports /shared2/home"),
-        ({}, {}, "home_quota_default", "exports /shared/home"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    changed: dict[str, Any], exports: dict[str, list[dict[str, Any]]], key: str, problem: str
-) -> None:
-    assert home_quota_problems(GOOD, EXPORTS, "ctl") == []
-    assert home_quota_problems(GOOD | {"default": "", "users": {}, "path": "/x"}, {}, "ctl") == []
-    (found,) = home_quota_problems(GOOD | changed, exports, "ctl")
-    assert (found["hosts"], found["key"]) == (sorted(exports) or ["ctl"], key)
-    assert problem in found["problem"]
-    assert found["remedy"]
 
 
 @pytest.mark.parametrize(

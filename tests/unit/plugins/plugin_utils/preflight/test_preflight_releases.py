@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import problem_report
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.answers import answer_problems
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.releases import release_problems
+from ansible_collections.busbar.cluster.roles.preflight.checks import check_nodes
 
 GROUPS = {"slurm_controller": ["h"], "slurm_login": ["h"], "slurm_compute": ["h"], "portal": ["h"], "pxe_server": ["h"]}
 SYSTEMS = {
@@ -86,7 +86,7 @@ def test_all_hosts_are_named_in_one_message() -> None:
     site = {"catalogue": {}, "users": [], "groups": [], "compute": hosts[:2]}
     site |= {"inventory_groups": {"slurm_login": ["login"], "slurm_compute": hosts[:2]}}
     limits = {"systems": {"debian": ["13"]}, "architectures": ["x86_64"], "clock_s": 60, "free_mb": {}}
-    found = answer_problems(hosts, variables, "answer", site, limits)
+    found = check_nodes(hosts, {"hostvars": variables, "answer": "answer", "site": site, "limits": limits})
     first, *rest = problem_report(found).splitlines()
     assert first.startswith("gpu[1-2],login: apptainer_enabled: Debian GNU/Linux 13 ")
     assert len(rest) == 1
@@ -98,6 +98,6 @@ def test_a_driver_that_the_distribution_does_not_have_is_refused() -> None:
     own = {"nvidia_driver_source": "distribution", "nvidia_driver_branch": "580", "hardware": "h100", "answer": answer}
     site = {"catalogue": {"h100": {"gpu": gpu}}, "users": [], "groups": [], "compute": ["gpu1"], "inventory_groups": {}}
     limits = {"systems": {"debian": ["12"]}, "architectures": ["x86_64"], "clock_s": 60, "free_mb": {}}
-    (found,) = answer_problems(["gpu1"], {"gpu1": own}, "answer", site, limits)
+    (found,) = check_nodes(["gpu1"], {"hostvars": {"gpu1": own}, "answer": "answer", "site": site, "limits": limits})
     assert (found["hosts"], found["key"]) == (["gpu1"], "nvidia_driver_source")
     assert "Debian 12 has 535, not branch 580" in found["problem"]

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.software import (
-    ENROOT_KNOWN,
-    PYXIS_KNOWN,
-    node_software_problems,
-    site_software_problems,
-)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.software import node_software_problems
+from ansible_collections.busbar.cluster.roles.enroot import checks as enroot
+from ansible_collections.busbar.cluster.roles.pyxis import checks as pyxis
+from ansible_collections.busbar.cluster.roles.rdma import checks as rdma
 
 SHA256 = "0123456789abcdef" * 4
 
@@ -21,7 +19,8 @@ SHA256 = "0123456789abcdef" * 4
 def told(**variables: Any) -> list[str]:  # noqa: ANN401 - any variable
     """What is said of two hosts with the same variables."""
     hosts = {"gpu1": {"ansible_host": "10.0.0.1", **variables}, "gpu2": {"ansible_host": "10.0.0.2", **variables}}
-    found = site_software_problems(list(hosts), hosts)
+    cluster = {"groups": {"all": list(hosts)}, "hostvars": hosts}
+    found = [each for role in (enroot, pyxis, rdma) for each in role.check_inventory({}, cluster)]
     assert all(item["remedy"] and item["hosts"] for item in found)
     return [f"{','.join(item['hosts'])} {item['key']}: {item['problem']}" for item in found]
 
@@ -73,7 +72,7 @@ def test_what_cannot_be_verified_or_clashes_is_named_for_all_hosts_at_once(
 def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
     role = Path(__file__).resolve().parents[5] / "roles/pyxis"
     known = yaml.safe_load((role / "vars/main.yml").read_text())["__pyxis_known"]
-    assert tuple(known) == PYXIS_KNOWN
+    assert tuple(known) == pyxis.KNOWN
     assert yaml.safe_load((role / "defaults/main.yml").read_text())["pyxis_version"] in known
     assert all(re.fullmatch(r"[0-9a-f]{64}", each) for each in known.values())
 
@@ -81,7 +80,7 @@ def test_the_versions_whose_checksum_is_known_are_those_of_the_role() -> None:
 def test_the_version_of_enroot_that_is_built_is_that_of_the_role() -> None:
     role = Path(__file__).resolve().parents[5] / "roles/enroot"
     known = yaml.safe_load((role / "vars/main.yml").read_text())["__enroot_known"]
-    assert tuple(known) == ENROOT_KNOWN
+    assert tuple(known) == enroot.KNOWN
     assert yaml.safe_load((role / "defaults/main.yml").read_text())["enroot_version"] in known
     for archives in known.values():
         assert all(re.fullmatch(r"[0-9a-f]{64}", each["sha256"]) for each in archives)

@@ -1,0 +1,70 @@
+"""Filter that asks a role's own checks: roles/NAME/checks.py."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: role_problems
+author: busbar contributors
+short_description: Problems that the checks of a role find in its options
+description:
+  - Calls C(check) of the role's file C(checks.py), or another function of that file.
+  - All further named arguments are what the check knows of the cluster; each check documents which it reads.
+options:
+  _input:
+    description: Options of the role by name, without its prefix.
+    type: raw
+    required: true
+  role:
+    description: Name of the role.
+    type: str
+    required: true
+  check:
+    description: Name of the function.
+    type: str
+    default: check
+  host:
+    description: Name of the host whose options they are.
+    type: str
+"""
+
+EXAMPLES = r"""
+- name: Validate the modules of users
+  busbar.cluster.refuse:
+    problems: "{{ {'modules': lmod_modules} | busbar.cluster.role_problems('lmod', host=inventory_hostname) }}"
+"""
+
+RETURN = r"""
+_value:
+  description: Problems, each with C(hosts), C(key), C(problem), C(remedy).
+  type: list
+  elements: dict
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ..plugin_utils.border import Filters, border
+from ..plugin_utils.role_checks import checks_of
+
+if TYPE_CHECKING:
+    from ..module_utils.common.problems import Problem
+
+
+def role_problems(
+    options: Any,  # noqa: ANN401 - as the check takes them
+    role: str,
+    check: str = "check",
+    host: str | None = None,
+    **cluster: Any,  # noqa: ANN401
+) -> list[Problem]:
+    """Return the problems that one check of a role finds."""
+    known = cluster if host is None else {"host": host, **cluster}
+    found: list[Problem] = getattr(checks_of(role), check)(options, known)
+    return found
+
+
+class FilterModule:
+    """The filter `busbar.cluster.role_problems`."""
+
+    def filters(self) -> Filters:
+        """Return the filter by its name."""
+        return {"role_problems": border(role_problems)}

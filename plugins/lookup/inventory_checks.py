@@ -1,0 +1,236 @@
+"""Lookup of what is wrong with the inventory, before any node is contacted."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: inventory_checks
+author: busbar contributors
+short_description: What is wrong with the inventory
+description:
+  - Checks all hosts of the inventory, even if the run is limited to some, and contacts none.
+  - Asks the checks of all roles, C(INVENTORY) in roles/NAME/checks.py.
+  - Every problem has C(hosts), C(key), C(problem) and C(remedy).
+options:
+  _terms:
+    description: Not used.
+    type: list
+    elements: str
+  cluster:
+    description:
+      - What the checks know of the cluster. C(catalogue), the known hardware by name, and C(compute), the hosts that
+        run jobs, must be there; each check documents what else it reads.
+      - The inventory's C(groups), C(hostvars) and C(settings) are added.
+    type: dict
+    required: true
+  secrets_dir:
+    description: Directory of the secrets.
+    type: str
+    default: ""
+  secrets:
+    description: Random bytes of each secret by name.
+    type: dict
+    default: {}
+  allowed_variables:
+    description: The site's own variables and groups whose names resemble those of busbar.
+    type: list
+    elements: str
+    default: []
+  rotated_secrets:
+    description: Names of the secrets that shall be made anew.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Refuse an inventory that contradicts itself
+  ansible.builtin.assert:
+    that: query('busbar.cluster.inventory_checks', cluster={'catalogue': known, 'compute': []}) == []
+"""
+
+RETURN = r"""
+_raw:
+  description: The problems.
+  type: list
+  elements: dict
+"""
+
+import re
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleError
+from ansible.inventory.manager import InventoryManager
+from ansible.plugins.lookup import LookupBase
+
+from ..module_utils.common.problems import Problem, make_problem
+from ..plugin_utils.access.held_secrets import rotation_problems
+from ..plugin_utils.border import BAD_INPUT, reason
+from ..plugin_utils.declared_values import DeclaredValues
+from ..plugin_utils.preflight.groups import group_problems, limit_problems
+from ..plugin_utils.preflight.inventory import (
+    GroupValue,
+    HostEntry,
+    catalogue_problems,
+    hardware_choice_problems,
+    host_problems,
+)
+from ..plugin_utils.preflight.options import (
+    Option,
+    Setting,
+    former_problems,
+    type_problem,
+    type_problems,
+    unknown_problems,
+)
+from ..plugin_utils.preflight.unused import unused_options
+from ..plugin_utils.role_checks import checks_of, roles_with_checks, value_problems
+from ..plugin_utils.secret_files import secret_problems
+from ..plugin_utils.site_variables import (
+    SITE_VARIABLES,
+    declared_options,
+    family_names,
+    site_settings,
+    stray_files,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+VARIABLE = "hardware"
+PROFILES = "hardware_profiles_extra"
+
+
+class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
+    """The lookup `busbar.cluster.inventory_checks`."""
+
+    def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: object) -> list[Problem]:
+        """Return the problems of the inventory; `terms` say nothing."""
+        del terms
+        known = variables or {}
+        self.set_options(var_options=known, direct=kwargs)
+        groups = {name: list(hosts) for name, hosts in known["groups"].items()}
+        sources = known["ansible_inventory_sources"]
+        # The variables of a host hold one value only, that of the place which won; so the inventory is read once more.
+        inventory = InventoryManager(loader=self._loader, sources=list(sources))
+        settings = site_settings(inventory, self._loader, sources)
+        cluster = dict(self.get_option("cluster").items())
+        cluster |= {"groups": groups, "hostvars": known["hostvars"], "settings": settings}
+        allowed = self.get_option("allowed_variables")
+        declared = DeclaredValues(self._templar, self._loader, known, settings)
+        modules = [checks_of(role) for role in roles_with_checks()]
+        defaults: dict[str, Any] = {PROFILES: {}}
+        for module in modules:
+            defaults |= getattr(module, "SITE_OPTIONS", {})
+        values = {name: declared.get(name, default) for name, default in defaults.items()}
+        problems = group_problems(groups, allowed) + unknown_option_problems(settings, allowed)
+        problems += limit_problems(str(known.get("ansible_limit") or ""), groups) + stray_files(inventory, sources)
+        wrong = [*declared.unclear, *declared_types(settings, values)]
+        # Checks that read a value of a wrong type are skipped.
+        judge = Judge(wrong)
+        problems += declared.absent + wrong + value_problems(each for each in settings if judge.can(each.name))
+        problems += unused_options(settings, groups, declared_options())
+        hosts, unclear = self._hosts(known["hostvars"], groups)
+        problems += unclear
+        hardware, own = hardware_settings(inventory, settings)
+        problems += host_problems(hosts)
+        if judge.can(f"{VARIABLE}, {PROFILES}"):
+            catalogue = cluster["catalogue"]
+            problems += hardware_choice_problems(hosts, hardware, own, catalogue, cluster["compute"])
+            wrong_profiles = catalogue_problems(hosts, catalogue)
+            problems += wrong_profiles
+            judge.wrong.update({PROFILES} if wrong_profiles else ())
+            # Hosts of unknown hardware have been named: the checks take them for hosts without GPUs.
+            named: dict[str, Any] = {host["hardware"]: {} for host in hosts if host["hardware"]}
+            cluster["catalogue"] = {**named, **catalogue}
+        for module in modules:
+            for keys, check in getattr(module, "INVENTORY", {}).items():
+                problems += judge(keys, partial(check, values, cluster))
+        folder, secrets = self.get_option("secrets_dir"), self.get_option("secrets")
+        problems += secret_problems(folder, secrets)
+        present = [name for name in secrets if Path(folder, name).exists()]
+        return problems + rotation_problems(self.get_option("rotated_secrets"), present, list(secrets), folder)
+
+    def _hosts(self, hostvars: dict[str, Any], groups: dict[str, list[str]]) -> tuple[list[HostEntry], list[Problem]]:
+        """Return what the inventory says about each host, and the problems of values that cannot be worked out."""
+        member: dict[str, list[str]] = {}
+        for group, names in groups.items():
+            for name in names:
+                member.setdefault(name, []).append(group)
+        hosts, problems = [], []
+        for name in groups.get("all", []):
+            values: dict[str, Any] = {}
+            for key in ("ansible_host", VARIABLE):
+                try:
+                    values[key] = hostvars[name].get(key)
+                except AnsibleError as exc:
+                    problems.append(make_problem([name], key, f"cannot be worked out: {exc}", "correct its template"))
+            hosts.append(
+                HostEntry(
+                    name=name,
+                    address=str(values.get("ansible_host") or name),
+                    hardware=None if values.get(VARIABLE) is None else str(values[VARIABLE]),
+                    groups=member.get(name, []),
+                )
+            )
+        return hosts, problems
+
+
+class Judge:
+    """Calls checks, but not those that read an option whose value has no meaning.
+
+    Attributes:
+        wrong: names of these options.
+    """
+
+    def __init__(self, wrong: Iterable[Problem]) -> None:
+        """Take the problems of these values."""
+        self.wrong = {re.split(r"[.\[]", each["key"])[0] for each in wrong}
+
+    def can(self, keys: str) -> bool:
+        """Whether all options of `keys`, names or patterns with commas between them, can be judged."""
+        return not any(fnmatch(name, pattern) for name in self.wrong for pattern in keys.split(", "))
+
+    def __call__(self, keys: str, judged: Callable[[], list[Problem]]) -> list[Problem]:
+        """Return the problems that a check of `keys` finds, or the one that a value of them cannot be worked out."""
+        try:
+            return judged() if self.can(keys) else []
+        except BAD_INPUT as exc:
+            remedy = "correct the variable; every entry needs a name"
+            return [make_problem([], keys, f"cannot be worked out: {reason(exc)}", remedy)]
+
+
+def declared_types(settings: Sequence[Setting], values: Mapping[str, Any]) -> list[Problem]:
+    """Return the options of a wrong type: as they are written, and `values` as they are worked out."""
+    options = {**declared_options(), **{name: Option("", spec) for name, spec in SITE_VARIABLES.items()}}
+    problems = type_problems(settings, options)
+    told = {each["key"] for each in problems}
+    places = {each.name: each for each in settings}
+    return problems + [
+        problem
+        for name, value in values.items()
+        if name in places
+        for problem in type_problem(places[name]._replace(value=value), options[name])
+        if problem["key"] not in told
+    ]
+
+
+def unknown_option_problems(settings: Sequence[Setting], allowed: Sequence[str]) -> list[Problem]:
+    """Return the variables that are not options although their names say so."""
+    known = {*declared_options(), *SITE_VARIABLES}
+    return former_problems(settings, known) + unknown_problems(settings, known, family_names(), allowed)
+
+
+def hardware_settings(inventory: InventoryManager, settings: Sequence[Setting]) -> tuple[list[GroupValue], list[str]]:
+    """Return the groups that set the hardware, and the hosts that set it themselves."""
+    values, own = [], []
+    for each in settings:
+        if each.name == VARIABLE and each.host:
+            own.append(each.host)
+        elif each.name == VARIABLE and each.scope.startswith("group "):
+            group = inventory.groups[each.scope.removeprefix("group ")]
+            ancestors = [ancestor.name for ancestor in group.get_ancestors()]
+            values.append(GroupValue(group=group.name, value=str(each.value), ancestors=ancestors))
+    return values, own

@@ -1,1 +1,0 @@
-"""Checks of the options of the backup."""

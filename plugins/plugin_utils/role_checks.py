@@ -1,0 +1,92 @@
+"""Finds the checks that roles have of their options, roles/NAME/checks.py, and asks them what sites write.
+
+`check(options, cluster)` returns the problems of options, given by name without the prefix of the role. The role calls
+it with all of them and the facts of its host; the preflight with those that a site writes and an empty `cluster`. An
+option or fact that is missing raises KeyError: the preflight skips the check, and the role asks again.
+
+`INVENTORY` maps names or patterns of options to checks that the preflight calls once, before any host is contacted.
+Their `options` are `SITE_OPTIONS` of all roles by full name, and `cluster` knows all hosts. A check is skipped while an
+option that its key matches has a value of a wrong type.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..module_utils.common.problems import Problem, make_problem
+from .preflight.options import places_of
+from .site_variables import declared_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import ModuleType
+
+    from .preflight.options import Setting
+
+__all__ = ["checks_of", "roles_with_checks", "value_problems"]
+
+_PACKAGE = f"{__name__.partition('.plugins.')[0]}.roles"
+_ROLES = Path(__file__).resolve().parents[2] / "roles"
+_MOST_PORT = 65535
+
+
+def checks_of(role: str) -> ModuleType:
+    """Return the module with the checks of a role."""
+    return importlib.import_module(f"{_PACKAGE}.{role}.checks")
+
+
+def roles_with_checks() -> list[str]:
+    """Return the names of the roles that have checks."""
+    return sorted(path.parent.name for path in _ROLES.glob("*/checks.py"))
+
+
+def value_problems(settings: Iterable[Setting]) -> list[Problem]:
+    """Return the values that no host can have, each with the place where it is set; templates are skipped."""
+    options, able = declared_options(), {*roles_with_checks()}
+    written = [each for each in settings if each.name in options]
+    plain = [each for each in written if "{{" not in str(each.value)]
+    latest = {each.name: each for each in plain}
+    computed = {each.name for each in written} - {*latest}
+    problems: list[Problem] = []
+    for setting in plain:
+        role = options[setting.name].role
+        beside = {name: each.value for name, each in latest.items() if options[name].role == role}
+        found = _port(setting)
+        if role in able:
+            found += _role_problems(role, beside | {setting.name: setting.value})
+        for problem in found:
+            name = re.split(r"[.:\[]", problem["key"])[0]
+            if name in computed:
+                continue
+            if name not in {setting.name, *latest}:
+                # A missing option is reported with the one that needs it.
+                rest = {key: value for key, value in beside.items() if key != setting.name}
+                if problem in _role_problems(role, rest):
+                    continue
+            place = setting if name == setting.name else latest.get(name, setting)
+            said = f"{problem['problem']}{places_of([place])}"
+            told = make_problem([place.host] if place.host else [], problem["key"], said, problem["remedy"])
+            problems += [told] if told not in problems else []
+    return problems
+
+
+def _port(setting: Setting) -> list[Problem]:
+    """Return the problem of a port that does not exist; a wrong type is reported elsewhere."""
+    if not setting.name.endswith("_port") or not str(setting.value).lstrip("-").isdecimal():
+        return []
+    remedy = f"give more than 0, at most {_MOST_PORT}"
+    wrong = not 0 < int(setting.value) <= _MOST_PORT
+    return [make_problem([], setting.name, f"{setting.value} is out of bounds", remedy)] if wrong else []
+
+
+def _role_problems(role: str, written: Mapping[str, Any]) -> list[Problem]:
+    """Return what the check of a role finds in the options that a site writes."""
+    options = {name.removeprefix(f"{role}_"): value for name, value in written.items()}
+    try:
+        found: list[Problem] = checks_of(role).check(options, {})
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
+    return found

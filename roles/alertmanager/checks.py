@@ -1,0 +1,47 @@
+"""Checks the options of the role alertmanager."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.common.placeholders import placeholder
+from ...plugins.plugin_utils.common.program_source import argument_problems, source_problems
+from ...plugins.plugin_utils.monitoring.alert_routes import routing_problems, site_routing_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the invalid options.
+
+    Args:
+        options: the checked options of the role without its prefix, `architecture` of the host and `packaged`, whether
+            its distribution has a package.
+        cluster: the `host`.
+    """
+    host = cluster["host"]
+    problems = routing_problems(options, host) + source_problems("alertmanager", options, host)
+    problems += argument_problems("alertmanager", options["arguments"], host)
+    url = str(options["external_url"])
+    if url and (not re.fullmatch(r"https?://[^\s/]+\S*", url) or placeholder(url)):
+        remedy = "write the address by which people reach it, or leave it empty"
+        problems.append(make_problem([host], "alertmanager_external_url", f"{url!r} is not an address of HTTP", remedy))
+    if options["peers"] and str(options["cluster_address"]) in {"", "127.0.0.1", "::1", "localhost"}:
+        remedy = "set it to the address of this host in the cluster's network"
+        problems.append(
+            make_problem([host], "alertmanager_cluster_address", "cannot be reached by alertmanager_peers", remedy)
+        )
+    return problems
+
+
+def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the alerts that the hosts of the group monitoring send."""
+    return site_routing_problems(cluster["monitoring"], cluster["hostvars"])
+
+
+INVENTORY = {"alertmanager_receivers, alertmanager_routes": check_inventory}

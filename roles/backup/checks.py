@@ -1,0 +1,59 @@
+"""What is wrong with the options of a backup, found before anything is changed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+# https://restic.readthedocs.io/en/stable/060_forget.html#removing-snapshots-according-to-a-policy
+_KEEP = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
+_REPOSITORY = re.compile(r"/|(sftp|rest|s3|b2|azure|gs|swift|rclone):.")
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps the backups of a host from working.
+
+    Args:
+        options: the options of the role without its prefix.
+        cluster: the `host`, and `known`, the hosts of the inventory.
+    """
+    host, known = cluster["host"], cluster["known"]
+    found = []
+
+    def add(key: str, problem: str, remedy: str) -> None:
+        found.append(make_problem([host], f"backup_{key}", problem, remedy))
+
+    keeper, repository = str(options["host"]), str(options["repository"])
+    if keeper and repository:
+        add("repository", f"is set beside backup_host: {keeper}", "set one of them")
+    if keeper and keeper not in known:
+        add("host", f"{keeper!r} is no host of the inventory", "write its name as the inventory has it")
+    if repository and not _REPOSITORY.match(repository):
+        add(
+            "repository",
+            f"{repository!r} is neither an absolute path nor a place that restic knows",
+            "write /path, sftp:USER@HOST:/path, s3:https://…, rest:https://… or another of restic's",
+        )
+    if not str(options["directory"]).startswith("/"):
+        add("directory", f"{options['directory']!r} is no absolute path", "write /var/backups/busbar or the like")
+    keep: Mapping[str, Any] = options["keep"]
+    strange = sorted(set(keep) - set(_KEEP))
+    if strange:
+        add("keep", f"{', '.join(strange)} is not known", f"use {', '.join(_KEEP)}")
+    if any(not str(count).isdigit() for count in keep.values()) or not any(
+        str(count).isdigit() and int(count) for count in keep.values()
+    ):
+        add("keep", f"{dict(keep)} keeps no snapshot, or is no number", "write numbers, such as {daily: 14, weekly: 8}")
+    if float(options["max_age"]) <= 0:
+        add("max_age", f"{options['max_age']} h: the alert BackupOld would always fire", "write hours, such as 26")
+    relative = [path for path in options["paths"] if not str(path).startswith("/")]
+    if relative:
+        add("paths", f"{', '.join(map(str, relative))} is no absolute path", "write the whole path")
+    return found

@@ -1,0 +1,78 @@
+"""Checks the options of the role dcgm_exporter.
+
+Sources: the systemd unit and the README of NVIDIA/dcgm-exporter, and its command line reference (docs.nvidia.com). The
+package is `datacenter-gpu-manager-exporter` in NVIDIA's CUDA repository since DCGM 4; it
+needs `datacenter-gpu-manager-4-core`. Releases before 4 are built against DCGM 3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.common.program_source import argument_problems
+from ...plugins.plugin_utils.monitoring.dcgm_counters import counter_problems
+from ...plugins.plugin_utils.nvidia.cuda_support import version_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_SUM = re.compile(r"[0-9a-f]{64}")
+_LOCAL = ("127.", "localhost", "[::1]", "::1")
+_OURS = ("-f", "--collectors", "-a", "--address", "-r", "--remote-hostengine-info", "-c", "--collect-interval")
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the invalid options.
+
+    Args:
+        options: the checked options of the role without its prefix, `architecture` of the host, `dcgm_source`, and
+            `known`, the fields that the role reads by default.
+        cluster: the `host`.
+    """
+    host = cluster["host"]
+    problems = [*_source_problems(options, host), *_run_problems(options, host)]
+    for key in ("counters", "counters_extra"):
+        problems += counter_problems(options[key], options["known"], f"dcgm_exporter_{key}", host)
+    return problems + argument_problems("dcgm_exporter", options["arguments"], host)
+
+
+def _source_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return the invalid options of the package and of the host engine."""
+    version, problems = str(options["version"]), []
+    if version and version_key(version.partition(":")[2] or version)[0] < 4:  # noqa: PLR2004 - as DCGM itself
+        remedy = "name one such as 4.8.2-1; releases before 4 are built against DCGM 3"
+        problems.append(make_problem([host], "dcgm_exporter_version", f"{version} does not work with DCGM 4", remedy))
+    engine = str(options["host_engine"])
+    if options["dcgm_source"] == "none" and engine.startswith(_LOCAL):
+        said = f"dcgm_source is none, so no host engine answers on {engine}"
+        remedy = "set dcgm_source: nvidia, or dcgm_exporter_source: none; with dcgm_exporter_host_engine: '' the"
+        remedy += " exporter runs an engine of its own, which needs DCGM's libraries"
+        problems.append(make_problem([host], "dcgm_exporter_source", said, remedy))
+    if options["source"] == "url":
+        given = (options["packages"] or {}).get(options["architecture"]) or {}
+        key = f"dcgm_exporter_packages.{options['architecture']}"
+        remedy = "give url (of a deb or rpm), sha256 (64 digits) and version (as in the package database)"
+        if lacking := [word for word in ("url", "sha256", "version") if not given.get(word)]:
+            problems.append(make_problem([host], key, f"{', '.join(lacking)} is missing", remedy))
+        elif not _SUM.fullmatch(str(given["sha256"])):
+            problems.append(make_problem([host], key, f"sha256 {given['sha256']!r} is not valid", remedy))
+    return problems
+
+
+def _run_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+    """Return the invalid port, interval and arguments."""
+    problems = []
+    if not 1 <= int(options["port"]) <= 65535:  # noqa: PLR2004 - the largest port
+        said = f"{options['port']} is not a port"
+        problems.append(make_problem([host], "dcgm_exporter_port", said, "give a number from 1 to 65535"))
+    if int(options["interval_s"]) < 1:
+        said = f"{options['interval_s']} is not a valid interval"
+        problems.append(make_problem([host], "dcgm_exporter_interval_s", said, "give seconds, 1 or more"))
+    if ours := sorted({str(word).partition("=")[0] for word in options["arguments"]} & set(_OURS)):
+        remedy = "use the options of the role for these"
+        problems.append(make_problem([host], "dcgm_exporter_arguments", f"{', '.join(ours)} is set already", remedy))
+    return problems

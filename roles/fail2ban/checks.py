@@ -1,0 +1,50 @@
+"""What is wrong with the options of fail2ban, found before anything is changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.access.networks import lies_in, network
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_LEAST = {"max_retry": 1, "find_time_s": 1, "ban_time_s": 1}
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps fail2ban from working, or might shut out whoever provisions the host.
+
+    Args:
+        options: `cluster`, `trusted`, `max_retry`, `find_time_s`, `ban_time_s`: the options without their prefix.
+        cluster: the `host`, and `seen`, lines of it: `from ADDRESS`, where this run's SSH connection comes from.
+    """
+    wrong = [*_bounds(options), *_networks(options), *_shut_out(options, cluster["seen"])]
+    return [make_problem([cluster["host"]], f"fail2ban_{key}", problem, remedy) for key, problem, remedy in wrong]
+
+
+def _bounds(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for key, least in _LEAST.items():
+        if int(options[key]) < least:
+            yield (
+                key,
+                f"{options[key]} is below {least}",
+                "write a larger number; fail2ban_enabled: false is the way off",
+            )
+
+
+def _networks(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for text in options["trusted"]:
+        if network(text) is None:
+            yield "trusted", f"{text!r} is no address and no network", "write one such as 10.0.0.0/24"
+
+
+def _shut_out(options: Mapping[str, Any], seen: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    for line in seen:
+        word, _, address = line.partition(" ")
+        if word == "from" and address and not lies_in(address, [*options["cluster"], *options["trusted"]]):
+            problem = f"this run comes from {address}, which a few failed logins would shut out"
+            yield "trusted", problem, f"add it or its network, such as fail2ban_trusted: [{address}]"

@@ -1,0 +1,83 @@
+"""What is wrong with the options of the firewall, found before anything is changed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.access.networks import lies_in, network
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from ...plugins.module_utils.common.problems import Problem
+
+    _Wrong = tuple[str, str, str]
+
+# What a declaration may name beside the groups of the inventory.
+SOURCES = ("cluster", "admins", "users", "anywhere")
+_NETWORKS = {
+    "cluster": "give the host its hosts_address or ansible_host, or declare cluster_networks",
+    "admin_networks": "write addresses or networks, such as 10.0.0.0/24",
+    "user_networks": "write addresses or networks, such as 10.0.0.0/24",
+}
+_HIGHEST = 65535
+_PORTS = re.compile(r"(\d+)(?:-(\d+))?")
+_DISABLE = {"firewalld": "systemctl disable --now firewalld", "ufw": "ufw disable"}
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps the firewall of a host from working, or would shut out whoever provisions it.
+
+    Args:
+        options: `cluster`, `admin_networks`, `user_networks`, `job_ports`, `open`: the options without their prefix.
+        cluster: the `host`; `groups`, those of the inventory; and `seen`, lines of the host: `from ADDRESS`, where this
+            run's SSH connection comes from, without an address if it does not use SSH; `active NAME` for another
+            active firewall.
+    """
+    host, seen = cluster["host"], cluster["seen"]
+    wrong = [*_network_problems(options), *_port_problems(options, cluster["groups"]), *_seen_problems(options, seen)]
+    return [make_problem([host], f"firewall_{key}", problem, remedy) for key, problem, remedy in wrong]
+
+
+def _network_problems(options: Mapping[str, Any]) -> Iterator[_Wrong]:
+    for key, remedy in _NETWORKS.items():
+        for text in options[key]:
+            if network(text) is None:
+                yield key, f"{text!r} is no address and no network", remedy
+
+
+def _port_problems(options: Mapping[str, Any], groups: Collection[str]) -> Iterator[_Wrong]:
+    if not _ports_are_good(options["job_ports"]):
+        yield "job_ports", f"{options['job_ports']!r} is no range of ports", "write LOW-HIGH, such as 10000-65535"
+    for service in options["open"]:
+        name = service["service"]
+        for ports in service["ports"]:
+            if not _ports_are_good(ports):
+                yield "open", f"{name}: {ports!r} is no port", "write PORT or LOW-HIGH, from 1 to 65535"
+        for source in service["from"]:
+            if source not in SOURCES and source not in groups and network(source) is None:
+                known = ", ".join(SOURCES)
+                yield "open", f"{name}: {source!r} is not known", f"write {known}, a group, an address or a network"
+
+
+def _seen_problems(options: Mapping[str, Any], seen: Sequence[str]) -> Iterator[_Wrong]:
+    for line in seen:
+        word, _, what = line.partition(" ")
+        if word == "active":
+            yield "enabled", f"{what} is in force on the host, and both would have to admit all", _DISABLE[what]
+        elif word == "from" and what and not lies_in(what, [*options["cluster"], *options["admin_networks"]]):
+            yield (
+                "admin_networks",
+                f"this run comes from {what}, which the rules would shut out",
+                f"add it or its network, such as firewall_admin_networks: [{what}]",
+            )
+
+
+def _ports_are_good(text: object) -> bool:
+    found = _PORTS.fullmatch(str(text))
+    if not found:
+        return False
+    low, high = int(found[1]), int(found[2] or found[1])
+    return 1 <= low <= high <= _HIGHEST

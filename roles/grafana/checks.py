@@ -1,0 +1,123 @@
+"""Checks the options of the role grafana."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+SHORTEST_PASSWORD = 12
+EVERYWHERE = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - refused
+_PLACEHOLDER = re.compile(r"(?i)^(admin|grafana|password|passwort|secret|prom-operator)\d*$|change.?me|<[^>]*>|^x+$")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9._@-]+")
+# Valid values, for the preflight, which knows only what a site writes.
+_IF_UNKNOWN = {
+    **dict.fromkeys(("package_url", "package_sha256", "version", "repository_url", "repository_fingerprint"), ""),
+    "source": "none",
+    "repository_key_url": "",
+    "repository_key_file": "",
+    "address": "127.0.0.1",
+    "admin_password": "-" * 32,
+    "admin_user": "admin",
+    "prometheus_url": "http://x",
+    "settings": {},
+}
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the invalid options of the role, without its prefix; none where no Grafana is installed."""
+    options = {**_IF_UNKNOWN, **options}
+    return list(_problems(options, cluster.get("host", ""))) if options["source"] != "none" else []
+
+
+def _problems(options: Mapping[str, Any], host: str) -> Iterator[Problem]:
+    def problem(key: str, what: str, remedy: str) -> Problem:
+        return make_problem([host], f"grafana_{key}", what, remedy)
+
+    if options["source"] == "url":
+        yield from _package_problems(options, problem)
+    if options["source"] == "repository":
+        yield from _repository_problems(options, problem)
+    if str(options["address"]).strip() in EVERYWHERE:
+        yield problem(
+            "address",
+            f"{options['address']!r} listens on every network of the host",
+            "name the host's address in the cluster's network; a reverse proxy serves others",
+        )
+    password = str(options["admin_password"])
+    if len(password) < SHORTEST_PASSWORD or _PLACEHOLDER.search(password):
+        yield problem(
+            "admin_password",
+            f"the password is a placeholder or has fewer than {SHORTEST_PASSWORD} characters",
+            "remove it, so that a random one is created, or give a long one from a vault",
+        )
+    if not _NAME.fullmatch(str(options["admin_user"])):
+        yield problem("admin_user", f"{options['admin_user']!r} is not a login", "use letters, digits, . _ @ and -")
+    if urlsplit(str(options["prometheus_url"])).scheme not in {"http", "https"}:
+        yield problem(
+            "prometheus_url",
+            f"{options['prometheus_url']!r} is not an address of HTTP",
+            "give one such as http://10.0.0.10:9090",
+        )
+    yield from _setting_problems(options["settings"], problem)
+
+
+def _setting_problems(sections: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+    for section, values in sections.items():
+        if not hasattr(values, "items"):
+            yield problem("settings", f"{section} is not a section", "write it as {section: {key: value}}")
+            continue
+        for key, value in values.items():
+            if any(sign in f"{section}{key}{value}" for sign in "\n\r"):
+                yield problem("settings", f"{section}.{key} has several lines", "grafana.ini has one line for each")
+
+
+def _package_problems(options: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+    url, found = str(options["package_url"]), str(options["package_sha256"]).lower()
+    if not url.endswith((".deb", ".rpm")) or "/" not in url:
+        yield problem(
+            "package_url",
+            f"{url!r} is not an address of a package",
+            "give the whole address of the .deb or .rpm for the host's architecture, on a mirror or with the vendor",
+        )
+    if not _SHA256.fullmatch(found):
+        yield problem(
+            "package_sha256",
+            "a package by its address needs its SHA-256, 64 hexadecimal digits" + (f", not {found!r}" if found else ""),
+            "take it from the vendor's page of that release, not from the mirror",
+        )
+    if not options["version"]:
+        yield problem(
+            "version",
+            "a package by its address needs its version",
+            "give it as in the package database, such as 12.3.1; a new value installs that version",
+        )
+
+
+def _repository_problems(options: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+    if not options["repository_url"]:
+        yield problem(
+            "repository_url",
+            "the address of the repository is missing",
+            "give that of the vendor, or of the site's mirror",
+        )
+    if not options["repository_fingerprint"]:
+        yield problem(
+            "repository_fingerprint",
+            "the fingerprint of the repository's key is missing",
+            "take it from the vendor, not from the mirror: 40 hexadecimal digits",
+        )
+    if not options["repository_key_url"] and not options["repository_key_file"]:
+        yield problem(
+            "repository_key_url",
+            "the key of the repository is missing",
+            "give its address, or a file on the provisioning host as grafana_repository_key_file",
+        )

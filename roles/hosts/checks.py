@@ -1,0 +1,34 @@
+"""Checks the options of the role hosts."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.common.near_names import near_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_DOMAIN = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+
+
+def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+    """Return an unknown time zone and an invalid domain."""
+    found = []
+    domain, zone = options.get("domain"), options.get("timezone")
+    if domain and not _DOMAIN.fullmatch(str(domain)):
+        remedy = "give a domain, such as cluster.example.org"
+        found.append(make_problem([], "hosts_domain", f"{domain!r} cannot be used", remedy))
+    zones = zoneinfo.available_timezones()
+    # A provisioning host may have no list of zones.
+    if zones and str(zone or "") not in {"", *zones}:
+        near = near_name(str(zone), zones)
+        remedy = f"did you mean {near}? " if near else ""
+        remedy += "`timedatectl list-timezones` lists the names, such as Europe/Berlin; empty leaves hosts as they are"
+        found.append(make_problem([], "hosts_timezone", f"{zone!r} is not a time zone", remedy))
+    return found

@@ -1,0 +1,72 @@
+"""Checks of the options of the role journal_remote."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Sizes in systemd's configuration files, systemd.syntax(7): base 1024. Fractions are not accepted here.
+_SIZE = re.compile(r"([1-9][0-9]*)([KMGT]?)")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_HIGHEST_PORT = 65535
+_IF_UNKNOWN = {
+    "port": 19532,
+    "max_use": "1G",
+    "keep_free": "1G",
+    "max_file_size": "1M",
+    "max_age_days": 9999,
+    "rotate_days": 1,
+}
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the problems of the options of the role journal_remote.
+
+    Args:
+        options: `receiver`, `address`, `port`, `max_use`, `keep_free`, `max_file_size`, `max_age_days`, `rotate_days`.
+            The preflight knows only what a site writes, and not where the journals go.
+        cluster: the `host`.
+    """
+    host, options = cluster.get("host", ""), {**_IF_UNKNOWN, **options}
+
+    def problem(name: str, what: str, remedy: str) -> Problem:
+        return make_problem([host], f"journal_remote_{name}", what, remedy)
+
+    problems = []
+    if "address" in options and not options["receiver"]:
+        remedy = "put a host into the group monitoring, name one of the inventory, or leave journal_remote_enabled off"
+        problems.append(problem("receiver", "no host receives the journals", remedy))
+    elif not options.get("address", "unknown"):
+        problems.append(problem("receiver_address", "is empty", f"give the address of {options['receiver']}"))
+    for name, highest in (("port", _HIGHEST_PORT), ("max_age_days", None), ("rotate_days", None)):
+        number = _number(options[name])
+        if not number or (highest and number > highest):
+            span = f"from 1 to {highest}" if highest else "of 1 or more"
+            problems.append(problem(name, f"{options[name]!r} is not a number", f"write a whole number {span}"))
+    sizes = {name: _size(options[name]) for name in ("max_use", "keep_free", "max_file_size")}
+    for name, size in sizes.items():
+        if not size:
+            problems.append(problem(name, f"{options[name]!r} is not a size", "write bytes, or 64M, 20G, 1T"))
+    if all(sizes.values()) and sizes["max_file_size"] > sizes["max_use"]:
+        remedy = "lower it, or raise journal_remote_max_use"
+        problems.append(problem("max_file_size", "one journal may be larger than the limit for all", remedy))
+    age, rotation = _number(options["max_age_days"]), _number(options["rotate_days"])
+    if age and rotation > age:
+        remedy = "lower it: only closed journals are removed by age"
+        problems.append(problem("rotate_days", "is longer than journal_remote_max_age_days", remedy))
+    return problems
+
+
+def _number(value: object) -> int:
+    text = str(value)
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _size(value: object) -> int:
+    found = _SIZE.fullmatch(str(value))
+    return int(found[1]) * _UNITS[found[2]] if found else 0

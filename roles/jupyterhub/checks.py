@@ -1,0 +1,170 @@
+"""What is wrong with the options of the portal, found before anything is changed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_LOWEST, _HIGHEST = 1024, 65535
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+/-]{0,127}")
+_URL = re.compile(r"https?://[A-Za-z0-9.\[\]:_-]+(?:/[!-~]*)?")
+_MOST_DAYS, _MOST_NAMES = 31, 4
+_IMAGE = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/#@+-]{0,255}")
+_PYTHON = re.compile(r"python3(\.[0-9]+)?|/[A-Za-z0-9_./+-]{1,255}")
+_ADDRESS = re.compile(r"[0-9.]+|\[?[0-9a-fA-F:]+\]?")
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps the portal from working, or would open it wider than it may be.
+
+    Args:
+        options: `container_binds`, `container_lacking` (nodes without what runs images), `container_runtime`,
+            `environments`, `first_number`, `grafana_url`, `history_days`, `hours`, `idle_minutes`, `listen_address`,
+            `max_hours`, `notebook_path`, `notebook_ports`, `queue_minutes`, `report_url`: the options without their
+            prefix; `oidc`, those of the identity provider, with the length of the secret instead of it; `ports`, those
+            of the host by option; `tls`, whether hosts have certificates; `portals`, the hosts of the group portal;
+            `submitting`, hosts with the commands of Slurm.
+        cluster: the `host`.
+    """
+    host = cluster["host"]
+    wrong = [
+        *_place(options),
+        *_times(options),
+        *_ports(options),
+        *_environments(options["environments"]),
+        *_images(options),
+        *_oidc(options["oidc"]),
+        *_links(options),
+    ]
+    return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
+
+
+def _place(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if len(options["portals"]) > 1:
+        names = ", ".join(options["portals"])
+        yield "portal", f"{names} are in this group, and a portal is one host", "leave one of them in the group"
+    if missing := [name for name in options["portals"] if name not in options["submitting"]]:
+        problem = f"{', '.join(missing)} has no commands of Slurm, and the portal submits jobs"
+        yield "portal", problem, "put the host into the group slurm_login as well"
+    if not options["tls"]:
+        problem = "passwords would cross the network without TLS: tls_enabled is false"
+        yield "tls_enabled", problem, "remove tls_enabled: false, or take the host out of the group portal"
+    if not str(options["notebook_path"]).startswith("/"):
+        problem = "there is no shared tree, and notebooks start from one folder on all nodes"
+        yield "jupyterhub_notebook_path", problem, "export one with nfs_server_exports, or name a folder that all have"
+    if not _ADDRESS.fullmatch(str(options["listen_address"])):
+        problem = f"{options['listen_address']!r} is no address"
+        yield "jupyterhub_listen_address", problem, "write one of the host's, or 0.0.0.0 for all of them"
+    if int(options["first_number"]) < 1:
+        yield "jupyterhub_first_number", "root would log in to the portal", "write the lowest uid of a person, as 1000"
+
+
+def _times(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    hours, most = float(options["hours"]), float(options["max_hours"])
+    longest = 24 * 30
+    if not 0 < hours <= most:
+        yield "jupyterhub_hours", f"{hours:g} is not between 0 and jupyterhub_max_hours ({most:g})", "write fewer hours"
+    if most > longest:
+        yield "jupyterhub_max_hours", f"{most:g} is more than {longest}", "a notebook ends after 30 days at most"
+    if int(options["queue_minutes"]) < 1:
+        yield "jupyterhub_queue_minutes", "is below 1", "write how long a notebook may wait, such as 10"
+    if int(options["idle_minutes"]) < 0:
+        yield "jupyterhub_idle_minutes", "is below 0", "write 0 to stop no notebook that is idle"
+
+
+def _links(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name in ("grafana_url", "report_url"):
+        url = str(options[name])
+        if url and not _URL.fullmatch(url):
+            yield f"jupyterhub_{name}", f"{url!r} is no address of a page", "write one such as https://host/path"
+    if not 1 <= int(options["history_days"]) <= _MOST_DAYS:
+        problem = f"{options['history_days']} is not between 1 and {_MOST_DAYS}"
+        yield "jupyterhub_history_days", problem, "write for how many days jobs that ended are listed"
+
+
+def _ports(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    taken: dict[int, str] = {}
+    for name, value in options["ports"].items():
+        key = f"jupyterhub_{name}"
+        if not 1 <= int(value) <= _HIGHEST:
+            yield key, f"{value} is no port", f"write a number from 1 to {_HIGHEST}"
+        elif int(value) in taken:
+            yield key, f"{value} is the port of {taken[int(value)]}, too", "write another number"
+        taken.setdefault(int(value), key)
+    words = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", str(options["notebook_ports"]))
+    if not words or not _LOWEST <= int(words[1]) <= int(words[2]) <= _HIGHEST:
+        problem = f"{options['notebook_ports']!r} is no range of ports from {_LOWEST} to {_HIGHEST}"
+        yield "jupyterhub_notebook_ports", problem, "write one such as 61000-61999"
+
+
+def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    key = "jupyterhub_environments"
+    if not environments:
+        yield key, "is empty, and a notebook starts with one of them", "declare one, as {name: default, title: Python}"
+    names = [str(entry["name"]) for entry in environments]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield key, f"{name!r} is declared twice", "give each a name of its own"
+    for entry in environments:
+        if not _NAME.fullmatch(str(entry["name"])):
+            yield key, f"{entry['name']!r} is no name", "use letters, digits and _.@+- in names"
+        for module in entry.get("modules", []):
+            if not _MODULE.fullmatch(str(module)):
+                yield key, f"{entry['name']}: {module!r} is no module", "write it as `module load` takes it"
+        for path in entry.get("paths", []):
+            if not str(path).startswith("/") or ":" in str(path):
+                yield key, f"{entry['name']}: {path!r} is no folder", "write an absolute path without a colon"
+
+
+def _images(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    key, runtime = "jupyterhub_environments", str(options["container_runtime"])
+    entries = [entry for entry in options["environments"] if entry.get("image")]
+    for entry in entries:
+        if not _IMAGE.fullmatch(str(entry["image"])):
+            yield key, f"{entry['name']}: {entry['image']!r} is no image", "write it as the container runtime takes it"
+        if not _PYTHON.fullmatch(str(entry.get("python", "python3"))):
+            problem = f"{entry['name']}: {entry['python']!r} is no Python of an image"
+            yield key, problem, "write its path in the image, such as /opt/conda/bin/python3"
+        if entry.get("modules") or entry.get("paths"):
+            problem = f"{entry['name']}: modules and paths are the node's, and image has its own"
+            yield key, problem, "declare two environments, or put into the image what it needs"
+    if not entries:
+        return
+    if runtime not in ("pyxis", "charliecloud"):
+        problem = f"{entries[0]['name']} has an image, and nothing runs images on the nodes"
+        yield key, problem, "set pyxis_enabled or charliecloud_enabled: true, or remove image"
+    elif lacking := options["container_lacking"]:
+        names = ", ".join(lacking[:_MOST_NAMES]) + (" and others" if len(lacking) > _MOST_NAMES else "")
+        problem = f"{names} would not run images: {runtime}_enabled is not true there"
+        yield "jupyterhub_container_runtime", problem, f"set {runtime}_enabled: true for all compute nodes"
+    if runtime == "charliecloud" and not any(
+        str(options["notebook_path"]).startswith(f"{str(bind).rstrip('/')}/") for bind in options["container_binds"]
+    ):
+        problem = f"{options['notebook_path']} is not in containers, and notebooks start from there"
+        yield "charliecloud_binds", problem, "add the shared tree, on which it lies, to charliecloud_binds"
+
+
+def _oidc(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    if not options["client_id"]:
+        for name in ("authorize_url", "token_url", "userdata_url"):
+            if options[name]:
+                problem = "there is no login with it: jupyterhub_oidc_client_id is empty"
+                yield f"jupyterhub_oidc_{name}", problem, "set what the provider calls the portal, or remove it"
+        return
+    for name in ("authorize_url", "token_url", "userdata_url", "callback_url"):
+        url = str(options[name])
+        if not (_URL.fullmatch(url) and url.startswith("https://")):
+            problem = f"{url!r} is no address with https, and who listens in between could log in as anybody"
+            yield f"jupyterhub_oidc_{name}", problem, "write the whole address, which begins with https://"
+    if not options["client_secret"]:
+        problem = "is empty, and the provider would give codes of users to anybody who says to be the portal"
+        yield "jupyterhub_oidc_client_secret", problem, "take the secret from a vault or a lookup"
+    if not str(options["username_claim"]):
+        yield "jupyterhub_oidc_username_claim", "is empty", "name the claim that is the user's name in the cluster"

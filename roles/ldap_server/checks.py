@@ -1,0 +1,35 @@
+"""Checks the options of the role ldap_server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_MIN_FIRST_NUMBER = 1000
+# Where systemd, containers and the number nobody begin.
+_MAX_NUMBER = 60000
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the options of the role ldap_server.
+
+    Args:
+        options: `database_mb`, `first_number` and `password_min_length`.
+        cluster: the `host`.
+    """
+    bounds = {
+        "database_mb": (16, 1 << 20, "write MiB, such as 1024"),
+        "first_number": (_MIN_FIRST_NUMBER, _MAX_NUMBER - 1, "write a number that no account of a host has"),
+        "password_min_length": (8, 255, "write a length, such as 12"),
+    }
+    return [
+        make_problem([cluster["host"]], f"ldap_server_{key}", f"{options[key]} is not between {low} and {high}", remedy)
+        for key, (low, high, remedy) in bounds.items()
+        if not low <= int(options[key]) <= high
+    ]

@@ -1,0 +1,56 @@
+"""Checks the options of the role node_exporter."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.common.program_source import argument_problems, source_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+# The role writes these metrics itself.
+_OWN = "busbar_node_"
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the invalid options.
+
+    Args:
+        options: `source`, `archives`, `arguments`, `collectors`, `collectors_off` and `extra_metrics` of the role,
+            `architecture` of the host, and `packaged`, whether its distribution has a package.
+        cluster: the `host`.
+    """
+    host = cluster["host"]
+    problems = source_problems("node_exporter", options, host)
+    problems += argument_problems("node_exporter", options["arguments"], host)
+    both = sorted(set(options["collectors"]) & set(options["collectors_off"]))
+    if both:
+        said = f"{', '.join(both)} is in node_exporter_collectors too"
+        problems.append(make_problem([host], "node_exporter_collectors_off", said, "remove it from one of the two"))
+    return problems + [
+        make_problem([host], f"node_exporter_extra_metrics[{number}]", said, remedy)
+        for number, said, remedy in _metric_faults(options["extra_metrics"])
+    ]
+
+
+def _metric_faults(metrics: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
+    for number, metric in enumerate(metrics):
+        name, labels = str(metric["name"]), metric.get("labels") or {}
+        if not _METRIC.fullmatch(name):
+            yield number, f"{name!r} is not a name of a metric", "use letters, digits and _"
+        elif name.startswith(_OWN):
+            yield number, f"the role writes metrics {_OWN}* itself", "choose another name"
+        for label in labels:
+            if not _LABEL.fullmatch(str(label)):
+                yield number, f"{label!r} is not a name of a label", "use letters, digits and _"
+        try:
+            float(str(metric["value"]))
+        except ValueError:
+            yield number, f"value {metric['value']!r} of {name} is not a number", "give a number"

@@ -1,0 +1,42 @@
+"""Checks the options of the role nvidia_driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.plugin_utils.nvidia.driver_problems import driver_problems, site_driver_problems
+from ...plugins.plugin_utils.preflight.inventory import domain_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the driver that is declared for a host.
+
+    Args:
+        options: as `driver_problems` takes them.
+        cluster: the `host`; `hardware`, its entry of the catalogue; and `system`, its distribution.
+    """
+    return driver_problems(cluster["hardware"], cluster["host"], options, cluster["system"])
+
+
+def check_drivers(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the drivers of all compute nodes."""
+    return site_driver_problems(cluster["compute"], cluster["hostvars"], cluster["catalogue"])
+
+
+def check_domains(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the NVLink racks."""
+    hosts = {name: cluster["hostvars"][name] for name in cluster["compute"]}
+    domains = {name: each.get("nvlink_domain") for name, each in hosts.items()}
+    hardware = {name: str(each.get("hardware") or "") for name, each in hosts.items()}
+    return domain_problems(domains, hardware, cluster["catalogue"])
+
+
+INVENTORY = {
+    "nvidia_driver_*, hardware, hardware_profiles_extra": check_drivers,
+    "nvlink_domain, hardware, hardware_profiles_extra": check_domains,
+}

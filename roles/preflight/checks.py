@@ -1,0 +1,88 @@
+"""Checks of the role preflight: do the nodes fit the inventory, and are the secrets of the cluster here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.access.account_problems import account_conflicts
+from ...plugins.module_utils.hardware.gpu_claims import claim_problems
+from ...plugins.module_utils.hardware.gpu_places import place_problems
+from ...plugins.plugin_utils.access.held_secrets import held_problems
+from ...plugins.plugin_utils.engine.catalogue.check import floor_advice
+from ...plugins.plugin_utils.hardware.gpu_cures import cures_of_run, manages_subnet, without_cured
+from ...plugins.plugin_utils.hardware.nvlink_domains import domain_claims
+from ...plugins.plugin_utils.nvidia.driver_problems import site_driver_problems
+from ...plugins.plugin_utils.preflight.advice import node_advice
+from ...plugins.plugin_utils.preflight.nodes import name_problems, node_problems
+from ...plugins.plugin_utils.preflight.releases import driver_system, release_problems
+from ...plugins.plugin_utils.preflight.software import node_software_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...plugins.module_utils.common.problems import Problem
+
+
+def check_nodes(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return how nodes differ from what the inventory says of them.
+
+    Args:
+        hosts: their names.
+        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module node_info, without
+            which a host is skipped; `gpu_answer`, the same of nvidia_gpu_info; `site`, with `catalogue`, the declared
+            `users` and `groups`, `compute`, the nodes of Slurm, and `inventory_groups`, the hosts of every group; and
+            `limits`, as `node_problems` and `claim_problems` take them.
+    """
+    hostvars, site, limits = cluster["hostvars"], cluster["site"], cluster["limits"]
+    gpu_answer = cluster.get("gpu_answer", "")
+    wrong = []
+    systems = {}
+    groups = {name: set(members) for name, members in (site.get("inventory_groups") or {}).items()}
+    manager = manages_subnet(hostvars, site["compute"])
+    for host in hosts:
+        variables = hostvars[host]
+        found = variables.get(cluster["answer"])
+        if found and not found.get("unreachable"):
+            hardware = site["catalogue"].get(variables.get("hardware") or "")
+            wrong += node_problems(host, found, hardware, limits)
+            if found.get("reached"):
+                node = found["node"]
+                wrong += name_problems(host, node, str(variables.get("hosts_name") or host))
+                wrong += account_conflicts(host, site["users"], site["groups"], node["users"], node["groups"])
+                wrong += release_problems(host, variables, node, groups)
+                systems[host] = driver_system(node["os"])
+                if host in site["compute"]:
+                    wrong += node_software_problems(host, variables, hardware, node["programs"], node["os"]["id"])
+            gpus = variables.get(gpu_answer) or {}
+            if hardware and "smi_state" in gpus:
+                cures = cures_of_run(variables, gets_driver=host in site["compute"], subnet_manager=manager)
+                cured = without_cured(gpus, cures)
+                wrong += claim_problems(host, hardware, cured, limits) + place_problems(host, hardware, gpus)
+    asked = [host for host in site["compute"] if host in systems]
+    wrong += site_driver_problems(asked, hostvars, site["catalogue"], systems)
+    read = {host: hostvars[host].get(gpu_answer) or {} for host in hosts}
+    return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
+
+
+def advise_on_nodes(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return old versions and kernels that wait for a reboot; a host without an answer is skipped."""
+    answers = {host: cluster["hostvars"][host].get(cluster["answer"]) or {} for host in hosts}
+    return [each for host, found in answers.items() for each in node_advice(host, found.get("node") or {})]
+
+
+def advise_on_floors(catalogue: dict[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+    """Return floors of hardware profiles that half the speed would pass."""
+    return floor_advice(catalogue)
+
+
+def check_secrets(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the secrets that hosts hold and the provisioning host lacks.
+
+    Args:
+        hosts: their names.
+        cluster: `hostvars` of all hosts; `answer`, the variable with a host's answer of the module held_secrets;
+            `controller`, with `name` and `answer` of one that is not in the run; and `site`.
+    """
+    controller = cluster["controller"]
+    answers = {host: cluster["hostvars"][host].get(cluster["answer"]) or {} for host in hosts}
+    return held_problems(answers, (controller["name"], controller["answer"]), cluster["site"])

@@ -1,0 +1,52 @@
+"""Checks what a site declares of its monitoring, before any host is contacted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.monitoring.prometheus_plan import prometheus_problems
+from ...plugins.plugin_utils.monitoring.scrape_targets import scrape_targets, target_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_MOST_HOSTS = 2
+_CHECKED = (
+    "retention_time",
+    "retention_size",
+    "scrape_interval",
+    "evaluation_interval",
+    "rules",
+    "remote_write",
+)
+
+
+def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong; the roles look closer, at what only a host can tell.
+
+    Args:
+        cluster: `monitoring`, the hosts that run Prometheus, without which nothing is checked; `hostvars`; `catalogue`,
+            the known hardware by name; and `monitoring_jobs` of Prometheus.
+    """
+    hosts, variables = cluster["monitoring"], cluster["hostvars"]
+    problems = []
+    if len(hosts) > _MOST_HOSTS:
+        found = f"{len(hosts)} hosts are in the group, and one alone or a pair are supported"
+        remedy = "take hosts out of it: each scrapes the whole cluster, and the two others of three would do it in vain"
+        problems.append(make_problem(hosts, "monitoring", found, remedy))
+    for host in hosts:
+        known = variables[host]
+        settings = {key: known[f"prometheus_{key}"] for key in _CHECKED if f"prometheus_{key}" in known}
+        problems += prometheus_problems(settings, host)
+    targets = scrape_targets(cluster["monitoring_jobs"], variables, cluster["catalogue"]) if hosts else {}
+    for problem in target_problems(targets):
+        # Hosts that share the address of the inventory are told of as such.
+        if len({str(variables[name].get("ansible_host") or name) for name in problem["hosts"]}) > 1:
+            problems.append(problem)
+    return problems
+
+
+INVENTORY = {"prometheus_*, monitoring_*, hardware, hardware_profiles_extra": check_inventory}

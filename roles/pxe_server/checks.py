@@ -1,0 +1,74 @@
+"""What is wrong with the options of the server that machines boot from, found before anything is changed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
+_INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
+_MADE_BY = "run busbar image bundle and busbar image build"
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what keeps machines from booting, or would have two of them take each other's place.
+
+    Args:
+        options: `address`, `content`, `dns`, `interface`, `interfaces` of the host, `kernel_options`, `machines`
+            (variables of the hosts that boot), `missing` files of the content, `range`, `unknown`.
+        cluster: the `host`, which is the server.
+    """
+    host = cluster["host"]
+    own = [make_problem([host], f"pxe_server_{key}", problem, remedy) for key, problem, remedy in _own(options)]
+    return [*own, *_machines(options["machines"])]
+
+
+def _own(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    interface = str(options["interface"])
+    if not _INTERFACE.fullmatch(interface) or interface not in options["interfaces"]:
+        yield (
+            "interface",
+            f"there is no interface {interface!r}",
+            f"name one of {', '.join(sorted(options['interfaces']))}",
+        )
+    if not _is_address(options["address"]):
+        yield "address", f"{options['address']!r} is no IPv4 address", "write the host's address on that interface"
+    if wrong := [str(each) for each in options["dns"] if not _is_address(each)]:
+        yield "dns", f"{', '.join(map(repr, wrong))} is no IPv4 address", "write the addresses of DNS servers"
+    if options["missing"]:
+        yield "content", f"{options['content']} lacks {', '.join(options['missing'])}", _MADE_BY
+    limits = list(options["range"])
+    if options["unknown"] and (len(limits) != 2 or not all(map(_is_address, limits))):  # noqa: PLR2004 - first and last
+        yield "range", "is not a first and a last address", "write both, or set pxe_server_unknown: false"
+    if "\n" in str(options["kernel_options"]):
+        yield "kernel_options", "has more than one line", "write the words on one line"
+
+
+def _machines(machines: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    asked = {name: str(own["pxe_server_mac"]).lower() for name, own in machines.items()}
+    count = Counter(asked.values())
+    for name, mac in asked.items():
+        if not _MAC.fullmatch(mac):
+            yield make_problem([name], "pxe_server_mac", f"{mac!r} is no Ethernet address", "write 52:54:00:12:34:56")
+        elif count[mac] > 1:
+            others = [other for other, theirs in asked.items() if theirs == mac and other != name]
+            yield make_problem([name], "pxe_server_mac", f"is that of {', '.join(others)}, too", "give each its own")
+        if not _is_address(machines[name].get("hosts_address")):
+            problem = "is no IPv4 address, and a machine that boots from the network is given it"
+            yield make_problem([name], "hosts_address", problem, "set the address that the machine shall have")
+
+
+def _is_address(text: object) -> bool:
+    try:
+        return bool(ipaddress.IPv4Address(str(text)))
+    except ValueError:
+        return False

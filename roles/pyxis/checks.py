@@ -1,0 +1,87 @@
+"""The arguments with which Slurm loads Pyxis.
+
+Pyxis reads them in slurmstepd and slurmd only, and one that it does not know or cannot read fails every job of the
+node: Pyxis 0.24, config.c (pyxis_config_parse, parse_bool).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import Problem, make_problem
+from ...plugins.plugin_utils.preflight.software import is_on
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Versions of which the role has the checksum.
+KNOWN = ("0.24.0",)
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+SWITCHES = ("execute_entrypoint", "sbatch_support", "use_enroot_load", "use_squashfuse")
+PATHS = ("importer", "runtime_path")
+# Those that are options of the role.
+OWN = ("container_scope", "execute_entrypoint", "runtime_path", "sbatch_support")
+_TRUE = ("1", "true", "yes", "y", "on")
+_FALSE = ("0", "false", "no", "n", "off")
+_LONGEST_PATH = 4095
+_PATH = re.compile(r"/[^\s#]*")
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a site's own arguments.
+
+    Args:
+        options: `options`, arguments by name.
+        cluster: the `host`.
+    """
+    host, problems = cluster.get("host", ""), []
+    known = sorted({*SWITCHES, *PATHS} - {*OWN})
+    for name, value in options["options"].items():
+        place = f"pyxis_options.{name}"
+        if name in OWN:
+            problems.append(make_problem([host], place, "is an option of the role", f"set pyxis_{name}"))
+        elif name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = (f"did you mean {near[0]}? " if near else "") + f"Use one of: {', '.join(known)}"
+            problems.append(
+                make_problem([host], place, "is no argument of Pyxis, so that every job would fail", remedy)
+            )
+        elif name in SWITCHES and _switch(value) is None:
+            problems.append(make_problem([host], place, f"{value!r} is neither true nor false", "set true or false"))
+        elif name in PATHS and not _is_path(value):
+            remedy = f"give an absolute path without blanks, of at most {_LONGEST_PATH} characters"
+            problems.append(make_problem([host], place, f"{value!r} is no such path", remedy))
+    return problems
+
+
+def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the hosts whose archive of Pyxis cannot be verified."""
+    hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
+    wrong = [host for host, each in hosts.items() if is_on(each, "pyxis") and not _verified(each)]
+    remedy = "set it to what `sha256sum` prints for the archive at pyxis_source, once you trust that file"
+    problem = "is no SHA-256, so the archive cannot be verified"
+    return [make_problem(wrong, "pyxis_sha256", problem, remedy)] if wrong else []
+
+
+INVENTORY = {"pyxis_sha256": check_inventory}
+
+
+def _verified(variables: Mapping[str, Any]) -> bool:
+    """Return whether the archive of Pyxis has a checksum, its own or that of a version whose sum the role knows."""
+    given = variables.get("pyxis_sha256")
+    if given is None:
+        return str(variables.get("pyxis_version", KNOWN[0])) in KNOWN
+    return bool(_SHA256.fullmatch(str(given)))
+
+
+def _switch(value: object) -> bool | None:
+    """Return a truth value as YAML or the command line gives it; None for what is none."""
+    text = str(value).strip().lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _is_path(value: object) -> bool:
+    text = str(value)
+    return bool(_PATH.fullmatch(text)) and len(text) <= _LONGEST_PATH

@@ -1,0 +1,63 @@
+"""Checks the options of the role site."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import Problem, make_problem
+from ...plugins.plugin_utils.engine.common.hostlist import unfold_hosts
+from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems
+from ...plugins.plugin_utils.uninstall.choice import uninstall_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+KEY, FINGERPRINT = "replace_node", "replace_node_fingerprint"
+# What else a host does for the cluster would go with its machine.
+PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", "ldap_server", "monitoring", "portal")
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
+
+
+def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+    """Return an invalid name of the cluster."""
+    return cluster_name_problems("cluster_name", options["cluster_name"])
+
+
+def check_replacement(asked: str | Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a request to replace nodes; no host is needed to tell.
+
+    Args:
+        asked: names, as a list or folded.
+        cluster: `groups` of the inventory, and `fingerprints` of host keys that the user vouches for.
+    """
+    groups = cluster["groups"]
+    try:
+        names = unfold_hosts(asked) if asked else []
+    except ValueError as exc:
+        return [make_problem([], KEY, str(exc), "name compute nodes, such as -e 'replace_node=gpu[3-4]'")]
+    if not names:
+        return [make_problem([], KEY, "names no node", "name the compute node, such as -e replace_node=gpu3")]
+    compute, problems = list(groups.get("slurm_compute") or []), []
+    for name in names:
+        held = [group for group in PROTECTED if name in (groups.get(group) or [])]
+        if held:
+            problem = f"{name} is in the group {held[0]}, and what it does there would go with its machine"
+            remedy = "give that to another host first; a controller is restored as docs/backup.md says"
+            problems.append(make_problem([name], KEY, problem, remedy))
+        elif name not in compute:
+            near = difflib.get_close_matches(name, compute, 1)
+            problem = "no compute node of the inventory" + (f"; did you mean {near[0]}?" if near else "")
+            problems.append(make_problem([name], KEY, problem, "name a host of the group slurm_compute"))
+    problems += [
+        make_problem([], FINGERPRINT, f"{text!r} is no fingerprint", "give SHA256:… as `ssh-keygen -lf` shows it")
+        for text in cluster["fingerprints"]
+        if not _FINGERPRINT.fullmatch(text)
+    ]
+    return problems
+
+
+def check_uninstall(asked: str | Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
+    return uninstall_problems(asked, **cluster)

@@ -1,0 +1,96 @@
+"""Checks the options of the role slurm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.access.accounts import slurm_users
+from ...plugins.plugin_utils.slurm.conf import inventory_node
+from ...plugins.plugin_utils.slurm.new_nodes import new_node_problems
+from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems, role_problems
+from ...plugins.plugin_utils.slurm.problems import external_database_problems, gpu_problems, slurm_problems
+from ...plugins.plugin_utils.slurm.scripts import script_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...plugins.module_utils.common.problems import Problem
+
+# Options that mean the same on every host, with their value if the site sets none.
+SITE_OPTIONS: dict[str, Any] = {
+    "slurm_partitions": [],
+    "slurm_config": {},
+    "slurm_topology": {},
+    "slurm_accounts": [],
+    "slurm_qos": [],
+    "slurm_account_groups": [],
+    "slurm_admin_groups": [],
+    "slurm_checks_partition": "",
+    "slurm_database_external": {},
+    "slurm_state_shared": False,
+    "slurm_state_directory": "",
+}
+_ROLES = ("controllers", "databases", "logins")
+
+
+def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+    """Return an invalid name of the cluster, and scripts that Slurm cannot call."""
+    return cluster_name_problems("slurm_cluster_name", options.get("cluster_name")) + script_problems(
+        options.get("job_scripts") or {}
+    )
+
+
+def check_new_nodes(nodes: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return new nodes that Slurm has under another name; `cluster` has the arguments of `new_node_problems`."""
+    return new_node_problems(nodes, **cluster)
+
+
+def check_roles(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the hosts that Slurm's daemons run on."""
+    if not cluster["accounting"]:
+        return []
+    return role_problems(cluster["controllers"], cluster["databases"], cluster["logins"], cluster["compute"])
+
+
+def check_declaration(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the declaration of the cluster."""
+    hostvars = cluster["hostvars"]
+    return slurm_problems(
+        # Hardware is checked elsewhere, together with the groups that it comes from.
+        nodes=[{**inventory_node(name, hostvars[name]), "hardware": ""} for name in cluster["compute"]],
+        catalogue={"": {}},
+        groups=cluster["groups"],
+        partitions=options["slurm_partitions"],
+        config=options["slurm_config"],
+        topology=options["slurm_topology"],
+        accounting={
+            **{key: options[f"slurm_{key}"] or [] for key in ("accounts", "qos", "account_groups", "admin_groups")},
+            "users": slurm_users(options["users_accounts"]),
+            "identity_source": str(options["identity_source"]),
+        },
+        checks_partition=str(options["slurm_checks_partition"] or ""),
+        state_shared=bool(options["slurm_state_shared"]),
+        state_directory=str(options["slurm_state_directory"] or ""),
+        **{name: cluster[name] for name in _ROLES},
+    )
+
+
+def check_database(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the database that the site runs."""
+    has_password = any(each.name == "slurm_database_password" for each in cluster["settings"])
+    external = options["slurm_database_external"]
+    return external_database_problems(external, cluster["databases"], has_password=has_password)
+
+
+def check_gpus(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with MIG layouts, and with how Slurm learns of GPUs."""
+    nodes = [inventory_node(name, cluster["hostvars"][name]) for name in cluster["compute"]]
+    return gpu_problems(nodes, cluster["catalogue"])
+
+
+INVENTORY = {
+    "preflight_accounting": check_roles,
+    "slurm_*, users_accounts": check_declaration,
+    "slurm_database_external": check_database,
+    "mig_layout, slurm_gres_mode, slurm_node_*, hardware, hardware_profiles_extra": check_gpus,
+}

@@ -1,0 +1,84 @@
+"""Checks the options of the role slurm_metrics."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.common.problems import Problem, make_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LEAST_INTERVAL = 5
+# systemd takes a size that it does not know for no limit at all.
+_MEMORY = re.compile(r"[1-9][0-9]*[KMGT]|[1-9][0-9]?%|infinity")
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the invalid options.
+
+    Args:
+        options: `source`, `interval`, `timeout`, `jobs_limit` and `memory_limit` of the role; `version`, as slurmctld
+            prints it, and whether it is `able` to give metrics; whether slurm.conf has them `offered`, and `open` to
+            a server without a token.
+        cluster: the `host`.
+    """
+    host = cluster["host"]
+    problems = _numbers(options, host)
+    if options["source"] != "openmetrics":
+        return problems
+    offered = options["offered"]
+    faults = (
+        (
+            not options["able"],
+            f"this is {options['version'].strip()}, and Slurm has it from 25.11 on",
+            "leave it at auto, or set it to collector",
+        ),
+        (
+            not offered,
+            "slurm_config does not switch it on",
+            "slurm_config: {MetricsType: metrics/openmetrics}; then anybody who reaches slurmctld can read the metrics",
+        ),
+        (
+            offered and not options["open"],
+            "PrivateData or MetricsAuthUsers in slurm_config keeps Prometheus out",
+            "slurm_metrics_source: collector, or MetricsParameters: ignore_private_data",
+        ),
+    )
+    return problems + [
+        make_problem([host], "slurm_metrics_source", f"openmetrics, but {problem}", remedy)
+        for wrong, problem, remedy in faults
+        if wrong
+    ]
+
+
+def _numbers(options: Mapping[str, Any], host: str) -> list[Problem]:
+    interval, timeout = int(options["interval"]), int(options["timeout"])
+    checks = (
+        (
+            interval < _LEAST_INTERVAL,
+            "slurm_metrics_interval",
+            f"{interval} s is too often",
+            f"{_LEAST_INTERVAL} or more",
+        ),
+        (
+            not 1 <= timeout <= max(1, interval // 2),
+            "slurm_metrics_timeout",
+            f"{timeout} s is not between 1 and half of slurm_metrics_interval, {interval} s",
+            f"{max(1, interval // 2)} or less; otherwise a slurmctld that hangs is noticed too late",
+        ),
+        (
+            int(options["jobs_limit"]) < 1,
+            "slurm_metrics_jobs_limit",
+            "it is less than 1",
+            "a positive number, or slurm_metrics_jobs: false",
+        ),
+        (
+            not _MEMORY.fullmatch(str(options["memory_limit"])),
+            "slurm_metrics_memory_limit",
+            f"{options['memory_limit']} is not a size of systemd",
+            "a number with K, M, G or T, such as 1G, a percentage such as 5%, or infinity",
+        ),
+    )
+    return [make_problem([host], key, problem, remedy) for wrong, key, problem, remedy in checks if wrong]

@@ -1,0 +1,46 @@
+"""Checks the options of the role users."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...plugins.module_utils.access.account_problems import account_problems
+from ...plugins.plugin_utils.former_users import former_users_problems
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ...plugins.module_utils.common.problems import Problem
+
+# Options that mean the same on every host, with their value if the site sets none.
+SITE_OPTIONS: dict[str, Any] = {
+    "users_accounts": [],
+    "users_groups": [],
+    "slurm_users": [],
+    "identity_source": "declared",
+}
+
+
+def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the declared users and groups.
+
+    Args:
+        options: `accounts` and `groups`.
+        cluster: `known`, users without uid that the hosts know; None if a directory may have any.
+    """
+    return account_problems(options["accounts"], options["groups"], known=cluster["known"])
+
+
+def check_inventory(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return what is wrong with the users and groups of the site."""
+    others = {str(each.value) for each in cluster["settings"] if each.name == "ansible_user"}
+    known = others if options["identity_source"] == "declared" else None
+    return account_problems(options["users_accounts"], options["users_groups"], known=known)
+
+
+def check_former(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+    """Return the entries of `slurm_users`, merged into users_accounts."""
+    return former_users_problems(cluster["settings"], options)
+
+
+INVENTORY = {"users_accounts, users_groups": check_inventory, "slurm_users": check_former}

@@ -1,0 +1,67 @@
+"""Options of a backup that cannot work are named before anything is changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.busbar.cluster.roles.backup.checks import check
+from jinja2 import Environment
+
+TOP = Path(__file__).resolve().parents[4]
+GOOD: dict[str, Any] = {
+    "host": "keeper",
+    "repository": "",
+    "directory": "/var/backups/busbar",
+    "keep": {"daily": 14, "weekly": 0},
+    "max_age": 26,
+    "paths": ["/srv/licences"],
+}
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {},
+        {"host": "", "repository": "s3:https://store/busbar"},
+        {"host": "", "repository": "/mnt/backup"},
+        {"host": ""},
+    ],
+)
+def test_what_works_has_no_problem(good: dict[str, Any]) -> None:
+    assert check({**GOOD, **good}, {"known": ["ctl", "keeper"], "host": "ctl"}) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [({}, "False"), ({"grafana_source": "none"}, "False"), ({"grafana_source": "url"}, "True")],
+)
+def test_a_site_that_says_nothing_of_grafana_has_none_to_save(declared: dict[str, str], expected: str) -> None:
+    """As the role grafana has it by default."""
+    options = yaml.safe_load((TOP / "roles/backup/defaults/main.yml").read_text(encoding="utf-8"))
+    known = {"inventory_hostname": "ctl", "groups": {"monitoring": ["ctl"]}, **declared}
+    assert Environment(autoescape=True).from_string(options["backup_grafana"]).render(known) == expected
+
+
+@pytest.mark.parametrize(
+    ("bad", "key", "said"),
+    [
+        ({"host": "keper"}, "backup_host", "'keper' is no host of the inventory"),
+        ({"repository": "/mnt"}, "backup_repository", "is set beside backup_host: keeper"),
+        ({"host": "", "repository": "backups"}, "backup_repository", "neither an absolute path nor a place"),
+        ({"directory": "backups"}, "backup_directory", "no absolute path"),
+        ({"keep": {"dayly": 3, "daily": 1}}, "backup_keep", "dayly is not known"),
+        ({"keep": {"daily": 0}}, "backup_keep", "keeps no snapshot"),
+        ({"keep": {}}, "backup_keep", "keeps no snapshot"),
+        ({"keep": {"daily": "many"}}, "backup_keep", "is no number"),
+        ({"max_age": 0}, "backup_max_age", "would always fire"),
+        ({"paths": ["etc/x", "/etc/y"]}, "backup_paths", "etc/x is no absolute path"),
+    ],
+)
+def test_what_cannot_work_is_named(bad: dict[str, Any], key: str, said: str) -> None:
+    [problem] = check({**GOOD, **bad}, {"known": ["ctl", "keeper"], "host": "ctl"})
+    assert (problem["hosts"], problem["key"]) == (["ctl"], key)
+    assert said in problem["problem"]
+    assert problem["remedy"]

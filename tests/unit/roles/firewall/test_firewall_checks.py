@@ -1,0 +1,69 @@
+"""What is wrong with the options of the firewall, and whom it would shut out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.roles.firewall.checks import check
+
+GOOD: dict[str, Any] = {
+    "cluster": ["10.0.0.0/24", "10.0.1.7", "fd00::/64"],
+    "admin_networks": ["192.0.2.0/28"],
+    "user_networks": ["0.0.0.0/0", "::/0"],
+    "job_ports": "10000-65535",
+    "open": [],
+}
+
+
+def said(options: dict[str, Any], seen: list[str]) -> list[str]:
+    found = check({**GOOD, **options}, {"groups": ["slurm_login"], "host": "gpu1", "seen": seen})
+    assert all(problem["hosts"] == ["gpu1"] and problem["remedy"] for problem in found)
+    return [f"{problem['key']}: {problem['problem']}" for problem in found]
+
+
+@pytest.mark.parametrize(
+    "address", ["", "10.0.0.5", "10.0.1.7", "192.0.2.3", "::ffff:192.0.2.3", "fd00::9", "fd00::9%eth0"]
+)
+def test_a_run_from_the_cluster_or_from_admins_is_let_in(address: str) -> None:
+    assert said({}, [f"from {address}"]) == []
+
+
+@pytest.mark.parametrize("address", ["10.0.1.8", "192.0.2.16", "fd00:0:0:1::9", "::1", "nonsense"])
+def test_a_run_that_the_rules_would_shut_out_is_named(address: str) -> None:
+    assert said({}, [f"from {address}"]) == [
+        f"firewall_admin_networks: this run comes from {address}, which the rules would shut out"
+    ]
+
+
+@pytest.mark.parametrize("name", ["firewalld", "ufw"])
+def test_another_firewall_is_named_with_how_to_end_it(name: str) -> None:
+    (found,) = check(GOOD, {"groups": [], "host": "gpu1", "seen": ["from 10.0.0.5", f"active {name}"]})
+    assert (found["key"], name in found["problem"]) == ("firewall_enabled", True)
+    assert "disable" in found["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"cluster": ["gpu7"]}, "firewall_cluster: 'gpu7'"),
+        ({"cluster": ["10.0.0.1/24"]}, "firewall_cluster: '10.0.0.1/24'"),
+        ({"admin_networks": ["10.0.0.0/33"]}, "firewall_admin_networks: '10.0.0.0/33'"),
+        ({"user_networks": ["everybody"]}, "firewall_user_networks: 'everybody'"),
+        ({"job_ports": "65535-10000"}, "firewall_job_ports: '65535-10000'"),
+        ({"job_ports": "all"}, "firewall_job_ports: 'all'"),
+        ({"open": [{"service": "x", "ports": ["70000"], "from": ["users"]}]}, "firewall_open: x: '70000'"),
+        ({"open": [{"service": "x", "ports": ["0"], "from": ["users"]}]}, "firewall_open: x: '0'"),
+        ({"open": [{"service": "x", "ports": ["80 accept"], "from": ["users"]}]}, "firewall_open: x: '80 accept'"),
+        ({"open": [{"service": "x", "ports": ["80"], "from": ["slurm_logins"]}]}, "firewall_open: x: 'slurm_logins'"),
+    ],
+)
+def test_what_nft_would_refuse_is_named_by_its_option(options: dict[str, Any], key: str) -> None:
+    found = said(options, ["from 10.0.0.5"] if "cluster" not in options else [])
+    assert len(found) == 1
+    assert found[0].startswith(key)
+
+
+def test_what_a_site_opens_may_come_from_groups_and_networks() -> None:
+    service = {"service": "x", "ports": ["80", "27000-27009"], "from": ["slurm_login", "anywhere", "198.51.100.0/24"]}
+    assert said({"open": [service]}, []) == []

@@ -1,0 +1,137 @@
+"""Options of the portal that are refused before anything is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.roles.jupyterhub.checks import check
+
+OIDC = {
+    "client_id": "portal",
+    "client_secret": 32,
+    "callback_url": "https://login:8000/hub/oauth_callback",
+    **{f"{name}_url": f"https://id.example.org/{name}" for name in ("authorize", "token", "userdata")},
+    "username_claim": "preferred_username",
+}
+IMAGE = {"name": "torch", "title": "PyTorch", "image": "nvcr.io#nvidia/pytorch:25.10-py3"}
+GOOD: dict[str, Any] = {
+    "container_binds": ["/shared"],
+    "container_lacking": [],
+    "container_runtime": "",
+    "environments": [{"name": "default", "title": "Python", "modules": ["cuda/12.8"], "paths": ["/shared/env/bin"]}],
+    "first_number": 1000,
+    "grafana_url": "https://grafana.example.org:3000/base",
+    "history_days": 3,
+    "hours": 2.0,
+    "idle_minutes": 60,
+    "listen_address": "0.0.0.0",  # noqa: S104 - an option of the site
+    "max_hours": 12.0,
+    "queue_minutes": 10,
+    "report_url": "",
+    "oidc": {
+        "client_id": "",
+        "client_secret": 0,
+        "authorize_url": "",
+        "token_url": "",
+        "userdata_url": "",
+        "callback_url": "https://login:8000/hub/oauth_callback",
+        "username_claim": "preferred_username",
+    },
+    "notebook_path": "/shared/software/jupyter",
+    "notebook_ports": "61000-61999",
+    "ports": {"port": 8000, "hub_port": 8081, "proxy_port": 8011, "proxy_api_port": 8012},
+    "tls": True,
+    "portals": ["login"],
+    "submitting": ["login", "ctl"],
+}
+
+
+@pytest.mark.parametrize("runtime", ["pyxis", "charliecloud"])
+def test_an_image_where_something_runs_it_is_good(runtime: str) -> None:
+    environments = [*GOOD["environments"], IMAGE | {"python": "/opt/conda/bin/python3", "modules": [], "paths": []}]
+    assert check(GOOD | {"environments": environments, "container_runtime": runtime}, {"host": "login"}) == []
+
+
+def test_the_defaults_are_good() -> None:
+    assert check(GOOD | {"oidc": OIDC}, {"host": "login"}) == []
+    assert check(GOOD, {"host": "login"}) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "said"),
+    [
+        ({"tls": False}, "tls_enabled", "passwords would cross the network without TLS"),
+        ({"portals": ["ctl", "login"]}, "portal", "ctl, login are in this group"),
+        ({"portals": ["web"]}, "portal", "web has no commands of Slurm"),
+        ({"notebook_path": ""}, "jupyterhub_notebook_path", "there is no shared tree"),
+        ({"listen_address": "all"}, "jupyterhub_listen_address", "'all' is no address"),
+        ({"first_number": 0}, "jupyterhub_first_number", "root would log in"),
+        ({"hours": 13.0}, "jupyterhub_hours", "13 is not between 0 and jupyterhub_max_hours (12)"),
+        ({"hours": 0.0}, "jupyterhub_hours", "0 is not between"),
+        ({"max_hours": 1000.0}, "jupyterhub_max_hours", "1000 is more than 720"),
+        ({"queue_minutes": 0}, "jupyterhub_queue_minutes", "is below 1"),
+        ({"environments": [IMAGE]}, "jupyterhub_environments", "torch has an image, and nothing runs images"),
+        (
+            {"environments": [IMAGE], "container_runtime": "pyxis", "container_lacking": list("abcdef")},
+            "jupyterhub_container_runtime",
+            "a, b, c, d and others would not run images: pyxis_enabled is not true there",
+        ),
+        (
+            {"environments": [IMAGE], "container_runtime": "charliecloud", "container_binds": ["/share"]},
+            "charliecloud_binds",
+            "/shared/software/jupyter is not in containers",
+        ),
+        (
+            {"environments": [IMAGE | {"image": "x $(id)"}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: 'x $(id)' is no image",
+        ),
+        (
+            {"environments": [IMAGE | {"modules": ["cuda"]}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: modules and paths are the node's",
+        ),
+        (
+            {"environments": [IMAGE | {"python": "python2"}], "container_runtime": "pyxis"},
+            "jupyterhub_environments",
+            "torch: 'python2' is no Python of an image",
+        ),
+        (
+            {"oidc": OIDC | {"token_url": "http://id.example.org/token"}},
+            "jupyterhub_oidc_token_url",
+            "'http://id.example.org/token' is no address with https",
+        ),
+        ({"oidc": OIDC | {"userdata_url": ""}}, "jupyterhub_oidc_userdata_url", "'' is no address with https"),
+        ({"oidc": OIDC | {"client_secret": 0}}, "jupyterhub_oidc_client_secret", "is empty"),
+        ({"oidc": OIDC | {"username_claim": ""}}, "jupyterhub_oidc_username_claim", "is empty"),
+        (
+            {"oidc": GOOD["oidc"] | {"token_url": "https://id.example.org/token"}},
+            "jupyterhub_oidc_token_url",
+            "there is no login with it: jupyterhub_oidc_client_id is empty",
+        ),
+        ({"grafana_url": "javascript:alert(1)"}, "jupyterhub_grafana_url", "'javascript:alert(1)' is no address"),
+        ({"report_url": "https://x/ onclick"}, "jupyterhub_report_url", "is no address of a page"),
+        ({"history_days": 0}, "jupyterhub_history_days", "0 is not between 1 and 31"),
+        ({"idle_minutes": -1}, "jupyterhub_idle_minutes", "is below 0"),
+        (
+            {"ports": GOOD["ports"] | {"hub_port": 8000}},
+            "jupyterhub_hub_port",
+            "8000 is the port of jupyterhub_port, too",
+        ),
+        ({"ports": GOOD["ports"] | {"port": 70000}}, "jupyterhub_port", "70000 is no port"),
+        ({"notebook_ports": "61000"}, "jupyterhub_notebook_ports", "'61000' is no range"),
+        ({"notebook_ports": "61999-61000"}, "jupyterhub_notebook_ports", "is no range"),
+        ({"notebook_ports": "22-80"}, "jupyterhub_notebook_ports", "is no range"),
+        ({"environments": []}, "jupyterhub_environments", "is empty"),
+        ({"environments": GOOD["environments"] * 2}, "jupyterhub_environments", "'default' is declared twice"),
+        ({"environments": [{"name": "a b", "title": ""}]}, "jupyterhub_environments", "'a b' is no name"),
+        ({"environments": [{"name": "a", "title": "", "modules": ["-x"]}]}, "jupyterhub_environments", "is no module"),
+        ({"environments": [{"name": "a", "title": "", "paths": ["bin"]}]}, "jupyterhub_environments", "is no folder"),
+    ],
+)
+def test_what_cannot_work_is_named(change: dict[str, Any], key: str, said: str) -> None:
+    problems = check(GOOD | change, {"host": "login"})
+    assert [(one["hosts"], one["key"]) for one in problems] == [(["login"], key)]
+    assert said in problems[0]["problem"]
+    assert problems[0]["remedy"]

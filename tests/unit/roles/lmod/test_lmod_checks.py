@@ -1,0 +1,42 @@
+"""Modules of users: what is not sound is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.roles.lmod.checks import check
+
+
+@pytest.mark.parametrize(
+    ("modules", "key", "said"),
+    [
+        ([{"name": "../etc", "version": "1"}], "lmod_modules[0]", "name '../etc' is no name of a module"),
+        ([{"name": "/etc", "version": "1"}], "lmod_modules[0]", "name '/etc'"),
+        ([{"name": "a", "version": "1/2"}], "lmod_modules[0]", "version '1/2' is not a valid version"),
+        ([{"name": "a", "version": ".hidden"}], "lmod_modules[0]", "version '.hidden'"),
+        ([{"name": "a", "version": "1", "setenv": {"A-B": 1}}], "lmod_modules[0].setenv", "'A-B' is no name"),
+        ([{"name": "a", "version": "1", "prepend_path": {"1": "/a"}}], "lmod_modules[0].prepend_path", "'1'"),
+        ([{"name": "a", "version": "1"}] * 2, "lmod_modules", "a/1 is declared 2 times"),
+        (
+            [{"name": "a", "version": "1", "default": True}, {"name": "a", "version": "2", "default": True}],
+            "lmod_modules",
+            "a has 2 default versions",
+        ),
+    ],
+)
+def test_what_is_not_sound_is_named(modules: list[dict[str, Any]], key: str, said: str) -> None:
+    (problem,) = check({"modules": modules}, {"host": "ctl"})
+    assert (problem["hosts"], problem["key"]) == (["ctl"], key)
+    assert said in problem["problem"]
+    assert problem["remedy"]
+
+
+def test_what_is_sound_is_taken() -> None:
+    assert (
+        check(
+            {"modules": [{"name": "cuda", "version": "12.4"}, {"name": "mpi/open_mpi", "version": "5.0.7-rc1"}]},
+            {"host": "ctl"},
+        )
+        == []
+    )

@@ -1,0 +1,44 @@
+"""What the preflight says of the monitoring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.busbar.cluster.roles.prometheus.checks import check_inventory
+
+JOBS = {"node": {"hosts": ["ctl", "gpu1"], "exporter": "node_exporter", "port": 9100}}
+
+
+def told(hosts: list[str], **variables: Any) -> list[str]:  # noqa: ANN401 - any variable
+    site = {
+        "ctl": {"ansible_host": "10.0.0.1", "monitoring_address": "10.0.0.1", **variables},
+        "gpu1": {"ansible_host": "10.0.0.2", "monitoring_address": "10.0.0.2", **variables},
+    }
+    found = check_inventory({}, {"monitoring": hosts, "hostvars": site, "catalogue": {}, "monitoring_jobs": JOBS})
+    assert all(item["remedy"] for item in found)
+    return [f"{','.join(item['hosts'])} {item['key']}: {item['problem']}" for item in found]
+
+
+def test_a_sound_site_and_one_without_monitoring_are_fine() -> None:
+    assert told(["ctl"]) == []
+    assert told([], prometheus_retention_time="3 months") == []
+
+
+def test_retention_that_does_not_parse() -> None:
+    (line,) = told(["ctl"], prometheus_retention_time="3 months")
+    assert line.startswith("ctl prometheus_retention_time: '3 months' is not a duration")
+
+
+def test_two_hosts_that_would_be_scraped_at_one_address() -> None:
+    (line,) = told(["ctl"], monitoring_address="10.0.0.9")
+    assert line.startswith("ctl,gpu1 monitoring_address")
+
+
+def test_hosts_that_share_their_address_in_the_inventory_are_told_of_elsewhere() -> None:
+    assert told(["ctl"], monitoring_address="10.0.0.9", ansible_host="10.0.0.9") == []
+
+
+def test_one_host_or_a_pair_and_no_third() -> None:
+    assert told(["ctl", "gpu1"]) == []
+    (line,) = told(["ctl", "gpu1", "ctl"])
+    assert line.startswith("ctl,gpu1,ctl monitoring: 3 hosts are in the group, and one alone or a pair are supported")

@@ -1,0 +1,73 @@
+"""Where users come from: what cannot be is told with a remedy."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.busbar.cluster.roles.sssd.checks import check
+
+OWN = {
+    "identity_source": "ldap_server",
+    "identity_server": "ctl",
+    "servers": [],
+    "identity_port": 636,
+    "identity_suffix": "dc=cluster,dc=internal",
+    "identity_groups": ["cluster-users"],
+    "identity_locked_group": "cluster-locked",
+    "sssd_uris": ["ldaps://ctl:636"],
+    "sssd_base": "dc=cluster,dc=internal",
+    "sssd_bind_dn": "cn=reader,ou=services,dc=cluster,dc=internal",
+    "has_password": True,
+    "sssd_start_tls": False,
+    "sssd_min_id": 1000,
+    "sssd_cache_seconds": 600,
+}
+EXTERNAL = OWN | {
+    "identity_source": "external",
+    "identity_server": "",
+    "sssd_uris": ["ldaps://[2001:db8::1]:636", "ldaps://ldap.example.org/"],
+}
+
+
+def test_what_is_right_is_left_alone() -> None:
+    assert check(OWN, {"known": ["ctl"], "host": "gpu1"}) == []
+    assert check(EXTERNAL, {"known": ["ctl"], "host": "gpu1"}) == []
+    plain = {"sssd_uris": ["ldap://ldap.example.org"], "sssd_start_tls": True}
+    assert check(EXTERNAL | plain, {"known": ["ctl"], "host": "gpu1"}) == []
+    assert check({"identity_source": "declared"}, {"known": [], "host": "gpu1"}) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "key", "problem"),
+    [
+        ({"identity_source": "ldap"}, "identity_source", "'ldap' is not known"),
+        ({"identity_server": ""}, "identity_server", "no host serves the directory"),
+        ({"identity_server": "ctrl"}, "identity_server", "'ctrl' is no host of the inventory"),
+        ({"servers": ["ctl", "login"]}, "ldap_server", "also has login, and one host serves the directory (ctl)"),
+        ({"identity_port": 70000}, "identity_port", "70000 is no port"),
+        ({"identity_suffix": 'dc="x'}, "identity_suffix", "cannot be the root of a directory"),
+        ({"identity_suffix": "cluster"}, "identity_suffix", "cannot be the root of a directory"),
+        ({"identity_groups": []}, "identity_groups", "whoever is in the directory could log in"),
+        ({"identity_groups": ["a, b"]}, "identity_groups", "'a, b' cannot be a group"),
+        ({"identity_locked_group": "a\nb"}, "identity_locked_group", "cannot be a group"),
+        ({"has_password": False}, "sssd_bind_dn", "needs a password"),
+        ({"sssd_min_id": 0}, "sssd_min_id", "0 is below 1000"),
+        ({"sssd_cache_seconds": 0}, "sssd_cache_seconds", "0 is below 1"),
+        ({"identity_source": "external", "sssd_uris": []}, "sssd_uris", "is empty"),
+        ({"identity_source": "external", "sssd_base": ""}, "sssd_base", "is empty"),
+        ({"sssd_uris": ["ctl"]}, "sssd_uris", "'ctl' is no address of a directory"),
+        ({"sssd_uris": ["ldaps://ctl:a"]}, "sssd_uris", "is no address of a directory"),
+        ({"sssd_uris": ["ldapi:///"]}, "sssd_uris", "is no address of a directory"),
+        ({"sssd_uris": ["ldaps://ctl"], "sssd_start_tls": True}, "sssd_start_tls", "has TLS already"),
+    ],
+)
+def test_what_cannot_be(changed: dict[str, object], key: str, problem: str) -> None:
+    (found,) = check(OWN | changed, {"known": ["ctl"], "host": "gpu1"})
+    assert (found["hosts"], found["key"]) == (["gpu1"], key)
+    assert problem in found["problem"]
+    assert found["remedy"]
+
+
+def test_an_address_without_tls_is_refused() -> None:
+    (found,) = check(EXTERNAL | {"sssd_uris": ["ldap://ldap.example.org"]}, {"known": [], "host": "gpu1"})
+    assert found["problem"] == "ldap://ldap.example.org has no TLS: passwords would cross the network as plain text"
+    assert "ldaps://" in found["remedy"]

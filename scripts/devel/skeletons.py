@@ -116,7 +116,9 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
 ---
 - name: Validate the options of NAME
   busbar.cluster.refuse:
-    problems: "{{ {'config': NAME_config} | busbar.cluster.role_problems('NAME', host=inventory_hostname) }}"
+    problems: "{{ __NAME_checked | busbar.cluster.role_problems('NAME', host=inventory_hostname) }}"
+  vars:
+    __NAME_checked: {config: "{{ NAME_config }}"}
   tags: [NAME]
 
 - name: Gather the facts that NAME needs

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from busbar.errors import UsageError
 from busbar.run.playbook import host_variables
-from busbar.run.timer import Timer, Work, install, remove
+from busbar.run.timer import Timer
 
 if TYPE_CHECKING:
     from busbar.run.site import Site
@@ -33,11 +33,11 @@ def schedule(site: Site, calendar: str) -> list[str]:
         message = "--schedule needs one inventory that is a file or folder: its name is written into the timer"
         raise UsageError(message)
     words = ("validate", "-i", "-e", "validation_background=true", *options)
-    told = "`busbar validate -e validation_background=true` tests the nodes that are idle then"
-    work = Work("busbar-validate", "Validate idle nodes of the cluster", words, told, _NOT_TESTED)
-    timer = Timer(Path(sources[0]), work, calendar)
+    effect = "`busbar validate -e validation_background=true` tests the nodes that are idle then"
+    does = "Validate idle nodes of the cluster"
+    timer = Timer(Path(sources[0]), "busbar-validate", does, words, effect, calendar, _NOT_TESTED)
     if calendar == NEVER:
-        return [f"{timer.name}.timer: {'removed' if remove(timer) else 'was not there'}"]
+        return [timer.remove()]
     hosts = host_variables(site.playbook("validate")).values()
     declared = any(own.get(name) for own in hosts if _GROUPS & set(own["group_names"]) for name in _GIVES_WAY)
     if not declared and not any(name in option for name in _GIVES_WAY[1:] for option in options):
@@ -47,4 +47,4 @@ def schedule(site: Site, calendar: str) -> list[str]:
             "validation_partition or validation_qos"
         )
         raise UsageError(message)
-    return [*install(timer), f"its runs: journalctl -u {timer.name}; remove it: busbar validate --schedule {NEVER}"]
+    return [*timer.install(), f"its runs: journalctl -u {timer.name}; remove it: busbar validate --schedule {NEVER}"]

@@ -74,21 +74,17 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run_timer(args: argparse.Namespace) -> int:
     """Install or remove the timer; returns 0."""
-    from busbar.run.timer import Timer, Work, install, remove  # noqa: PLC0415 - the other action does without it
+    from busbar.run.timer import Timer  # noqa: PLC0415 - the other action does without it
 
     inventory = args.inventory.expanduser().resolve()
     if not args.remove and not inventory.exists():
         message = f"inventory {args.inventory}: no such file or folder"
         raise UsageError(message)
     words = ("provision", "base", "-i", "--tags", "ssh")
-    told = "`busbar provision base --tags ssh` renews what ends within a third of its life"
-    work = Work("busbar-ssh-renew", "Renew the SSH certificates of the cluster", words, told)
-    timer = Timer(inventory, work, args.calendar)
-    if args.remove:
-        print(f"{timer.name}.timer: {'removed' if remove(timer) else 'was not there'}")
-        return 0
-    for line in install(timer):
-        print(line)
+    effect = "`busbar provision base --tags ssh` renews what ends within a third of its life"
+    does = "Renew the SSH certificates of the cluster"
+    timer = Timer(inventory, "busbar-ssh-renew", does, words, effect, args.calendar)
+    print(timer.remove() if args.remove else "\n".join(timer.install()))
     return 0
 
 

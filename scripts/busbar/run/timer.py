@@ -10,16 +10,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ansible_collections.busbar.cluster.plugins.module_utils.common.systemd import exec_start
 
 from busbar.errors import UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["Timer", "Work", "install", "remove"]
+__all__ = ["Timer"]
 
 SYSTEM_UNITS = Path("/etc/systemd/system")
 SERVICE = """\
@@ -47,111 +43,90 @@ WantedBy=timers.target
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
-    """What a timer has busbar do.
+class Timer:
+    """The timer of one inventory: a system unit for root, a user unit for others.
 
     Attributes:
-        name: of the units; the inventory is added.
+        inventory: on which busbar works.
+        kind: first part of the name of the units.
         does: the sentence that systemd shows, without the inventory.
         words: of the command line of busbar; the inventory follows the first `-i`.
-        told: what it does, for who installs the timer.
-        good: exit codes besides 0 with which the unit has not failed.
+        effect: what the timer does, for the user who installs it.
+        calendar: as systemd's OnCalendar.
+        good: exit codes other than 0 with which the unit has not failed.
     """
 
-    name: str
+    inventory: Path
+    kind: str
     does: str
     words: tuple[str, ...]
-    told: str
-    good: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Timer:
-    """The timer of one inventory: root's is the system's, that of others is their own."""
-
-    inventory: Path
-    work: Work
+    effect: str
     calendar: str = "weekly"
+    good: str = ""
 
     @property
     def name(self) -> str:
         """Name of the units, without their endings; each inventory has its own."""
-        return f"{self.work.name}-{hashlib.sha256(str(self.inventory).encode()).hexdigest()[:8]}"
+        return f"{self.kind}-{hashlib.sha256(str(self.inventory).encode()).hexdigest()[:8]}"
 
     @property
-    def units(self) -> Path:
-        """Where the units lie."""
-        if os.geteuid() == 0:
-            return SYSTEM_UNITS
-        base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-        return Path(base) / "systemd" / "user"
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """Text of each unit by its name."""
-        at = self.work.words.index("-i") + 1
-        words = [*self.work.words[:at], str(self.inventory), *self.work.words[at:]]
-        does = f"{self.work.does} in {self.inventory}".replace("%", "%%")
-        command = exec_start([str(Path(sys.executable).parent / "busbar"), *words])
-        folder = str(Path.cwd()).replace("%", "%%")
-        service = SERVICE.format(does=does, good=self.work.good, folder=folder, command=command)
-        return {
-            f"{self.name}.service": service,
-            f"{self.name}.timer": TIMER.format(does=does, calendar=self.calendar),
+    def units(self) -> dict[Path, str]:
+        """The files of the units, with their text."""
+        base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd" / "user"
+        folder = SYSTEM_UNITS if os.geteuid() == 0 else base
+        at = self.words.index("-i") + 1
+        words = [*self.words[:at], str(self.inventory), *self.words[at:]]
+        values = {
+            "does": f"{self.does} in {self.inventory}".replace("%", "%%"),
+            "good": self.good,
+            "folder": str(Path.cwd()).replace("%", "%%"),
+            "command": exec_start([str(Path(sys.executable).parent / "busbar"), *words]),
+            "calendar": self.calendar,
         }
+        kinds = {"service": SERVICE, "timer": TIMER}
+        return {folder / f"{self.name}.{kind}": text.format(**values) for kind, text in kinds.items()}
 
+    def install(self) -> list[str]:
+        """Write and start the timer; return what the user should know.
 
-def install(timer: Timer) -> list[str]:
-    """Write and start the timer; return what the user should know.
+        Raises:
+            UsageError: systemd does not accept it.
+        """
+        if shutil.which("systemctl") is None:
+            message = f"systemd is not installed here: let cron run the same: {self.effect}"
+            raise UsageError(message)
+        for path, text in self.units.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        _systemctl("daemon-reload")
+        _systemctl("enable", "--now", f"{self.name}.timer")
+        lines = [f"{self.name}.timer: {self.calendar}, {self.effect}"]
+        lingers = "loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"
+        if os.geteuid() != 0 and subprocess.run(lingers, check=False, capture_output=True).stdout.strip() != b"yes":
+            lines.append(f"it runs only while you are logged in: loginctl enable-linger {getpass.getuser()}")
+        return lines
 
-    Raises:
-        UsageError: when systemd does not take it.
-    """
-    if shutil.which("systemctl") is None:
-        message = f"there is no systemd here: have cron run what it would: {timer.work.told}"
-        raise UsageError(message)
-    timer.units.mkdir(parents=True, exist_ok=True)
-    for name, text in timer.texts.items():
-        (timer.units / name).write_text(text)
-    _systemctl("daemon-reload")
-    _systemctl("enable", "--now", f"{timer.name}.timer")
-    told = [f"{timer.name}.timer: {timer.calendar}, {timer.work.told}"]
-    if os.geteuid() != 0 and not _lingers():
-        told.append(f"it runs only while you are logged in: loginctl enable-linger {getpass.getuser()}")
-    return told
+    def remove(self) -> str:
+        """Stop and remove the timer; return what was done.
 
-
-def remove(timer: Timer) -> bool:
-    """Stop and remove the timer; return whether there was one.
-
-    Raises:
-        UsageError: when systemd does not stop it.
-    """
-    files = [timer.units / name for name in timer.texts]
-    if not any(file.exists() for file in files):
-        return False
-    _systemctl("disable", "--now", f"{timer.name}.timer")
-    for file in files:
-        file.unlink(missing_ok=True)
-    _systemctl("daemon-reload")
-    return True
+        Raises:
+            UsageError: systemd does not stop it.
+        """
+        if not any(path.exists() for path in self.units):
+            return f"{self.name}.timer: was not there"
+        _systemctl("disable", "--now", f"{self.name}.timer")
+        for path in self.units:
+            path.unlink(missing_ok=True)
+        _systemctl("daemon-reload")
+        return f"{self.name}.timer: removed"
 
 
 def _systemctl(*words: str) -> None:
     command = ["systemctl", *([] if os.geteuid() == 0 else ["--user"]), *words]
-    done = _run(command)
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    except OSError as exc:
+        done = subprocess.CompletedProcess(command, 1, "", str(exc))
     if done.returncode:
         message = f"`{' '.join(command)}` fails: {done.stderr.strip() or done.stdout.strip()}"
         raise UsageError(message)
-
-
-def _lingers() -> bool:
-    shown = _run(["loginctl", "show-user", getpass.getuser(), "--property=Linger", "--value"])
-    return shown.stdout.strip() == "yes"
-
-
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(command, check=False, capture_output=True, text=True)
-    except OSError as exc:
-        return subprocess.CompletedProcess(command, 1, "", str(exc))

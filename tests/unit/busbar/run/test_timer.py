@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 from busbar import cli
 from busbar.run import timer as timers
-from busbar.run.timer import Timer, Work
+from busbar.run.timer import Timer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-RENEW = Work("busbar-ssh-renew", "Renew the certificates of 100 % of the hosts", ("provision", "-i"), "renews them")
+RENEW = ("busbar-ssh-renew", "Renew the certificates of 100 % of the hosts", ("provision", "-i"), "renews them")
 HOSTS = "slurm_controller: {hosts: {ctl: }}\nslurm_compute: {hosts: {gpu1: }}\n"
 
 
@@ -39,7 +39,7 @@ def test_the_timer_is_installed_once_and_removed(
 ) -> None:
     inventory = tmp_path / "my 100% site"
     inventory.mkdir()
-    name = Timer(inventory, RENEW).name
+    name = Timer(inventory, *RENEW).name
     assert cli.main(["ssh", "timer", "-i", str(inventory)]) == 0
     assert f"{name}.timer: weekly" in capsys.readouterr().out
     service, timer = (tmp_path / "units" / f"{name}.{kind}" for kind in ("service", "timer"))
@@ -76,10 +76,10 @@ def test_what_cannot_be_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed here")
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
-    timer = Timer(tmp_path / "my 100% site", RENEW, "Mon 04:00")
-    for name, text in timer.texts.items():
-        (tmp_path / name).write_text(text)
-    paths = [str(tmp_path / name) for name in timer.texts]
+    timer = Timer(tmp_path / "my 100% site", *RENEW, "Mon 04:00")
+    for path, text in timer.units.items():
+        (tmp_path / path.name).write_text(text)
+    paths = [str(tmp_path / path.name) for path in timer.units]
     done = subprocess.run(["systemd-analyze", "verify", *paths], check=False, capture_output=True, text=True)
     ours = [line for line in done.stderr.splitlines() if timer.name in line and "Command" not in line]
     assert ours == []

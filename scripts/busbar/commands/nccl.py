@@ -27,11 +27,16 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.j
     Asked,
     judge,
 )
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.nvbandwidth import (
+    PROGRAM,
+    read_nvbandwidth,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_matrix import judge_matrices
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.p2p_text import read_p2p
 
-from busbar.commands.matrix_output import judged_matrices, print_matrices
 from busbar.errors import UsageError
 from busbar.option_values import whole
-from busbar.text_file import BOMS
+from busbar.text_file import BOMS, read_text
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +50,7 @@ _GIVE = "give the output of nccl-tests, or the JSON file that its option -J writ
 _JSON = re.compile(r'[\s\ufeff]*(?:\{\s*(?:["}]|$)|\[\s*(?:[\[\]{"]|$))')
 _MOST = 999_999_999
 _MOST_JSON = 1 << 28
+_MOST_MATRIX = 1 << 24
 _LOOK = 8192
 # A log may hold a few stray bytes, as files on a network do that a crash left half written.
 _MOST_STRANGE = 0.1
@@ -183,14 +189,43 @@ def _judge(args: argparse.Namespace) -> int:
 def _matrix(args: argparse.Namespace) -> int:
     profile, unknown = _profile(args)
     floor = 0.0 if args.floor is None else _bandwidth("--floor", args.floor)
-    answer = judged_matrices(args.file, args.hardware or "", profile, floor)
+    answer = _judged_matrices(args.file, args.hardware or "", profile, floor)
     answer["findings"] += unknown
     if args.format == "json":
         json.dump(answer, sys.stdout, indent=1, allow_nan=False)
         print()
     else:
-        print_matrices(answer)
+        _print_matrices(answer)
     return EXIT[answer["verdict"]]
+
+
+def _judged_matrices(path: Path, hardware: str, profile: dict[str, Any] | None, floor: float) -> dict[str, Any]:
+    """The verdict on a file that p2pBandwidthLatencyTest or nvbandwidth wrote, as p2p_matrix.judge_matrices gives it.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    text = read_text(path, _MOST_MATRIX)
+    read = read_nvbandwidth if PROGRAM in text else read_p2p
+    about = {"node": path.name, "hardware": hardware, "profile": profile, "options": {"p2p_floor_gbs": floor}}
+    return judge_matrices(read(text), about)
+
+
+def _print_matrices(answer: dict[str, Any]) -> None:
+    """The verdict and the matrices; a star stands behind the cells that are too slow."""
+    lines = [f"{answer['verdict']}: {answer['reason']}", *(f"  {finding}" for finding in answer["findings"])]
+    if answer["source"]:
+        lines.append(f"  floor from: {answer['source']}")
+    for matrix in answer["matrices"]:
+        lines.append(f"\n{matrix['title']}, {matrix['unit']}")
+        lines.append(" " * 6 + "".join(f"{label:>10} " for label in matrix["columns"]))
+        for row, (label, line) in enumerate(zip(matrix["rows"], matrix["values"], strict=True)):
+            cells = [
+                f"{'-' if value is None else format(value, '.2f'):>10}{'*' if [row, column] in matrix['odd'] else ' '}"
+                for column, value in enumerate(line)
+            ]
+            lines.append(f"{label or 'all':>6}{''.join(cells)}")
+    print(printable("\n".join(lines)))
 
 
 def _domains(text: str) -> tuple[int, ...]:

@@ -20,8 +20,7 @@ from busbar.paths import collection
 from busbar.run.detached import detach
 from busbar.run.display import Display
 from busbar.run.events import summary
-from busbar.run.inventory_check import refuse_busy
-from busbar.run.site import Site, add_run_options, refuse_prompts
+from busbar.run.site import Site, add_run_options, refuse_busy, refuse_prompts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

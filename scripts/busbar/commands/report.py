@@ -26,9 +26,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from busbar.commands import report_statement, report_wait
-from busbar.commands.report_choice import LATEST, add_place, all_reports, find_report, place_of, readable_report
+from busbar.commands import report_statement
+from busbar.commands.report_choice import (
+    LATEST,
+    add_place,
+    all_reports,
+    find_report,
+    place_of,
+    readable_report,
+    site_of,
+)
 from busbar.errors import UsageError
+from busbar.run import detached
+from busbar.sandbox.option import add_sandbox
 
 if TYPE_CHECKING:
     import argparse
@@ -40,6 +50,8 @@ _STYLE = {"PASS": "green", "FAIL": "red", "INCONCLUSIVE": "yellow"}
 _NARROWEST = 100
 # As a validation that is INCONCLUSIVE.
 NOTHING_COMPARED = 3
+# Of a validation that was killed nothing can be said.
+_KILLED = 3
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -69,7 +81,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     for command in (listed, shown, rendered, compared):
         add_place(command)
     report_statement.register(commands)
-    report_wait.register(commands)
+    waited = commands.add_parser(
+        "wait",
+        help="wait for a validation that was started with --detach, show what it prints, and return its exit code",
+    )
+    waited.set_defaults(run=_wait)
+    waited.add_argument("id", nargs="?", default="", metavar="ID", help="or its beginning (default: the last one)")
+    waited.add_argument("--status", action="store_true", help="say how it is and return at once, with 0")
+    waited.add_argument("-i", "--inventory", metavar="INVENTORY", help="of the cluster (default: inventory/)")
+    add_sandbox(waited)
     for command in (listed, shown, compared):
         command.add_argument("--format", choices=("json", "table"), default="table")
 
@@ -260,3 +280,18 @@ def _differences(found: dict[str, Any]) -> list[str]:
         for item in found["environment"]
     ]
     return lines + [printable(line) for line in changed]
+
+
+def _wait(args: argparse.Namespace) -> int:
+    run = detached.find(detached.place_of(site_of(args)), args.id)
+    if args.status:
+        print(f"validation {run.name}: {run}")
+        return 0
+    try:
+        code = run.follow(lambda line: print(line, flush=True))
+    except KeyboardInterrupt:
+        print(f"validation {run.name} goes on: {run}", file=sys.stderr)
+        raise
+    if code is None:
+        print(f"validation {run.name} was killed before its end: {run.output}", file=sys.stderr)
+    return _KILLED if code is None else code

@@ -14,7 +14,7 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.print
 
 from busbar.errors import UsageError
 from busbar.paths import collection
-from busbar.run.inventory_check import refuse_unreadable
+from busbar.run.site import refuse_unreadable
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
 

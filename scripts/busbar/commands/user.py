@@ -19,9 +19,8 @@ from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import ELE
 from busbar.commands.provision import INTERRUPTED, exit_code
 from busbar.errors import UsageError
 from busbar.run.display import Display
-from busbar.run.inventory_check import refuse_busy
 from busbar.run.playbook import host_variables, inventory_hosts
-from busbar.run.site import Site, add_run_options, explain
+from busbar.run.site import Site, add_run_options, explain, refuse_busy
 from busbar.users.declared import Declared, write
 from busbar.users.elevation import elevation, told
 from busbar.users.request import checked_name, new_user, read_keys, read_table

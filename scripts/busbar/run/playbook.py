@@ -9,17 +9,18 @@ import io
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import site_folder
 
 from busbar.errors import UsageError
 from busbar.paths import ansible_config, collections_root
-from busbar.run.execution import Cancel, signals_to, write_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,8 @@ __all__ = [
     "run_playbook",
 ]
 
+# A validation cancels its jobs and writes its report in that time.
+_PATIENCE_S = 45.0
 # What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
 # a password is in no argument, environment or file.
 PROMPTS = {
@@ -208,7 +211,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
     ):
 
         def take(event: dict[str, Any]) -> bool:
-            write_event(stream, run, event)
+            _write_event(stream, run, event)
             run.handle(event)
             return False  # runner keeps no copy
 
@@ -239,9 +242,56 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
     return int(result.rc if result.rc is not None else 1), cancelled.asked
 
 
+def _write_event(stream: io.FileIO, run: Run, event: dict[str, Any]) -> None:
+    """Write what an event printed to a log."""
+    # An event's last line end may be cut in two.
+    text = printable(str(event.get("stdout") or "").rstrip("\r\n"))
+    try:
+        stream.write(f"{text}\n".encode() if text else b"")
+    except OSError as exc:
+        # The hosts are not to be left half done because this one's disk is full.
+        run.log_problem = exc.strerror or str(exc)
+
+
+class _Cancel:
+    """Ends the playbook in two steps: it is asked to stop, and killed only when it does not."""
+
+    def __init__(self, pid: Callable[[], int | None]) -> None:
+        """Take what tells the process of the playbook, once it is known."""
+        self._pid = pid
+        self._since: float | None = None
+        self._again = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether the user broke the run off."""
+        return self._since is not None
+
+    def ask(self, number: int, frame: object) -> None:
+        """Take a signal: pass it on at the first time, insist at the second."""
+        del number, frame
+        if self._since is not None:
+            self._again = True
+            return
+        self._since = time.monotonic()
+        if (pid := self._pid()) is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(os.getpgid(pid), signal.SIGINT)
+
+    def __call__(self) -> bool:
+        """Whether runner shall kill the playbook now."""
+        if self._since is None:
+            return False
+        return self._again or self._pid() is None or time.monotonic() - self._since > _PATIENCE_S
+
+
 @contextlib.contextmanager
-def _interruptible(run: Run) -> Iterator[Cancel]:
-    """Take SIGINT and SIGTERM for the playbook's sake, and give the handlers back afterwards."""
-    cancel = Cancel(lambda: run.pid)
-    with signals_to(cancel.ask):
+def _interruptible(run: Run) -> Iterator[_Cancel]:
+    """Take SIGINT and SIGTERM for the playbook, and give the handlers back afterwards."""
+    cancel = _Cancel(lambda: run.pid)
+    before = {number: signal.signal(number, cancel.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
         yield cancel
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ansible_collections.busbar.cluster.plugins.plugin_utils.inventory_yaml import yaml_problems
+from ansible_collections.busbar.cluster.plugins.plugin_utils.run_lock import LockedError, refuse_if_locked
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import is_read_whole, site_folder
 
 from busbar.errors import UsageError
@@ -16,7 +18,6 @@ from busbar.paths import collection, default_inventory
 from busbar.run.ansible_options import add_ansible_options
 from busbar.run.display import Display
 from busbar.run.events import Run, summary
-from busbar.run.inventory_check import refuse_unreadable
 from busbar.run.playbook import PROMPTS, Playbook, hosts_counter, open_log, run_playbook
 from busbar.sandbox.option import add_sandbox, chosen
 from busbar.sandbox.state import inventory_of
@@ -24,7 +25,7 @@ from busbar.sandbox.state import inventory_of
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["Site", "add_run_options", "explain", "refuse_prompts"]
+__all__ = ["Site", "add_run_options", "explain", "refuse_busy", "refuse_prompts", "refuse_unreadable"]
 
 _FILES = {
     "ask_pass": "--connection-password-file",
@@ -133,6 +134,30 @@ def refuse_prompts(args: argparse.Namespace, option: str) -> None:
     if asked is not None:
         message = f"{option} leaves nobody to ask for a password: use {_FILES[asked]}"
         raise UsageError(message)
+
+
+def refuse_unreadable(sources: list[str], playbook: Path | None = None) -> None:
+    """Look whether every file of the inventory, and of the variables beside the playbook, is valid YAML.
+
+    Raises:
+        UsageError: names those that are not, with line and column.
+    """
+    problems = yaml_problems(sources, playbook)
+    if problems:
+        message = "\n".join(["the inventory cannot be read:", *(f"  {problem}" for problem in problems)])
+        raise UsageError(message)
+
+
+def refuse_busy(sources: list[str]) -> None:
+    """Look whether another run works on the inventory; the playbook's own process does so again, and takes the lock.
+
+    Raises:
+        UsageError: one does; says which.
+    """
+    try:
+        refuse_if_locked(sources)
+    except LockedError as exc:
+        raise UsageError(str(exc)) from exc
 
 
 def _choose_inventory(args: argparse.Namespace) -> tuple[list[str], str]:

@@ -6,4 +6,4 @@ __all__ = ["UsageError"]
 
 
 class UsageError(Exception):
-    """What the user gave or the host lacks; the command ends with exit code 2 and this one line."""
+    """Bad input, or something that the host lacks; the command ends with exit code 2 and this message."""

@@ -29,7 +29,7 @@ Restores the newest snapshot of each host that saves into scratch places and com
 file with its checksum, the state of slurmctld, the rows of all tables in a MariaDB of its own, the entries of the
 users' directory in one of its own. restic checks the repository. The secrets in the snapshot of the site's folder are
 compared with those in use. Nothing that works is touched or asked. Exit codes: 0 all of it would come back, 1
-something would not, or nobody knows.
+something would not, or could not be checked.
 """
 _ID = re.compile(r"[0-9a-f]{4,64}")
 
@@ -96,7 +96,7 @@ def host_findings(told: Mapping[str, Mapping[str, Any]], wanted: str) -> Iterato
 
 
 def site_findings(site: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield what the snapshot of the site's folder lacks, or that there is none."""
+    """Yield what the snapshot of the site's folder lacks, or that it does not exist."""
     if not site.get("there"):
         problem = "secrets, inventory and reports are in no snapshot, and without secrets none can be opened"
         yield Finding(WARNING, (), "backup_site_folder", problem, "docs/backup.md says what to switch on, or to copy")

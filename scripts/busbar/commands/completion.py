@@ -88,7 +88,7 @@ def _hosts(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     found: dict[str, None] = {}
     for source in sources:
         for path in sorted(source.glob("*.y*ml")) if source.is_dir() else [source]:
-            # Ansible itself would take seconds: what is no plain YAML is not completed.
+            # Ansible itself would take seconds: only plain YAML is completed.
             try:
                 _collect(yaml.safe_load(path.read_text(encoding="utf-8")), found)
             except (OSError, ValueError, yaml.YAMLError):

@@ -79,7 +79,7 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
 
     Args:
         run: what was seen.
-        busy: whether another run works on the inventory, whose reservation then is no fault.
+        busy: whether another run works on the inventory, whose reservation then is expected.
     """
     told: dict[str, Any] = run.custom
     for key, severity in (

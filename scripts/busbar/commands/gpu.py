@@ -22,7 +22,7 @@ __all__ = ["read_query", "register"]
 
 _MOST_BYTES = 1 << 26
 _MAKE = "make one with: nvidia-smi -q -x > FILE"
-# What nvidia-smi prints without options.
+# The output of nvidia-smi without options.
 _SUMMARY = re.compile(r"^\W*NVIDIA-SMI[: ]+\d.*\bDriver Version", re.MULTILINE)
 _SUMMARY_ROW = re.compile(r"^\|\s+(\d+)\s+[A-Z]")
 _SUMMARY_ERROR = re.compile(r"\bERR!|Unable to determine the device handle|Unknown Error")

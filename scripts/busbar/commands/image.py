@@ -66,13 +66,13 @@ def _variables(site: Site, playbook: Playbook) -> tuple[dict[str, dict[str, Any]
     """Return the variables of the hosts, and the folder of the secrets."""
     variables = host_variables(playbook)
     if not variables:
-        message = f"inventory {', '.join(site.inventory)}: has no host that could be read: busbar doctor tells more"
+        message = f"inventory {', '.join(site.inventory)}: has no host that could be read: busbar doctor shows why"
         raise UsageError(message)
     return variables, secret_folders(variables, site.folder)[0]
 
 
 def _secrets(folder: Path) -> dict[str, str]:
-    """Return the secrets of a site as texts; what is no text is no option either."""
+    """Return the secrets of a site as text."""
     if not folder.is_dir():
         return {}
     paths = [path for path in sorted(folder.iterdir()) if path.is_file() and not path.name.endswith(_PUBLIC)]

@@ -76,7 +76,7 @@ def _topology(args: argparse.Namespace) -> int:
 
 
 def _topology_of_hosts(args: argparse.Namespace) -> int:
-    """Print the topology that hosts report; returns 0, or 1 when there is none."""
+    """Print the topology that hosts report; returns 0, or 1 without one."""
     if args.nodes:
         message = f"--nodes is for {_FABRIC}: with --from {args.source} the hosts are named"
         raise UsageError(message)
@@ -109,7 +109,7 @@ def ask_hosts(args: argparse.Namespace, name: str, *options: str) -> Run:
         options: more for Ansible.
 
     Raises:
-        UsageError: a name is no host of the inventory.
+        UsageError: a name is not a host of the inventory.
     """
     hosts = [host for folded in args.hosts for host in _unfolded(folded)]
     site = Site(args)

@@ -148,7 +148,7 @@ def _parse(args: argparse.Namespace) -> int:
 
 
 def _profile(args: argparse.Namespace) -> tuple[dict[str, Any] | None, list[str]]:
-    """The profile that was asked for, None when there is none, and what to say of that."""
+    """Return the profile that was asked for, or None and a finding."""
     catalogue = _catalogue(args.catalogue)
     profile = catalogue.get(args.hardware)
     problems = profile_problems(args.hardware, profile) if profile is not None else []

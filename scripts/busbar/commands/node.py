@@ -138,7 +138,7 @@ class _Nodes:
         """Read which compute nodes it has.
 
         Raises:
-            UsageError: there is no inventory, or it has no compute nodes.
+            UsageError: the inventory does not exist, or has no compute nodes.
         """
         self._site = Site(args)
         self.inventory = self._site.inventory

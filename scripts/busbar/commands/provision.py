@@ -109,8 +109,8 @@ def exit_code(returned: int, failures: list[Failure], verdict: str | None) -> in
 def _is_input(failure: Failure) -> bool:
     """Whether a failure is one of the inventory, its variables, or nodes that do not fit them: the result says so.
 
-    Of options that are missing or of the wrong type Ansible's own action tells, and what fails in the role preflight
-    is a value that it could not work out.
+    Ansible's own action reports options that are missing or of the wrong type. A failure in the role preflight is a
+    value that could not be evaluated.
     """
     mine = failure.role in _PREFLIGHT_ROLES or failure.action in _INPUT_ACTIONS
     return failure.kind == "failed" and (failure.refused or mine)
@@ -177,7 +177,7 @@ def _detach(args: argparse.Namespace, site: Site) -> int:
     """Start the command as one that goes on by itself; returns the exit code.
 
     Raises:
-        UsageError: it cannot go on without somebody at the terminal, or not be started.
+        UsageError: it would ask for a password, or cannot be started.
     """
     refuse_prompts(args, "--detach")
     words = [args.command, *(word for source in site.inventory for word in ("-i", source)), *args.options]
@@ -192,7 +192,7 @@ def _playbook_path(name: str) -> Path:
     """Return the path of a playbook given by name or path.
 
     Raises:
-        UsageError: when there is none.
+        UsageError: the playbook does not exist.
     """
     folder = collection() / "playbooks"
     given = Path(name)

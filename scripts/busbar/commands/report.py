@@ -101,7 +101,7 @@ def _json(data: object) -> int:
 
 
 def _console() -> Console:
-    """A console that keeps tables whole where nobody looks at a terminal."""
+    """A console that does not wrap tables if the output is not a terminal."""
     console = Console(highlight=False, soft_wrap=False)
     return console if console.is_terminal else Console(highlight=False, width=max(_NARROWEST, 200))
 
@@ -259,7 +259,7 @@ def _fails_now(verdicts: list[str]) -> bool:
 
 
 def _differences(found: dict[str, Any]) -> list[str]:
-    """What two reports have that cannot be compared, in sentences."""
+    """Describe what cannot be compared in two reports."""
     first, second = (set(nodes) for nodes in found["nodes"])
     lines = [] if found["tests"] else ["No test ran on the same nodes in both reports, so no figures are compared."]
     if first != second:

@@ -34,7 +34,7 @@ def place_of(args: argparse.Namespace) -> Path:
     """The folder that holds the reports: beside the inventory's directory, unless one is named.
 
     Raises:
-        UsageError: the options contradict each other, or there is no such folder.
+        UsageError: the options contradict each other, or the folder does not exist.
     """
     if bool(args.inventory) + chosen(args) + bool(args.reports) > 1:
         message = "choose the reports with -i, with --sandbox or --name, or with --reports, not with two of them"
@@ -55,7 +55,7 @@ def site_of(args: argparse.Namespace) -> Path:
     """The folder of the site whose inventory is named.
 
     Raises:
-        UsageError: there is no such inventory.
+        UsageError: the inventory does not exist.
     """
     inventory = inventory_of(args.name) if chosen(args) else Path(args.inventory or default_inventory())
     if not inventory.exists():
@@ -81,7 +81,7 @@ def find_report(args: argparse.Namespace, name: str) -> Path:
     """The folder of the report that was asked for.
 
     Raises:
-        UsageError: there is none, or several are meant.
+        UsageError: no report or several match.
     """
     given = Path(name)
     if given.name == "report.json" and given.is_file():

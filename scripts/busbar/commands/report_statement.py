@@ -94,7 +94,7 @@ def _ssh_keygen(*arguments: str | Path, given: bytes = b"") -> subprocess.Comple
 
 
 def _words(done: subprocess.CompletedProcess[bytes]) -> str:
-    """What ssh-keygen complained of, in one line."""
+    """Return the error of ssh-keygen on one line."""
     lines = (done.stderr or done.stdout).decode(errors="replace").split("\n")
     return printable("; ".join(line.strip() for line in lines if line.strip())) or f"exit code {done.returncode}"
 
@@ -159,7 +159,7 @@ def _key(args: argparse.Namespace) -> tuple[Path, str]:
     """The key that signs, and the public line of the site's own; empty for a key that was named.
 
     Raises:
-        UsageError: there is no such key.
+        UsageError: the key does not exist.
     """
     if args.key:
         if not args.key.is_file():
@@ -173,7 +173,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
     """The site's own key and its public line.
 
     Raises:
-        UsageError: there is none, or it cannot be used.
+        UsageError: the key does not exist, or cannot be used.
     """
     from ansible_collections.busbar.cluster.plugins.plugin_utils.access.ssh_certificate import (  # noqa: PLC0415 - loads cryptography, which no other command of these needs
         make_authority,
@@ -198,7 +198,7 @@ def _site_key(args: argparse.Namespace, *, create: bool) -> tuple[Path, str]:
 
 
 def _about(found: dict[str, Any]) -> list[str]:
-    """What a statement says, in a few lines."""
+    """Summarise a statement in a few lines."""
     parts = found["parts"]
     words = printable(f"{found['cluster']}, {found['validated']}: {found['reason']}")
     lines = [f"{printable(found['verdict'])}  {words}"]
@@ -261,7 +261,7 @@ def _signers(args: argparse.Namespace, place: Path) -> Path:
 
 
 def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path) -> tuple[str, list[str]]:
-    """Who signed a statement, or why that is nobody who may."""
+    """Return the signer of a statement, or why the signature is refused."""
     who = args.signer
     if not who:
         found = _ssh_keygen("-Y", "find-principals", "-s", signature, "-f", signers)
@@ -277,7 +277,7 @@ def _signer(args: argparse.Namespace, raw: bytes, signature: Path, signers: Path
 
 
 def _changed(folder: Path, files: dict[str, str]) -> Iterator[str]:
-    """What is not as it was signed."""
+    """Yield the files that differ from the signed ones."""
     for name, digest in files.items():
         path = folder / name
         try:

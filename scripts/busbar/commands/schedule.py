@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["NEVER", "schedule"]
 
 NEVER = "never"
-# What makes the jobs of a validation give way to those of users.
+# Options that let the jobs of a validation give way to those of users.
 _GIVES_WAY = ("slurm_checks_partition", "validation_partition", "validation_qos")
 _GROUPS = {"slurm_controller", "slurm_compute"}
 # Nothing but busy or drained nodes kept it from a verdict.
@@ -26,7 +26,7 @@ def schedule(site: Site, calendar: str) -> list[str]:
     """Install the timer of an inventory, or remove it when the calendar is `never`; returns what the user should know.
 
     Raises:
-        UsageError: it is no inventory of its own, its jobs would not give way, or systemd does not take the timer.
+        UsageError: not one inventory is given, its jobs would not give way, or systemd does not accept the timer.
     """
     sources, options = site.inventory, site.args.options
     if len(sources) != 1 or "," in sources[0]:

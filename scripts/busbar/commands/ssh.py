@@ -132,7 +132,7 @@ def inventory_source(args: argparse.Namespace) -> str:
     """Return the inventory that was chosen.
 
     Raises:
-        UsageError: two ways to choose one are mixed, or there is no such sandbox.
+        UsageError: two ways to choose one are mixed, or the sandbox does not exist.
     """
     if args.inventory and chosen(args):
         message = "choose the hosts with -i, or a sandbox with --sandbox or --name, not with both"
@@ -144,7 +144,7 @@ def public_key_file(given: Path | None) -> Path:
     """Return the path of the public key to install.
 
     Raises:
-        UsageError: when there is none.
+        UsageError: no key is found.
     """
     home = Path.home() / ".ssh"
     candidates = [given.expanduser()] if given else [home / name for name in DEFAULT_KEYS]
@@ -280,7 +280,7 @@ def password(args: argparse.Namespace) -> str:
     """Return the password: from the file, else from the environment, else asked for.
 
     Raises:
-        UsageError: when there is nobody to ask.
+        UsageError: no terminal to ask on.
     """
     if args.password_file:
         try:

@@ -136,7 +136,7 @@ class _Site(Site):
         """Find the inventory.
 
         Raises:
-            UsageError: there is none, or it has no hosts.
+            UsageError: it does not exist, or has no hosts.
         """
         super().__init__(args)
         self.dry = getattr(args, "dry_run", False) or not _DRY.isdisjoint(args.options)
@@ -170,7 +170,7 @@ class _UsersSite(_Site):
         """Find out where its users come from.
 
         Raises:
-            UsageError: there is no inventory, or busbar does not administer its users.
+            UsageError: the inventory does not exist, or busbar does not administer its users.
         """
         super().__init__(args)
         self.variables = host_variables(self.asked)
@@ -191,7 +191,7 @@ class _UsersSite(_Site):
 
 
 def extra_variables(options: Sequence[str]) -> dict[str, Any]:
-    """Return what is given with -e, as far as it can be read here; the rest is told by Ansible."""
+    """Return the variables given with -e that can be read here; Ansible reports errors."""
     found: dict[str, Any] = {}
     for option, word in itertools.pairwise(options):
         if option not in {"-e", "--extra-vars"}:

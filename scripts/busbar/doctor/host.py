@@ -1,4 +1,4 @@
-"""What is wrong with the provisioning host, and with what a site keeps there."""
+"""Findings on the provisioning host, and in the files that a site has there."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _keys(named: Sequence[str]) -> Iterator[Finding]:
-    """Yield a finding when there is no key to log in with, and one for each named key that is not there."""
+    """Yield a finding if no key for logins exists, and one for each named key that is missing."""
     for path in sorted(set(named)):
         if not Path(path).expanduser().is_file():
             remedy = "correct ansible_ssh_private_key_file, or make the key: ssh-keygen -t ed25519"
@@ -157,7 +157,7 @@ def _authority(folder: Path) -> Iterator[Finding]:
 
 
 def is_busy(sources: Sequence[str]) -> str:
-    """Return who works on the inventory now, '' for nobody."""
+    """Return the run that works on the inventory now, empty if none does."""
     try:
         refuse_if_locked(sources)
     except LockedError as exc:

@@ -1,4 +1,4 @@
-"""What of an inventory can be found wrong without Ansible's playbooks: names that lead nowhere."""
+"""Faults of an inventory that are found without a playbook: names that do not resolve."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SSH = frozenset({None, "smart", "ssh", "ansible.builtin.ssh", "paramiko", "ansi
 
 
 def unresolved(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield the hosts whose address is a name that nobody knows.
+    """Yield the hosts whose address is a name that does not resolve.
 
     Args:
         hosts: variables of the inventory by host; addresses that are templates are left to Ansible.
@@ -54,7 +54,7 @@ def _jumps(variables: Mapping[str, Any]) -> bool:
 
 
 def _fault(name: str) -> bool:
-    """Return whether a name leads nowhere, or nobody says so in time."""
+    """Return whether a name does not resolve within the time limit."""
     try:
         bounded(partial(socket.getaddrinfo, name, 22), _RESOLVE_S)
     except OSError:

@@ -1,4 +1,4 @@
-"""What secrets a site has: on the provisioning host and on its nodes, since when, and who can read them."""
+"""The secrets of a site on the provisioning host and on its nodes: their age, and who can read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "as_table", "kept_here", "kept_on_hosts", "open_places"]
 
-# What lies beside the secrets and is none.
+# Files beside the secrets that are not secret.
 _PUBLIC = (".pub", ".crt", ".lock", "known_hosts", "ssh_host_keys.json")
 _MEANINGS = {
     "backup.key": "an SSH key to the host that keeps backups",
@@ -62,7 +62,7 @@ class Kept(NamedTuple):
 
 
 def _meaning(secret: str) -> str:
-    """What a secret is."""
+    """Describe a secret."""
     variables = collection() / "roles" / "preflight" / "vars" / "main.yml"
     known = yaml.safe_load(variables.read_text(encoding="utf-8"))["__preflight_secrets_known"]
     name = secret.removesuffix(NEXT).removesuffix(PREVIOUS)

@@ -101,7 +101,7 @@ def find(place: Path, name: str = "") -> Detached:
     """Return a detached validation by its id or the beginning of it, the last one for no name.
 
     Raises:
-        UsageError: there is none, or several are meant.
+        UsageError: no run or several match.
     """
     known = sorted(path for path in place.iterdir() if (path / _LOCK).is_file()) if place.is_dir() else []
     found = [path for path in known if path.name == name] or [path for path in known if path.name.startswith(name)]
@@ -151,7 +151,7 @@ def _keepers(name: str) -> list[list[str]]:
     """Return what a command is started with so that no logout ends it, the best first.
 
     A scope of systemd is kept where logind kills what a user leaves behind (KillUserProcesses); that of a user goes
-    with his manager unless he lingers. A session of its own is enough everywhere else.
+    with the user manager unless the user lingers. A new session is enough everywhere else.
     """
     words = ["--scope", "--quiet", "--collect", f"--unit=busbar-validate-{name}", "--"]
     plain: list[list[str]] = [[]]

@@ -35,7 +35,7 @@ _EMPTY_WORDS = frozenset({"", "non-zero return code", "MODULE FAILURE", "One or 
 _STATS = ("failures", "dark", "changed", "ok", "skipped", "rescued", "ignored")
 _LONGEST = 4000
 _LONGEST_DIFF = 20_000
-# How actions of the collection begin a line for which nobody should wait until the task ends.
+# Beginnings of lines of actions that are shown before the task ends.
 _AT_ONCE = ("WAITING ", "VALIDATION ")
 _MOST_ERRORS = 20
 _MOST_DIFFS = 50
@@ -163,7 +163,7 @@ class Run:
     def _end_task(self) -> None:
         """Note how long the task took that ran until now."""
         task, self.task = self.task, None
-        # What asks no host, such as a flush of handlers, is no task for a reader.
+        # A task without hosts, such as a flush of handlers, is not shown.
         if task is None or not task.counts:
             return
         self.tasks += 1
@@ -260,7 +260,7 @@ def summary(run: Run) -> list[str]:
             lines.append(f"    {SUDO_REMEDY}")
     said = [*([] if run.tasks else run.prelude), *([] if run.failures else run.errors)]
     if said:
-        # What somebody else says begins no line, so that nothing can look like one of busbar's own.
+        # Foreign text is indented, so that it cannot be mistaken for a line of busbar.
         lines += ["", *("\n    ".join(text.splitlines()) for text in said)]
     if run.warnings:
         firsts = dict.fromkeys(text.splitlines()[0] for text in run.warnings)

@@ -40,7 +40,7 @@ __all__ = [
 
 # A validation cancels its jobs and writes its report in that time.
 _PATIENCE_S = 45.0
-# What ansible-playbook asks, by the option that makes it ask. Runner answers it on the program's own terminal, so that
+# Prompts of ansible-playbook, by the option that causes them. Runner answers them on the program's terminal, so that
 # a password is in no argument, environment or file.
 PROMPTS = {
     "ask_pass": r"^SSH password:\s*$",
@@ -51,7 +51,7 @@ PROMPTS = {
 
 @dataclasses.dataclass
 class Playbook:
-    """What to run.
+    """A playbook with its inventory and options.
 
     Attributes:
         path: the playbook.
@@ -90,10 +90,10 @@ def open_log(folder: Path, command: str) -> Path:
 
 
 def environment(inventory: Sequence[str]) -> dict[str, str]:
-    """Return what ansible-playbook needs in its environment, from whatever directory it is run.
+    """Return the environment of ansible-playbook, independent of the current directory.
 
     Args:
-        inventory: its sources; the first one's site may have an ansible.cfg of its own.
+        inventory: its sources; the first one's site may have its own ansible.cfg.
     """
     folders = [site_folder(source) for source in inventory[:1] if "," not in source]
     config = Path(os.environ.get("ANSIBLE_CONFIG") or ansible_config(folders))
@@ -110,7 +110,7 @@ def _environment(config: Path) -> dict[str, str]:
         # Runner would switch it off.
         "ANSIBLE_HOST_KEY_CHECKING": os.environ.get("ANSIBLE_HOST_KEY_CHECKING", "True"),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        # The collection that this command belongs to, whatever else is installed.
+        # The collection that this command belongs to comes first.
         "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join([str(collections_root()), *_collections_paths(config)]),
     }
 
@@ -120,7 +120,7 @@ def _collections_paths(config: Path) -> list[str]:
     if given := os.environ.get("ANSIBLE_COLLECTIONS_PATH"):
         return given.split(os.pathsep)
     parsed = configparser.ConfigParser(interpolation=None)
-    # What is wrong with it Ansible tells.
+    # Ansible reports errors in it.
     with contextlib.suppress(configparser.Error, OSError, UnicodeDecodeError):
         parsed.read(config, encoding="utf-8")
     named = parsed.get("defaults", "collections_path", fallback="~/.ansible/collections:/usr/share/ansible/collections")
@@ -128,7 +128,7 @@ def _collections_paths(config: Path) -> list[str]:
 
 
 def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
-    """Return a function that tells how many hosts a pattern has, as far as the inventory can be read here."""
+    """Return a function that counts the hosts of a pattern; 0 if the inventory cannot be read here."""
     known: list[Any] = []
 
     def count(pattern: str) -> int:
@@ -138,14 +138,14 @@ def hosts_counter(playbook: Playbook) -> Callable[[str], int]:
                 if not known:
                     known.append(_inventory(playbook)[0])
                 return len(known[0].get_hosts(pattern))
-        except Exception:  # noqa: BLE001 - the figure is for show only; the run itself tells what is wrong
+        except Exception:  # noqa: BLE001 - the number is only displayed; the run itself reports errors
             return 0
 
     return count
 
 
 def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
-    """Return the names of the hosts of a pattern, in the inventory's order; none when there are none.
+    """Return the names of the hosts of a pattern, in the inventory's order.
 
     Raises:
         UsageError: the inventory cannot be read.
@@ -162,7 +162,7 @@ def inventory_hosts(playbook: Playbook, pattern: str) -> list[str]:
 def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
     """Return what the inventory itself says of each host, with its groups' variables, as it stands there.
 
-    What cannot be read is left out: the playbook tells why.
+    Empty if the inventory cannot be read: the playbook reports why.
     """
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
@@ -174,7 +174,7 @@ def host_variables(playbook: Playbook) -> dict[str, dict[str, Any]]:
                 str(host): dict(known.get_vars(host=host, include_hostvars=False))
                 for host in inventory.get_hosts("all")
             }
-    except Exception:  # noqa: BLE001 - whatever Ansible raises, its own run says so in its own words
+    except Exception:  # noqa: BLE001 - the run of Ansible reports any error
         return {}
 
 
@@ -199,7 +199,7 @@ def run_playbook(playbook: Playbook, run: Run, log: Path) -> tuple[int, bool]:
 
     Args:
         playbook: what to run.
-        run: is told of every event.
+        run: receives every event.
         log: takes everything that the playbook prints.
     """
     import ansible_runner  # noqa: PLC0415 - slow, and most commands do not need it
@@ -257,7 +257,7 @@ class _Cancel:
     """Ends the playbook in two steps: it is asked to stop, and killed only when it does not."""
 
     def __init__(self, pid: Callable[[], int | None]) -> None:
-        """Take what tells the process of the playbook, once it is known."""
+        """Take a function that returns the process of the playbook, once it is known."""
         self._pid = pid
         self._since: float | None = None
         self._again = False

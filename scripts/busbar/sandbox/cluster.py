@@ -86,7 +86,7 @@ def down(name: str, *, purge: bool = False) -> bool:
 
 
 def refuse_mounts(folder: Path, table: str | None = None) -> None:
-    """Stop before a removal of this folder would empty what somebody has mounted below it.
+    """Stop before a removal of this folder would empty a file system that is mounted below it.
 
     Args:
         folder: what is going to be removed.
@@ -213,7 +213,7 @@ def create(sandbox: Sandbox, node: str, public_key: str = "", own_image: str = "
     Args:
         sandbox: of which it is a part.
         node: its name.
-        public_key: who may log in; nobody but those that an image of its own lets in, when empty.
+        public_key: key that may log in; empty for an image that has its own.
         own_image: what it boots in place of the sandbox's bare machine.
         mac: its Ethernet address; any when empty.
     """

@@ -78,7 +78,7 @@ def pull(sandbox: Sandbox, node: str) -> None:
 
 
 def heal(sandbox: Sandbox, say: Callable[[str], None]) -> None:
-    """Undo every fault that is in force, the last one first."""
+    """Undo every active fault, the last one first."""
     while sandbox.faults:
         fault = sandbox.faults[-1]
         cure(sandbox, fault)

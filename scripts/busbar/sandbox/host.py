@@ -1,4 +1,4 @@
-"""What the host can do: which container runtime, which limits, what is missing."""
+"""Container runtime, limits and missing programs of this host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CGROUP = Path("/sys/fs/cgroup")
 PODMAN_NOFILE = 1048576
 # Enough for any job here. Without CAP_SYS_RESOURCE the runtime cannot reach the hard limit that this process sees.
 NODE_PROCESSES = 20000
-# What systemd and its services of one node hold: five were counted; one more for what a user's session adds.
+# Instances of systemd and its services in one node: five were counted; one more for the session of a user.
 NODE_WATCHERS = 6
 _TOOLS = {
     "podman": "podman",

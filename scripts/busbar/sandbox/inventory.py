@@ -87,12 +87,12 @@ def site_variables(sandbox: Sandbox, public_key: str) -> dict[str, Any]:
         # A node that was pulled is asked again, and a lost one called down, soon: people wait for it.
         "slurm_config": {"SlurmdTimeout": 90, **({"SlurmctldTimeout": TAKEOVER_S} if backup else {})},
         **({"slurm_state_directory": f"{STATE}/slurmctld", "slurm_state_shared": True} if backup else {}),
-        # Simulated GPUs fail when somebody makes them fail; each look costs all nodes the same few cores.
+        # Simulated GPUs fail only on purpose; each check costs all nodes the same few cores.
         "node_health_interval": 3600,
         # Clock and swap are those of this machine.
         "node_health_severities": {"clock": "OFF", "swap": "OFF"},
         "validation_backend": "mpi",
-        # Its GPUs are simulated: there is no driver to install, nor what works with one.
+        # Its GPUs are simulated: neither a driver nor software that needs one is installed.
         "nvidia_driver_source": "none",
         "cuda_source": "none",
         "dcgm_source": "none",

@@ -33,7 +33,7 @@ __all__ = [
 
 LABEL = "io.busbar.sandbox"
 SHARED = "/shared"
-# What the controllers of a sandbox with two share, and nobody else sees.
+# Shared by the two controllers of a sandbox, and hidden from the other nodes.
 STATE = "/state"
 DISTRIBUTIONS = {"debian12": "bookworm", "debian13": "trixie"}
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
@@ -156,7 +156,7 @@ def load(name: str | None = None) -> Sandbox:
     """The state of an existing sandbox.
 
     Raises:
-        UsageError: there is none of that name, or its state cannot be read.
+        UsageError: the sandbox does not exist, or its state cannot be read.
     """
     name = name or default_name()
     path = sandbox_path(name) / "sandbox.json"
@@ -178,7 +178,7 @@ def inventory_of(name: str | None = None) -> Path:
     """The inventory folder of a sandbox that is up.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: the sandbox does not exist.
     """
     return load(name).path / "inventory"
 

@@ -53,7 +53,7 @@ new=$(mktemp) && printf '%s\n' "$rule" > "$new" && chmod 0440 "$new" && visudo -
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a host; `ok` tells whether its door is open now."""
+    """The result for a host; `ok` if the login by key works now."""
 
     name: str
     ok: bool
@@ -63,7 +63,7 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Door:
-    """What opens a host: the public key to install, its private half when it is at hand, and the known hosts."""
+    """The public key to install, its private half if there is one, and the known hosts."""
 
     public_key: str
     private_key: Path | None
@@ -118,7 +118,7 @@ def bootstrap(
 ) -> list[Outcome]:
     """Open every door with the key, and those that stay shut with a password; return what became of each host.
 
-    Nothing is sent to a host before its key is known or somebody vouches for it.
+    Nothing is sent to a host before its key is known or confirmed.
 
     Args:
         targets: the hosts.
@@ -172,7 +172,7 @@ def _meet(
     vouch: Callable[[Mapping[Target, str]], Mapping[Target, str]],
     pool: ThreadPoolExecutor,
 ) -> dict[Target, Outcome]:
-    """Look at every host's key and record those that somebody vouches for; return the hosts that are left out."""
+    """Read the key of every host and record those that are confirmed; return the hosts that are left out."""
     known = door.known_hosts
 
     def look(target: Target) -> paramiko.PKey | Outcome | None:

@@ -1,4 +1,4 @@
-"""Host keys at first contact: read before anything is sent, and recorded only when somebody vouches for them."""
+"""Host keys at first contact: read before anything is sent, and recorded after they are confirmed."""
 
 from __future__ import annotations
 

@@ -237,10 +237,10 @@ class Declared:
             raise _unknown(change["name"], "group", unknown, "users_groups", known)
 
     def _free(self, name: str, number: int) -> None:
-        """Check that nobody else has a number.
+        """Check that no other user has a number.
 
         Raises:
-            UsageError: somebody does; says who.
+            UsageError: another user has it; names the user.
         """
         for item in self._users:
             if str(item["name"]) != name and is_present(item) and str(item.get("uid")) == str(number):
@@ -251,7 +251,7 @@ class Declared:
                 raise UsageError(message)
 
     def _next_number(self) -> int:
-        # Who is absent keeps the number: the files of his home still have it.
+        # UIDs are not reused: the files of a former home still have them.
         users = [int(item["uid"]) for item in self._users if str(item.get("uid", "")).isdecimal()]
         groups = self._common.get("users_groups") or []
         gids = [int(item["gid"]) for item in groups if str(item.get("gid", "")).isdecimal()]

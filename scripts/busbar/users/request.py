@@ -76,7 +76,7 @@ def read_keys(word: str) -> list[str]:
     """Return the public keys that a word is, or that the file of this name holds.
 
     Raises:
-        UsageError: there are none, or one that is no public key.
+        UsageError: no key is found, or one is not a public key.
     """
     if word.startswith(KEY_TYPES):
         return [_checked_key(word)]

@@ -56,7 +56,7 @@ class YamlFile:
         self._key = key
         try:
             root = yaml.compose(text, Loader=_Loader)
-            # A file that begins a document and says nothing has no place of its own for a list, either.
+            # A document without content has no node to which a list could be added.
             self._root = None if _is_nothing(root) else root
             if self._root is not None and not isinstance(self._root, yaml.MappingNode):
                 message = "it is no dictionary"

@@ -31,8 +31,6 @@ __all__ = [
     "table_rows",
 ]
 
-# Small enough for the memory of a host, and few enough pieces for a large table.
-_FRAGMENT_BYTES = 64 << 20
 _NAME = re.compile(r"[\w$-]+")
 
 
@@ -189,9 +187,6 @@ def load_from(settings: Settings, dump: Path) -> None:
         BackupError: it refused something.
     """
     command = _client(settings)
-    if query(settings, "SELECT @@wsrep_on") == ["1"]:
-        # The rows of a table are one transaction, and a cluster takes none above 2 GiB in one piece.
-        command += [f"--init-command=SET wsrep_trx_fragment_unit='bytes', wsrep_trx_fragment_size={_FRAGMENT_BYTES}"]
     with dump.open("rb") as file:
         _must(command, ended(command, read=file))
 

@@ -16,7 +16,7 @@ from .checks import COLLECTIVE, matrices_of, results_of
 if TYPE_CHECKING:
     from ..validation.model import JobEnd, Peers, Unresolved
     from ..validation.release import Fate
-    from .model import Culprit, Half, ReadReport, ReadTest, Run
+    from .model import Culprit, ReadReport, ReadTest, Run
 
 __all__ = [
     "HALVES",
@@ -74,17 +74,6 @@ def _optional(value: object) -> str | None:
     return None if value is None else printable(value)
 
 
-def _half(value: object) -> Half | None:
-    if not isinstance(value, dict):
-        return None
-    return {
-        "time_us": _number(value.get("time_us")),
-        "algbw": _number(value.get("algbw")),
-        "busbw": _number(value.get("busbw")),
-        "wrong": _number(value.get("wrong")),
-    }
-
-
 def _run(value: object) -> Run:
     run = _dict(value)
     fabric = _dict(run.get("fabric"))
@@ -93,15 +82,8 @@ def _run(value: object) -> Run:
         "program": _optional(run.get("program")),
         "nccl_tests_version": _optional(run.get("nccl_tests_version")),
         "nccl_version": _optional(run.get("nccl_version")),
-        "outcome": _optional(run.get("outcome")),
-        "ranks": _number(run.get("ranks")),
-        "nodes": _number(run.get("nodes")),
-        "avg_busbw": _number(run.get("avg_busbw")),
-        "out_of_bounds": _number(run.get("out_of_bounds")),
         "hosts": _texts(run.get("hosts")),
         "devices": _texts(run.get("devices")),
-        "errors": _texts(run.get("errors")),
-        "checked": bool(run.get("checked")),
         "fabric": {
             "networks": _texts(fabric.get("networks")),
             "nics": _texts(fabric.get("nics")),
@@ -112,9 +94,8 @@ def _run(value: object) -> Run:
         "rows": [
             {
                 "size": int(row["size"]),
-                "type": _optional(row.get("type")),
-                "out_of_place": _half(row.get("out_of_place")),
-                "in_place": _half(row.get("in_place")),
+                "out_of_place": _number(_dict(row.get("out_of_place")).get("busbw")),
+                "in_place": _number(_dict(row.get("in_place")).get("busbw")),
             }
             for row in rows
         ],
@@ -224,7 +205,6 @@ def normalised(data: object) -> ReadReport:
         "cluster": printable(data.get("cluster") or ""),
         "started": printable(data.get("started") or ""),
         "backend": printable(data.get("backend") or ""),
-        "schema": SCHEMA,
         "verdict": data["verdict"],
         "nodes": _texts(data.get("nodes")),
         "left_out": _pairs(data.get("left_out")),
@@ -325,8 +305,7 @@ def curves(test: ReadTest) -> dict[str, dict[str, list[tuple[int, float]]]]:
         halves = found.setdefault(program, {half: {} for half in HALVES})
         for row in run["rows"]:
             for half in HALVES:
-                cells = row["out_of_place"] if half == "out_of_place" else row["in_place"]
-                busbw = cells["busbw"] if cells else None
+                busbw = row["out_of_place"] if half == "out_of_place" else row["in_place"]
                 if busbw is not None and row["size"] > 0:
                     halves[half].setdefault(row["size"], []).append(busbw)
     return {

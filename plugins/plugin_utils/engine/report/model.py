@@ -20,7 +20,6 @@ __all__ = [
     "Compared",
     "Culprit",
     "Fabric",
-    "Half",
     "Matrix",
     "NodeFigure",
     "Past",
@@ -32,22 +31,12 @@ __all__ = [
 ]
 
 
-class Half(TypedDict):
-    """Half of a row: time in microseconds, and how many elements were wrong."""
-
-    time_us: float | None
-    algbw: float | None
-    busbw: float | None
-    wrong: float | None
-
-
 class Row(TypedDict):
-    """A row of a table of nccl-tests."""
+    """A row of a table of nccl-tests: busbw of both halves."""
 
     size: int
-    type: str | None
-    out_of_place: Half | None
-    in_place: Half | None
+    out_of_place: float | None
+    in_place: float | None
 
 
 class Fabric(TypedDict):
@@ -66,15 +55,8 @@ class Run(TypedDict):
     program: str | None
     nccl_tests_version: str | None
     nccl_version: str | None
-    outcome: str | None
-    ranks: float | None
-    nodes: float | None
-    avg_busbw: float | None
-    out_of_bounds: float | None
     hosts: list[str]
     devices: list[str]
-    errors: list[str]
-    checked: bool
     fabric: Fabric
     rows: list[Row]
 
@@ -144,7 +126,6 @@ class ReadReport(TypedDict):
     Fates are what became of nodes that were drained, leftovers what could not be put back as it was.
     """
 
-    schema: int
     verdict: str
     reason: str
     cluster: str

@@ -29,7 +29,7 @@ _RESULTS = {
 }
 
 
-def judge_storage(data: dict[str, Any], nodes: list[str], limits: Limits) -> dict[str, Any]:
+def judge_storage(data: list[dict[str, Any]], nodes: list[str], limits: Limits) -> dict[str, Any]:
     """Return verdict, reason, findings, blamed (node and reason of each) and storage (the figures of the report).
 
     Args:
@@ -37,7 +37,7 @@ def judge_storage(data: dict[str, Any], nodes: list[str], limits: Limits) -> dic
         nodes: names of the nodes that had to take part.
         limits: what they are judged by.
     """
-    said = {item["node"]: item for item in data["nodes"] if item["node"] in nodes}
+    said = {item["node"]: item for item in data if item["node"] in nodes}
     found = Found()
     for node in nodes:
         _own(found, node, said.get(node))

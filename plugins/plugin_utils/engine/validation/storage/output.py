@@ -15,30 +15,24 @@ _MOST_RANK = 1_000_000
 _COUNTS = ("reads", "missing", "wrong", "back", "other")
 
 
-def read_storage(text: str) -> dict[str, Any]:
-    """Return what each node said; it never raises, and what cannot be read counts as not said.
+def read_storage(text: str) -> list[dict[str, Any]]:
+    """Return what each node said, by rank; it never raises, and what cannot be read counts as not said.
 
     Args:
         text: the output of the job.
 
     Returns:
-        ``unreadable``, how many lines of the check could not be read, and ``nodes``, one per rank in their order. Each
-        has node, rank, mount, type and source (texts), local_locks, free and needed (bytes), write_error (empty when it
-        went well), back, tree, rename (peer and counts), lock (peer, result, error), each None when nothing was said;
-        sees (file, peer, version, result), problems (texts), and speed: write and read, each None or rate (bytes/s or
-        None), mode and error.
+        Each has node, rank, mount, type and source (texts), local_locks, free and needed (bytes), write_error (empty
+        when it went well), back, tree, rename (peer and counts), lock (peer, result, error), each None when nothing was
+        said; sees (file, peer, version, result), problems (texts), and speed: write and read, each None or rate
+        (bytes/s or None), mode and error.
     """
     nodes: dict[int, dict[str, Any]] = {}
-    unreadable = 0
     for line in text.splitlines():
-        if not line.startswith(_MARK):
-            continue
-        found = _parsed(line[len(_MARK) :])
-        if found is None:
-            unreadable += 1
-        else:
+        found = _parsed(line[len(_MARK) :]) if line.startswith(_MARK) else None
+        if found is not None:
             _note(nodes.setdefault(found["rank"], _blank(found)), found)
-    return {"nodes": [nodes[rank] for rank in sorted(nodes)], "unreadable": unreadable}
+    return [nodes[rank] for rank in sorted(nodes)]
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

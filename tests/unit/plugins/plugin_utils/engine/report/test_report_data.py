@@ -128,9 +128,7 @@ def test_a_curve_is_the_median_over_repeats() -> None:
     test = report["tests"][0]
     faster = copy.deepcopy(test["runs"][0])
     for row in faster["rows"]:
-        half = row["out_of_place"]
-        assert half is not None
-        half["busbw"] = (half["busbw"] or 0) + 10
+        row["out_of_place"] = (row["out_of_place"] or 0) + 10
     before = curves(test)["all_reduce"]
     test["runs"].append(faster)
     after = curves(test)["all_reduce"]

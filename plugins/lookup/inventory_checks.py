@@ -130,7 +130,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]  # Ansible has no types
         wrong = [*declared.unclear, *declared_types(settings, values)]
         # Checks that read a value of a wrong type are skipped.
         judge = Judge(wrong)
-        problems += declared.absent + wrong + value_problems(each for each in settings if judge.can(each.name))
+        problems += declared.absent + wrong + value_problems(settings)
         problems += unused_options(settings, groups, declared_options())
         hosts, unclear = self._hosts(known["hostvars"], groups)
         problems += unclear

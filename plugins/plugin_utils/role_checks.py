@@ -1,8 +1,9 @@
 """Finds the checks that roles have of their options, roles/NAME/checks.py, and asks them what sites write.
 
 `check(options, cluster)` returns the problems of options, given by name without the prefix of the role. The role calls
-it with all of them and the facts of its host; the preflight with those that a site writes and an empty `cluster`. An
-option or fact that is missing raises KeyError: the preflight skips the check, and the role asks again.
+it with all of them and the facts of its host; the preflight with those that a site writes, defaults without templates,
+and an empty `cluster`. An option or fact that is missing raises KeyError: the preflight skips the check, and the role
+asks again.
 
 `INVENTORY` maps names or patterns of options to checks that the preflight calls once, before any host is contacted.
 Their `options` are `SITE_OPTIONS` of all roles by full name, and `cluster` knows all hosts. A check is skipped while an
@@ -11,22 +12,27 @@ option that its key matches has a value of a wrong type.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..module_utils.common.problems import Problem, make_problem
 from .preflight.options import places_of
 from .site_variables import declared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import ModuleType
 
     from .preflight.options import Setting
 
-__all__ = ["checks_of", "roles_with_checks", "value_problems"]
+__all__ = ["Known", "Problem", "checks_of", "make_problem", "roles_with_checks", "value_problems"]
+
+Known: TypeAlias = Mapping[str, Any]
+"""Options, or what is known of a cluster, by name."""
 
 _PACKAGE = f"{__name__.partition('.plugins.')[0]}.roles"
 _ROLES = Path(__file__).resolve().parents[2] / "roles"
@@ -45,27 +51,33 @@ def roles_with_checks() -> list[str]:
 
 def value_problems(settings: Iterable[Setting]) -> list[Problem]:
     """Return the values that no host can have, each with the place where it is set; templates are skipped."""
-    options, able = declared_options(), {*roles_with_checks()}
+    options = declared_options()
     written = [each for each in settings if each.name in options]
     plain = [each for each in written if "{{" not in str(each.value)]
     latest = {each.name: each for each in plain}
+    defaults = {name: each.spec["default"] for name, each in options.items() if "default" in each.spec}
+    usual = {name: value for name, value in defaults.items() if "{{" not in str(value)}
     computed = {each.name for each in written} - {*latest}
+    roles = {
+        role: {name: value for name, value in usual.items() if options[name].role == role}
+        for role in roles_with_checks()
+    }
+    set_by_role: dict[str, dict[str, Any]] = {}
+    for each in plain:
+        set_by_role.setdefault(options[each.name].role, {})[each.name] = each.value
     problems: list[Problem] = []
     for setting in plain:
-        role = options[setting.name].role
-        beside = {name: each.value for name, each in latest.items() if options[name].role == role}
-        found = _port(setting)
-        if role in able:
-            found += _role_problems(role, beside | {setting.name: setting.value})
-        for problem in found:
+        role, own = options[setting.name].role, {setting.name: setting.value}
+        alone = roles.get(role, {})
+        beside = alone | set_by_role[role]
+        # Another option of the role may have a value that the check cannot read.
+        found = _role_problems(role, beside | own, alone | own) if role in roles else []
+        for problem in _port(setting) + found:
             name = re.split(r"[.:\[]", problem["key"])[0]
-            if name in computed:
+            # A missing option is reported with the one that needs it.
+            others = beside | {setting.name: defaults.get(setting.name)}
+            if name in computed or (name not in {setting.name, *latest} and problem in _role_problems(role, others)):
                 continue
-            if name not in {setting.name, *latest}:
-                # A missing option is reported with the one that needs it.
-                rest = {key: value for key, value in beside.items() if key != setting.name}
-                if problem in _role_problems(role, rest):
-                    continue
             place = setting if name == setting.name else latest.get(name, setting)
             said = f"{problem['problem']}{places_of([place])}"
             told = make_problem([place.host] if place.host else [], problem["key"], said, problem["remedy"])
@@ -82,11 +94,11 @@ def _port(setting: Setting) -> list[Problem]:
     return [make_problem([], setting.name, f"{setting.value} is out of bounds", remedy)] if wrong else []
 
 
-def _role_problems(role: str, written: Mapping[str, Any]) -> list[Problem]:
-    """Return what the check of a role finds in the options that a site writes."""
-    options = {name.removeprefix(f"{role}_"): value for name, value in written.items()}
-    try:
-        found: list[Problem] = checks_of(role).check(options, {})
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return []
-    return found
+def _role_problems(role: str, *attempts: Known) -> list[Problem]:
+    """Return what the check of a role finds in the first of these options that it can read."""
+    for written in attempts:
+        options = {name.removeprefix(f"{role}_"): value for name, value in written.items()}
+        with contextlib.suppress(AttributeError, KeyError, TypeError, ValueError):
+            found: list[Problem] = checks_of(role).check(options, {})
+            return found
+    return []

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.common.placeholders import placeholder
 from ...plugins.plugin_utils.common.program_source import argument_problems, source_problems
 from ...plugins.plugin_utils.monitoring.alert_routes import routing_problems, site_routing_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
@@ -39,7 +33,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return problems
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the alerts that the hosts of the group monitoring send."""
     return site_routing_problems(cluster["monitoring"], cluster["hostvars"])
 

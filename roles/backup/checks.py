@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 # https://restic.readthedocs.io/en/stable/060_forget.html#removing-snapshots-according-to-a-policy
 _KEEP = ("last", "hourly", "daily", "weekly", "monthly", "yearly")
 _REPOSITORY = re.compile(r"/|(sftp|rest|s3|b2|azure|gs|swift|rclone):.")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what keeps the backups of a host from working.
 
     Args:
@@ -43,7 +37,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
         )
     if not str(options["directory"]).startswith("/"):
         add("directory", f"{options['directory']!r} is no absolute path", "write /var/backups/busbar or the like")
-    keep: Mapping[str, Any] = options["keep"]
+    keep: Known = options["keep"]
     strange = sorted(set(keep) - set(_KEEP))
     if strange:
         add("keep", f"{', '.join(strange)} is not known", f"use {', '.join(_KEEP)}")

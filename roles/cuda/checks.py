@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
 from ...plugins.plugin_utils.nvidia.cuda_support import (
     driver_fits,
     generation_fits,
@@ -12,6 +11,7 @@ from ...plugins.plugin_utils.nvidia.cuda_support import (
     release_of,
     version_key,
 )
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _RELEASES = ("versions", "default_version", "absent_versions")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the reasons why CUDA cannot be installed as declared.
 
     Args:
@@ -52,7 +52,7 @@ def _faults(key: str, value: Any) -> Iterator[tuple[str, str, str]]:  # noqa: AN
             yield f"cuda_{key}", str(exc), "name releases, best as text: ['12.8', '13.0']"
 
 
-def _distribution_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+def _distribution_problems(options: Known, host: str) -> list[Problem]:
     """Return the options that the distribution's packages cannot satisfy."""
     found = []
     remedy = "take them from cuda_source=nvidia, or leave them to the distribution"
@@ -70,7 +70,7 @@ def _distribution_problems(options: Mapping[str, Any], host: str) -> list[Proble
 
 
 def _declared_problems(
-    options: Mapping[str, Any], releases: Mapping[str, str], default: str, gone: list[str], host: str
+    options: Known, releases: Mapping[str, str], default: str, gone: list[str], host: str
 ) -> list[Problem]:
     """Return the contradictions between options."""
     found = []
@@ -89,7 +89,7 @@ def _declared_problems(
 
 
 def _support_problems(
-    options: Mapping[str, Any], releases: Mapping[str, str], default: str, generation: str | None, host: str
+    options: Known, releases: Mapping[str, str], default: str, generation: str | None, host: str
 ) -> list[Problem]:
     """Return toolkits that the driver does not run, and a default without code for the GPUs."""
     found = []

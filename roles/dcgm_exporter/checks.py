@@ -8,24 +8,18 @@ needs `datacenter-gpu-manager-4-core`. Releases before 4 are built against DCGM 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.common.program_source import argument_problems
 from ...plugins.plugin_utils.monitoring.dcgm_counters import counter_problems
 from ...plugins.plugin_utils.nvidia.cuda_support import version_key
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _SUM = re.compile(r"[0-9a-f]{64}")
 _LOCAL = ("127.", "localhost", "[::1]", "::1")
 _OURS = ("-f", "--collectors", "-a", "--address", "-r", "--remote-hostengine-info", "-c", "--collect-interval")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
@@ -40,7 +34,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return problems + argument_problems("dcgm_exporter", options["arguments"], host)
 
 
-def _source_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+def _source_problems(options: Known, host: str) -> list[Problem]:
     """Return the invalid options of the package and of the host engine."""
     version, problems = str(options["version"]), []
     if version and version_key(version.partition(":")[2] or version)[0] < 4:  # noqa: PLR2004 - as DCGM itself
@@ -63,7 +57,7 @@ def _source_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
     return problems
 
 
-def _run_problems(options: Mapping[str, Any], host: str) -> list[Problem]:
+def _run_problems(options: Known, host: str) -> list[Problem]:
     """Return the invalid port, interval and arguments."""
     problems = []
     if not 1 <= int(options["port"]) <= 65535:  # noqa: PLR2004 - the largest port

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.module_utils.containers.enroot_config import declaration_problems
 from ...plugins.plugin_utils.preflight.software import CHECKSUM_REMEDY, is_on
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 # Versions of Enroot of which the role has the checksums.
 KNOWN = ("4.1.2",)
 
 
-def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, _: Known) -> list[Problem]:
     """Return the settings that Enroot does not read."""
     return declaration_problems([], {}, options["settings"])
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose packages of Enroot cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "enroot") and not _verified(each)]
@@ -31,7 +24,7 @@ def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Pr
     return [make_problem(wrong, "enroot_checksums", problem, remedy)] if wrong else []
 
 
-def _verified(variables: Mapping[str, Any]) -> bool:
+def _verified(variables: Known) -> bool:
     """Return whether the packages of Enroot have checksums, or are built from sources that the role knows."""
     known = str(variables.get("enroot_version", KNOWN[0])) in KNOWN
     return bool(variables.get("enroot_checksums")) or (known and "enroot_packages" not in variables)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.access.networks import lies_in, network
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from ...plugins.module_utils.common.problems import Problem
 
 _LEAST = {"max_retry": 1, "find_time_s": 1, "ban_time_s": 1}
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what keeps fail2ban from working, or might shut out whoever provisions the host.
 
     Args:
@@ -26,7 +25,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return [make_problem([cluster["host"]], f"fail2ban_{key}", problem, remedy) for key, problem, remedy in wrong]
 
 
-def _bounds(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _bounds(options: Known) -> Iterator[tuple[str, str, str]]:
     for key, least in _LEAST.items():
         if int(options[key]) < least:
             yield (
@@ -36,13 +35,13 @@ def _bounds(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             )
 
 
-def _networks(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _networks(options: Known) -> Iterator[tuple[str, str, str]]:
     for text in options["trusted"]:
         if network(text) is None:
             yield "trusted", f"{text!r} is no address and no network", "write one such as 10.0.0.0/24"
 
 
-def _shut_out(options: Mapping[str, Any], seen: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _shut_out(options: Known, seen: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     for line in seen:
         word, _, address = line.partition(" ")
         if word == "from" and address and not lies_in(address, [*options["cluster"], *options["trusted"]]):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.access.networks import lies_in, network
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from ...plugins.module_utils.common.problems import Problem
+    from collections.abc import Collection, Iterator, Sequence
 
     _Wrong = tuple[str, str, str]
 
@@ -27,7 +25,7 @@ _PORTS = re.compile(r"(\d+)(?:-(\d+))?")
 _DISABLE = {"firewalld": "systemctl disable --now firewalld", "ufw": "ufw disable"}
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what keeps the firewall of a host from working, or would shut out whoever provisions it.
 
     Args:
@@ -41,14 +39,14 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return [make_problem([host], f"firewall_{key}", problem, remedy) for key, problem, remedy in wrong]
 
 
-def _network_problems(options: Mapping[str, Any]) -> Iterator[_Wrong]:
+def _network_problems(options: Known) -> Iterator[_Wrong]:
     for key, remedy in _NETWORKS.items():
         for text in options[key]:
             if network(text) is None:
                 yield key, f"{text!r} is no address and no network", remedy
 
 
-def _port_problems(options: Mapping[str, Any], groups: Collection[str]) -> Iterator[_Wrong]:
+def _port_problems(options: Known, groups: Collection[str]) -> Iterator[_Wrong]:
     if not _ports_are_good(options["job_ports"]):
         yield "job_ports", f"{options['job_ports']!r} is no range of ports", "write LOW-HIGH, such as 10000-65535"
     for service in options["open"]:
@@ -62,7 +60,7 @@ def _port_problems(options: Mapping[str, Any], groups: Collection[str]) -> Itera
                 yield "open", f"{name}: {source!r} is not known", f"write {known}, a group, an address or a network"
 
 
-def _seen_problems(options: Mapping[str, Any], seen: Sequence[str]) -> Iterator[_Wrong]:
+def _seen_problems(options: Known, seen: Sequence[str]) -> Iterator[_Wrong]:
     for line in seen:
         word, _, what = line.partition(" ")
         if word == "active":

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.module_utils.nvidia.gpu_settings import merge_settings, settings_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the invalid settings of GPUs, of hardware and hosts together."""
     problems = []
     remedy = "correct gpu.settings of the hardware, or gpu_settings_values of the host"

@@ -6,39 +6,28 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ...plugins.module_utils.common.problems import Problem
 
 SHORTEST_PASSWORD = 12
 EVERYWHERE = ("", "0.0.0.0", "::", "[::]", "*")  # noqa: S104 - refused
 _PLACEHOLDER = re.compile(r"(?i)^(admin|grafana|password|passwort|secret|prom-operator)\d*$|change.?me|<[^>]*>|^x+$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]+")
-# Valid values, for the preflight, which knows only what a site writes.
-_IF_UNKNOWN = {
-    **dict.fromkeys(("package_url", "package_sha256", "version", "repository_url", "repository_fingerprint"), ""),
-    "source": "none",
-    "repository_key_url": "",
-    "repository_key_file": "",
-    "address": "127.0.0.1",
-    "admin_password": "-" * 32,
-    "admin_user": "admin",
-    "prometheus_url": "http://x",
-    "settings": {},
-}
+# Valid values in place of templates, which the preflight does not know.
+_IF_UNKNOWN = {"address": "127.0.0.1", "admin_password": "-" * 32, "prometheus_url": "http://x"}
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options of the role, without its prefix; none where no Grafana is installed."""
     options = {**_IF_UNKNOWN, **options}
     return list(_problems(options, cluster.get("host", ""))) if options["source"] != "none" else []
 
 
-def _problems(options: Mapping[str, Any], host: str) -> Iterator[Problem]:
+def _problems(options: Known, host: str) -> Iterator[Problem]:
     def problem(key: str, what: str, remedy: str) -> Problem:
         return make_problem([host], f"grafana_{key}", what, remedy)
 
@@ -70,7 +59,7 @@ def _problems(options: Mapping[str, Any], host: str) -> Iterator[Problem]:
     yield from _setting_problems(options["settings"], problem)
 
 
-def _setting_problems(sections: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+def _setting_problems(sections: Known, problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
     for section, values in sections.items():
         if not hasattr(values, "items"):
             yield problem("settings", f"{section} is not a section", "write it as {section: {key: value}}")
@@ -80,7 +69,7 @@ def _setting_problems(sections: Mapping[str, Any], problem: Any) -> Iterator[Pro
                 yield problem("settings", f"{section}.{key} has several lines", "grafana.ini has one line for each")
 
 
-def _package_problems(options: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+def _package_problems(options: Known, problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
     url, found = str(options["package_url"]), str(options["package_sha256"]).lower()
     if not url.endswith((".deb", ".rpm")) or "/" not in url:
         yield problem(
@@ -102,7 +91,7 @@ def _package_problems(options: Mapping[str, Any], problem: Any) -> Iterator[Prob
         )
 
 
-def _repository_problems(options: Mapping[str, Any], problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
+def _repository_problems(options: Known, problem: Any) -> Iterator[Problem]:  # noqa: ANN401 - a function
     if not options["repository_url"]:
         yield problem(
             "repository_url",

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.module_utils.storage.home_quota import is_size
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ...plugins.module_utils.common.problems import Problem
 
 _USER = re.compile(r"[a-z_][a-z0-9_.-]{0,63}")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the options of the role home_quota.
 
     Args:
         options: `default`, `users`, `soft_percent` and `path`.
         cluster: the `host`, and `exports`, those of each host of the group nfs_server.
     """
-    exports: Mapping[str, Sequence[Mapping[str, Any]]] = cluster["exports"]
+    exports: Mapping[str, Sequence[Known]] = cluster["exports"]
     sizes = {"home_quota_default": options["default"]} if options["default"] else {}
     sizes |= {f"home_quota_users.{name}": size for name, size in options["users"].items()}
     if not sizes:

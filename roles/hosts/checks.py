@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import re
 import zoneinfo
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.common.near_names import near_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _DOMAIN = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 
-def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, _: Known) -> list[Problem]:
     """Return an unknown time zone and an invalid domain."""
     found = []
     domain, zone = options.get("domain"), options.get("timezone")

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 # Sizes in systemd's configuration files, systemd.syntax(7): base 1024. Fractions are not accepted here.
 _SIZE = re.compile(r"([1-9][0-9]*)([KMGT]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _HIGHEST_PORT = 65535
-_IF_UNKNOWN = {
-    "port": 19532,
-    "max_use": "1G",
-    "keep_free": "1G",
-    "max_file_size": "1M",
-    "max_age_days": 9999,
-    "rotate_days": 1,
-}
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the problems of the options of the role journal_remote.
 
     Args:
         options: `receiver`, `address`, `port`, `max_use`, `keep_free`, `max_file_size`, `max_age_days`, `rotate_days`.
-            The preflight knows only what a site writes, and not where the journals go.
+            The preflight does not know where the journals go.
         cluster: the `host`.
     """
-    host, options = cluster.get("host", ""), {**_IF_UNKNOWN, **options}
+    host = cluster.get("host", "")
 
     def problem(name: str, what: str, remedy: str) -> Problem:
         return make_problem([host], f"journal_remote_{name}", what, remedy)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ...plugins.module_utils.common.problems import Problem
 
 _LOWEST, _HIGHEST = 1024, 65535
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
@@ -22,7 +21,7 @@ _PYTHON = re.compile(r"python3(\.[0-9]+)?|/[A-Za-z0-9_./+-]{1,255}")
 _ADDRESS = re.compile(r"[0-9.]+|\[?[0-9a-fA-F:]+\]?")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what keeps the portal from working, or would open it wider than it may be.
 
     Args:
@@ -47,7 +46,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
 
 
-def _place(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _place(options: Known) -> Iterator[tuple[str, str, str]]:
     if len(options["portals"]) > 1:
         names = ", ".join(options["portals"])
         yield "portal", f"{names} are in this group, and a portal is one host", "leave one of them in the group"
@@ -67,7 +66,7 @@ def _place(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "jupyterhub_first_number", "root would log in to the portal", "write the lowest uid of a person, as 1000"
 
 
-def _times(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _times(options: Known) -> Iterator[tuple[str, str, str]]:
     hours, most = float(options["hours"]), float(options["max_hours"])
     longest = 24 * 30
     if not 0 < hours <= most:
@@ -80,7 +79,7 @@ def _times(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "jupyterhub_idle_minutes", "is below 0", "write 0 to stop no notebook that is idle"
 
 
-def _links(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _links(options: Known) -> Iterator[tuple[str, str, str]]:
     for name in ("grafana_url", "report_url"):
         url = str(options[name])
         if url and not _URL.fullmatch(url):
@@ -90,7 +89,7 @@ def _links(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "jupyterhub_history_days", problem, "write for how many days jobs that ended are listed"
 
 
-def _ports(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _ports(options: Known) -> Iterator[tuple[str, str, str]]:
     taken: dict[int, str] = {}
     for name, value in options["ports"].items():
         key = f"jupyterhub_{name}"
@@ -123,7 +122,7 @@ def _environments(environments: list[dict[str, Any]]) -> Iterator[tuple[str, str
                 yield key, f"{entry['name']}: {path!r} is no folder", "write an absolute path without a colon"
 
 
-def _images(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _images(options: Known) -> Iterator[tuple[str, str, str]]:
     key, runtime = "jupyterhub_environments", str(options["container_runtime"])
     entries = [entry for entry in options["environments"] if entry.get("image")]
     for entry in entries:
@@ -151,7 +150,7 @@ def _images(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "charliecloud_binds", problem, "add the shared tree, on which it lies, to charliecloud_binds"
 
 
-def _oidc(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _oidc(options: Known) -> Iterator[tuple[str, str, str]]:
     if not options["client_id"]:
         for name in ("authorize_url", "token_url", "userdata_url"):
             if options[name]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _VERSION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid entries of `lmod_modules`."""
     host, problems = cluster.get("host", ""), []
     for index, module in enumerate(options["modules"]):
@@ -38,7 +38,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return problems + _repeated(options["modules"], host)
 
 
-def _repeated(modules: Sequence[Mapping[str, Any]], host: str) -> list[Problem]:
+def _repeated(modules: Sequence[Known], host: str) -> list[Problem]:
     """Return the modules that are declared twice, and the names with two default versions."""
     named = [f"{module.get('name')}/{module.get('version')}" for module in modules]
     defaults = [str(module.get("name")) for module in modules if module.get("default")]

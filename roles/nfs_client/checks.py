@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.plugin_utils.preflight.storage import home_problems, storage_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.preflight.storage import home_problems, host_mount_problems
+from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid `mounts`; `cluster` has the `host`, the `servers` that export, and `hostvars`."""
-    servers, hostvars = cluster["servers"], cluster["hostvars"]
-    return storage_problems(
-        options["mounts"], "nfs_client_mounts", cluster["host"], servers=servers, variables=hostvars
-    )
+    host, servers, hostvars = cluster["host"], cluster["servers"], cluster["hostvars"]
+    return host_mount_problems(host, "nfs_client_mounts", options["mounts"], servers, hostvars)
 
 
-def check_homes(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_homes(options: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose homes are on no storage that the inventory declares, where users work on several."""
     hosts = list(dict.fromkeys([*cluster["logins"], *cluster["compute"]]))
     has_users = bool(options["users_accounts"]) or options["identity_source"] != "declared"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.plugin_utils.preflight.storage import site_storage_problems, storage_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.preflight.storage import site_storage_problems
+from ...plugins.plugin_utils.role_checks import Known, Problem
+from ...plugins.plugin_utils.storage.problems import export_problems, network_problems
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid `exports` and `networks`."""
-    host = cluster["host"]
-    return storage_problems(options["exports"], "nfs_server_exports", host, networks=options["networks"])
+    hosts = [cluster["host"]]
+    return export_problems(hosts, options["exports"]) + network_problems(
+        hosts, "nfs_server_networks", options["networks"]
+    )
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the exports and mounts of all hosts."""
     hosts = cluster["groups"].get("all", [])
     return site_storage_problems(hosts, cluster["nfs_servers"], cluster["nfs_clients"], cluster["hostvars"])

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.common.program_source import argument_problems, source_problems
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
-    from ...plugins.module_utils.common.problems import Problem
 
 _METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -19,7 +18,7 @@ _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _OWN = "busbar_node_"
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
@@ -40,7 +39,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     ]
 
 
-def _metric_faults(metrics: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
+def _metric_faults(metrics: Iterable[Known]) -> Iterator[tuple[int, str, str]]:
     for number, metric in enumerate(metrics):
         name, labels = str(metric["name"]), metric.get("labels") or {}
         if not _METRIC.fullmatch(name):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.common.near_names import near_name
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-    from ...plugins.module_utils.common.problems import Problem
 
 # Checks of a node's health that `node_health_severities` may name.
 CHECK_NAMES = (
@@ -28,13 +27,13 @@ _LIMITS = {
 }
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return unknown checks and severities, and limits that are out of bounds."""
     faults = [*_severities(options.get("severities") or {}), *_limits(options)]
     return [make_problem([cluster.get("host", "")], f"node_health_{key}", *rest) for key, *rest in faults]
 
 
-def _severities(severities: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _severities(severities: Known) -> Iterator[tuple[str, str, str]]:
     for name, severity in severities.items():
         if name not in CHECK_NAMES:
             near = near_name(str(name), CHECK_NAMES)
@@ -44,7 +43,7 @@ def _severities(severities: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]
             yield f"severities.{name}", f"{severity!r} is not a severity", "give ISOLATE, RESET, MONITOR or OFF"
 
 
-def _limits(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _limits(options: Known) -> Iterator[tuple[str, str, str]]:
     for name, most in _LIMITS.items():
         if name in options and not 0 < float(options[name]) <= (most or float("inf")):
             remedy = f"give more than 0{f', at most {most}' if most else ''}"

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from ...plugins.plugin_utils.nvidia.driver_problems import driver_problems, site_driver_problems
 from ...plugins.plugin_utils.preflight.inventory import domain_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the driver that is declared for a host.
 
     Args:
@@ -23,12 +17,12 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return driver_problems(cluster["hardware"], cluster["host"], options, cluster["system"])
 
 
-def check_drivers(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_drivers(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the drivers of all compute nodes."""
     return site_driver_problems(cluster["compute"], cluster["hostvars"], cluster["catalogue"])
 
 
-def check_domains(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_domains(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the NVLink racks."""
     hosts = {name: cluster["hostvars"][name] for name in cluster["compute"]}
     domains = {name: each.get("nvlink_domain") for name, each in hosts.items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ...plugins.module_utils.access.account_problems import account_conflicts
+from ...plugins.module_utils.common.problems import advice
 from ...plugins.module_utils.hardware.gpu_claims import claim_problems
 from ...plugins.module_utils.hardware.gpu_places import place_problems
 from ...plugins.plugin_utils.access.held_secrets import held_problems
@@ -16,14 +17,13 @@ from ...plugins.plugin_utils.preflight.advice import node_advice
 from ...plugins.plugin_utils.preflight.nodes import name_problems, node_problems
 from ...plugins.plugin_utils.preflight.releases import driver_system, release_problems
 from ...plugins.plugin_utils.preflight.software import node_software_problems
+from ...plugins.plugin_utils.role_checks import Known, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ...plugins.module_utils.common.problems import Problem
+    from collections.abc import Sequence
 
 
-def check_nodes(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
     """Return how nodes differ from what the inventory says of them.
 
     Args:
@@ -64,18 +64,21 @@ def check_nodes(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Proble
     return wrong + domain_claims({host: str(hostvars[host].get("nvlink_domain") or "") for host in hosts}, read)
 
 
-def advise_on_nodes(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+def advise_on_nodes(hosts: Sequence[str], cluster: Known) -> list[Problem]:
     """Return old versions and kernels that wait for a reboot; a host without an answer is skipped."""
     answers = {host: cluster["hostvars"][host].get(cluster["answer"]) or {} for host in hosts}
-    return [each for host, found in answers.items() for each in node_advice(host, found.get("node") or {})]
+    return [advice(each) for host, found in answers.items() for each in node_advice(host, found.get("node") or {})]
 
 
-def advise_on_floors(catalogue: dict[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def advise_on_floors(_: Known, cluster: Known) -> list[Problem]:
     """Return floors of hardware profiles that half the speed would pass."""
-    return floor_advice(catalogue)
+    return [advice(each) for each in floor_advice({name: each for name, each in cluster["catalogue"].items() if each})]
 
 
-def check_secrets(hosts: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+INVENTORY = {"hardware, hardware_profiles_extra": advise_on_floors}
+
+
+def check_secrets(hosts: Sequence[str], cluster: Known) -> list[Problem]:
     """Return the secrets that hosts hold and the provisioning host lacks.
 
     Args:

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.module_utils.common.problems import make_problem
 from ...plugins.plugin_utils.monitoring.prometheus_plan import prometheus_problems
 from ...plugins.plugin_utils.monitoring.scrape_targets import scrape_targets, target_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _MOST_HOSTS = 2
 _CHECKED = (
@@ -24,7 +17,7 @@ _CHECKED = (
 )
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong; the roles look closer, at what only a host can tell.
 
     Args:

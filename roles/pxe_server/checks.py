@@ -5,21 +5,20 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ...plugins.module_utils.common.problems import Problem
 
 _MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", re.IGNORECASE)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 _MADE_BY = "run busbar image bundle and busbar image build"
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what keeps machines from booting, or would have two of them take each other's place.
 
     Args:
@@ -32,7 +31,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return [*own, *_machines(options["machines"])]
 
 
-def _own(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _own(options: Known) -> Iterator[tuple[str, str, str]]:
     interface = str(options["interface"])
     if not _INTERFACE.fullmatch(interface) or interface not in options["interfaces"]:
         yield (
@@ -53,7 +52,7 @@ def _own(options: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "kernel_options", "has more than one line", "write the words on one line"
 
 
-def _machines(machines: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+def _machines(machines: Mapping[str, Known]) -> Iterator[Problem]:
     asked = {name: str(own["pxe_server_mac"]).lower() for name, own in machines.items()}
     count = Counter(asked.values())
     for name, mac in asked.items():

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
 from ...plugins.plugin_utils.preflight.software import is_on
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 # Versions of which the role has the checksum.
 KNOWN = ("0.24.0",)
@@ -29,7 +25,7 @@ _LONGEST_PATH = 4095
 _PATH = re.compile(r"/[^\s#]*")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with a site's own arguments.
 
     Args:
@@ -56,7 +52,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return problems
 
 
-def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(_: Known, cluster: Known) -> list[Problem]:
     """Return the hosts whose archive of Pyxis cannot be verified."""
     hosts = {host: cluster["hostvars"][host] for host in cluster["groups"].get("all", [])}
     wrong = [host for host, each in hosts.items() if is_on(each, "pyxis") and not _verified(each)]
@@ -68,7 +64,7 @@ def check_inventory(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Pr
 INVENTORY = {"pyxis_sha256": check_inventory}
 
 
-def _verified(variables: Mapping[str, Any]) -> bool:
+def _verified(variables: Known) -> bool:
     """Return whether the archive of Pyxis has a checksum, its own or that of a version whose sum the role knows."""
     given = variables.get("pyxis_sha256")
     if given is None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import make_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 
 
-def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, _: Known) -> list[Problem]:
     """Return a negative delay, and names that no package begins with."""
     found = []
     if int(options.get("spread_s", 0)) < 0:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
 from ...plugins.plugin_utils.engine.common.hostlist import unfold_hosts
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems
 from ...plugins.plugin_utils.uninstall.choice import uninstall_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 KEY, FINGERPRINT = "replace_node", "replace_node_fingerprint"
 # What else a host does for the cluster would go with its machine.
@@ -20,12 +20,12 @@ PROTECTED = ("slurm_controller", "slurm_database", "slurm_login", "nfs_server", 
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}")
 
 
-def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, _: Known) -> list[Problem]:
     """Return an invalid name of the cluster."""
     return cluster_name_problems("cluster_name", options["cluster_name"])
 
 
-def check_replacement(asked: str | Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_replacement(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
     """Return what is wrong with a request to replace nodes; no host is needed to tell.
 
     Args:
@@ -58,6 +58,6 @@ def check_replacement(asked: str | Sequence[str], cluster: Mapping[str, Any]) ->
     return problems
 
 
-def check_uninstall(asked: str | Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_uninstall(asked: str | Sequence[str], cluster: Known) -> list[Problem]:
     """Return what is wrong with a request to uninstall hosts; `cluster` has the arguments of `uninstall_problems`."""
     return uninstall_problems(asked, **cluster)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...plugins.module_utils.access.accounts import slurm_users
+from ...plugins.plugin_utils.role_checks import Known, Problem
 from ...plugins.plugin_utils.slurm.conf import inventory_node
 from ...plugins.plugin_utils.slurm.new_nodes import new_node_problems
 from ...plugins.plugin_utils.slurm.partitions import cluster_name_problems, role_problems
@@ -12,9 +13,8 @@ from ...plugins.plugin_utils.slurm.problems import external_database_problems, g
 from ...plugins.plugin_utils.slurm.scripts import script_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from ...plugins.module_utils.common.problems import Problem
 
 # Options that mean the same on every host, with their value if the site sets none.
 SITE_OPTIONS: dict[str, Any] = {
@@ -33,26 +33,26 @@ SITE_OPTIONS: dict[str, Any] = {
 _ROLES = ("controllers", "databases", "logins")
 
 
-def check(options: Mapping[str, Any], _: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, _: Known) -> list[Problem]:
     """Return an invalid name of the cluster, and scripts that Slurm cannot call."""
     return cluster_name_problems("slurm_cluster_name", options.get("cluster_name")) + script_problems(
         options.get("job_scripts") or {}
     )
 
 
-def check_new_nodes(nodes: Sequence[str], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_new_nodes(nodes: Sequence[str], cluster: Known) -> list[Problem]:
     """Return new nodes that Slurm has under another name; `cluster` has the arguments of `new_node_problems`."""
     return new_node_problems(nodes, **cluster)
 
 
-def check_roles(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_roles(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the hosts that Slurm's daemons run on."""
     if not cluster["accounting"]:
         return []
     return role_problems(cluster["controllers"], cluster["databases"], cluster["logins"], cluster["compute"])
 
 
-def check_declaration(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_declaration(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the declaration of the cluster."""
     hostvars = cluster["hostvars"]
     return slurm_problems(
@@ -75,14 +75,14 @@ def check_declaration(options: Mapping[str, Any], cluster: Mapping[str, Any]) ->
     )
 
 
-def check_database(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_database(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the database that the site runs."""
     has_password = any(each.name == "slurm_database_password" for each in cluster["settings"])
     external = options["slurm_database_external"]
     return external_database_problems(external, cluster["databases"], has_password=has_password)
 
 
-def check_gpus(_: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_gpus(_: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with MIG layouts, and with how Slurm learns of GPUs."""
     nodes = [inventory_node(name, cluster["hostvars"][name]) for name in cluster["compute"]]
     return gpu_problems(nodes, cluster["catalogue"])

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
 
-from ...plugins.module_utils.common.problems import Problem, make_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 _LEAST_INTERVAL = 5
 # systemd takes a size that it does not know for no limit at all.
 _MEMORY = re.compile(r"[1-9][0-9]*[KMGT]|[1-9][0-9]?%|infinity")
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid options.
 
     Args:
@@ -53,7 +49,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     ]
 
 
-def _numbers(options: Mapping[str, Any], host: str) -> list[Problem]:
+def _numbers(options: Known, host: str) -> list[Problem]:
     interval, timeout = int(options["interval"]), int(options["timeout"])
     checks = (
         (

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ...plugins.module_utils.common.problems import make_problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+    from collections.abc import Collection, Iterator
 
     _Wrong = tuple[str, str, str]
 
@@ -23,7 +21,7 @@ _HIGHEST_PORT = 65535
 _LOWEST_ID = 1000
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the source of users.
 
     Args:
@@ -43,7 +41,7 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return [make_problem([host], key, problem, remedy) for key, problem, remedy in wrong]
 
 
-def _own(options: Mapping[str, Any], known: Collection[str]) -> Iterator[_Wrong]:
+def _own(options: Known, known: Collection[str]) -> Iterator[_Wrong]:
     server = options["identity_server"]
     if not server:
         yield "identity_server", "no host serves the directory", "put a host into the group ldap_server"
@@ -65,14 +63,14 @@ def _own(options: Mapping[str, Any], known: Collection[str]) -> Iterator[_Wrong]
         yield "identity_suffix", f"{suffix!r} cannot be the root of a directory", "write dc=cluster,dc=internal"
 
 
-def _external(options: Mapping[str, Any]) -> Iterator[_Wrong]:
+def _external(options: Known) -> Iterator[_Wrong]:
     if not options["sssd_uris"]:
         yield "sssd_uris", "is empty, and identity_source is external", "write [ldaps://HOST]"
     if not options["sssd_base"]:
         yield "sssd_base", "is empty, and identity_source is external", "write where users are, dc=example,dc=org"
 
 
-def _client(options: Mapping[str, Any]) -> Iterator[_Wrong]:
+def _client(options: Known) -> Iterator[_Wrong]:
     for uri in map(str, options["sssd_uris"]):
         yield from _address(uri, start_tls=bool(options["sssd_start_tls"]))
     if bool(options["sssd_bind_dn"]) != bool(options["has_password"]):

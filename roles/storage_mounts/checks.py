@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.plugin_utils.preflight.storage import storage_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.preflight.storage import host_mount_problems
+from ...plugins.plugin_utils.role_checks import Known, Problem
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the invalid mounts.
 
     Args:
         options: `entries`, and `declared_in`, the variable that declares them.
         cluster: the `host`, the `servers` that export, and `hostvars`.
     """
-    servers, hostvars = cluster["servers"], cluster["hostvars"]
-    key, host = options["declared_in"], cluster["host"]
-    return storage_problems(options["entries"], key, host, servers=servers, variables=hostvars)
+    host, servers, hostvars = cluster["host"], cluster["servers"], cluster["hostvars"]
+    return host_mount_problems(host, options["declared_in"], options["entries"], servers, hostvars)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...plugins.module_utils.access.account_problems import account_problems
 from ...plugins.plugin_utils.former_users import former_users_problems
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem
 
 # Options that mean the same on every host, with their value if the site sets none.
 SITE_OPTIONS: dict[str, Any] = {
@@ -21,7 +17,7 @@ SITE_OPTIONS: dict[str, Any] = {
 }
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the declared users and groups.
 
     Args:
@@ -31,14 +27,14 @@ def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Proble
     return account_problems(options["accounts"], options["groups"], known=cluster["known"])
 
 
-def check_inventory(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_inventory(options: Known, cluster: Known) -> list[Problem]:
     """Return what is wrong with the users and groups of the site."""
     others = {str(each.value) for each in cluster["settings"] if each.name == "ansible_user"}
     known = others if options["identity_source"] == "declared" else None
     return account_problems(options["users_accounts"], options["users_groups"], known=known)
 
 
-def check_former(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check_former(options: Known, cluster: Known) -> list[Problem]:
     """Return the entries of `slurm_users`, merged into users_accounts."""
     return former_users_problems(cluster["settings"], options)
 

@@ -94,17 +94,10 @@ argument_specs:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from ...plugins.module_utils.common.problems import make_problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ...plugins.module_utils.common.problems import Problem
+from ...plugins.plugin_utils.role_checks import Known, Problem, make_problem
 
 
-def check(options: Mapping[str, Any], cluster: Mapping[str, Any]) -> list[Problem]:
+def check(options: Known, cluster: Known) -> list[Problem]:
     """Return the keys that a line of the configuration cannot have."""
     return [
         make_problem([cluster.get("host", "")], f"NAME_config.{key}", "has a '='", "use another key")

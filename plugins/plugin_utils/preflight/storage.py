@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = ["home_problems", "site_storage_problems", "storage_problems"]
+__all__ = ["home_problems", "host_mount_problems", "site_storage_problems"]
 
 _READ = (
     "ansible_host",
@@ -94,28 +94,18 @@ def home_problems(
     return [make_problem(found, "users_home_base", f"{base} {problem}", _HOME_REMEDY) for base, found in apart.items()]
 
 
-def storage_problems(  # noqa: PLR0913 - two variables of one host
-    entries: Sequence[Mapping[str, Any]],
-    key: str,
-    host: str,
-    *,
-    servers: Sequence[str] = (),
-    variables: Variables | None = None,
-    networks: Sequence[str] = (),
+def host_mount_problems(
+    host: str, key: str, entries: Sequence[Mapping[str, Any]], servers: Sequence[str], variables: Variables
 ) -> list[Problem]:
-    """Return what is wrong with the exports or mounts of one host.
+    """Return what is wrong with the mounts of one host.
 
     Args:
-        entries: items of the variable `key`.
-        key: `nfs_server_exports`, `nfs_client_mounts` or `storage_mounts_entries`.
         host: its name.
+        key: `nfs_client_mounts` or `storage_mounts_entries`.
+        entries: items of that variable.
         servers: hosts of the inventory that export; what is mounted from them is compared with their exports.
         variables: of all hosts.
-        networks: of the cluster, for exports.
     """
-    if key == "nfs_server_exports":
-        return export_problems([host], entries) + network_problems([host], "nfs_server_networks", networks)
-    variables = variables or {}
     names = {entry["name"]: [entry["address"], entry["target"]] for entry in cluster_entries(servers, variables)}
     served = served_paths(names, _exports(servers, variables), servers)
     return mount_problems(host, key, entries, served, _own_exports(host, servers, variables))

@@ -85,7 +85,6 @@ def cluster_findings(run: Run, *, busy: bool) -> Iterator[Finding]:
     for key, severity in (
         ("busbar_doctor_inventory", ERROR),
         ("busbar_doctor_nodes", ERROR),
-        ("busbar_doctor_advice", WARNING),
         ("busbar_doctor_hosts", ERROR),
         ("busbar_doctor_reservations", WARNING),
     ):

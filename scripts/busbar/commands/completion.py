@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ from busbar.paths import collection, default_inventory
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
 
 __all__ = ["answer", "register"]
 
@@ -46,7 +44,7 @@ def answer(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_completers(parser: argparse.ArgumentParser) -> None:
-    """Say of arguments what they may be."""
+    """Give arguments their completers; argcomplete completes files for the others."""
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to go through them
         if isinstance(action.choices, dict):
             for each in dict(action.choices).values():
@@ -106,22 +104,10 @@ def _collect(groups: object, found: dict[str, None]) -> None:
             _collect(content.get("children"), found)
 
 
-def _folders(prefix: str, **_: object) -> Iterable[str]:
-    """Return files and folders: an inventory may be either."""
-    folder = prefix.rpartition("/")[0]
-    try:
-        entries = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
-    except OSError:
-        return []
-    start = f"{folder}/" if folder or prefix.startswith("/") else ""
-    return [f"{start}{entry.name}{'/' if entry.is_dir() else ''}" for entry in entries]
-
-
 _COMPLETERS = {
     "playbook": _playbooks,
     "hosts": _hosts,
     "limit": _hosts,
     "name": _sandboxes,
     "hardware": _hardware,
-    "inventory": _folders,
 }

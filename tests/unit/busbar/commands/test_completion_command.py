@@ -27,6 +27,7 @@ ASKED = {
     "busbar pro": {"provision"},
     "busbar doctor --off": {"--offline"},
     "busbar provision --limit gpu": {"gpu1", "gpu2"},
+    "busbar health -i inv": {"inventory/"},
     "busbar health -i inventory slurm_c": {"slurm_compute"},
     "busbar nccl matrix x --hardware dgx_h": {"dgx_h100", "dgx_h200"},
 }

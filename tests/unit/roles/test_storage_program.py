@@ -109,7 +109,7 @@ def spoiled(shared: Path, name: str, make: Callable[[Path], object]) -> None:
 def test_what_is_not_what_was_written_is_told(tmp_path: Path, make: Callable[[Path], object], word: str) -> None:
     phase_of([tmp_path] * 2, "write")
     spoiled(tmp_path, "data-1", make)
-    said = read_storage(phase_of([tmp_path] * 2, "read"))["nodes"]
+    said = read_storage(phase_of([tmp_path] * 2, "read"))
     assert said[0]["sees"][0]["result"] == word
     assert said[1]["problems"] == (["read: its own file is not there"] if word == "missing" else [])
 
@@ -119,13 +119,13 @@ def test_an_old_version_is_stale(tmp_path: Path) -> None:
     old = next(tmp_path.glob(".busbar-storage-*/data-1")).read_bytes()
     phase_of([tmp_path] * 2, "rename")
     spoiled(tmp_path, "data-1", lambda path: path.write_bytes(old))
-    said = read_storage(phase_of([tmp_path] * 2, "lock"))["nodes"]
+    said = read_storage(phase_of([tmp_path] * 2, "lock"))
     assert [item["sees"][0]["result"] for item in said] == ["stale", "ok"]
 
 
 def test_no_room_is_found_before_anything_is_written(tmp_path: Path) -> None:
     phase_of([tmp_path] * 2, "write")
-    said = read_storage(phase_of([tmp_path] * 2, "speed-write", "--size", str(1 << 55)))["nodes"]
+    said = read_storage(phase_of([tmp_path] * 2, "speed-write", "--size", str(1 << 55)))
     assert [item["speed"]["write"]["error"] for item in said] == ["no room", "no room"]
     assert list(tmp_path.glob(".busbar-storage-*/fio-*")) == []
 
@@ -141,7 +141,7 @@ def test_a_missing_tree_is_named(tmp_path: Path) -> None:
 def test_without_fio_nothing_is_measured_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     phase_of([tmp_path], "write")
-    said = read_storage(phase_of([tmp_path], "speed-write"))["nodes"]
+    said = read_storage(phase_of([tmp_path], "speed-write"))
     assert said[0]["speed"]["write"]["error"] == "fio is not installed"
 
 

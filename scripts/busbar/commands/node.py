@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.common.printable import printable
 from ansible_collections.busbar.cluster.plugins.plugin_utils.node_records import NAME, read_node_records
 from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.dossier import (
+    LIMIT,
+    WINDOW_DAYS,
     dossier,
     node_lines,
     read_records,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.lemon import LIMIT, WINDOW_DAYS
 from ansible_collections.busbar.cluster.plugins.plugin_utils.report_files import folders, read_report
 
 from busbar.commands.node_text import dossier_text, list_text

@@ -221,7 +221,7 @@ def matrix_figure(matrix: Matrix, floor: float | None) -> dict[str, Any]:
     The colours are those of the cells between GPUs: a GPU's own memory is many times as fast.
 
     Args:
-        matrix: one of a test as `report_data.normalised` gives it.
+        matrix: one of a test as `data.normalised` gives it.
         floor: GB/s, if one was applied to this matrix.
     """
     square = len(matrix["rows"]) == len(matrix["columns"]) > 1

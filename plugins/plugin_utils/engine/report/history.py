@@ -191,7 +191,7 @@ def drift(report: ReadReport, others: Sequence[ReadReport]) -> list[Compared]:
     that is what the site has learned to expect. Each needs at least MINIMUM figures to be compared with.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: as `data.normalised` gives it.
         others: other reports, of which those of the same cluster that began earlier count.
 
     """

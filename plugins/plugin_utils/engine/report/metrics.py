@@ -54,7 +54,7 @@ def metrics(report: ReadReport, earlier: Iterable[ReadReport] = (), nodes: Colle
     Prometheus asks for base units; verdicts are busbar's exit codes.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: as `data.normalised` gives it.
         earlier: older reports, the oldest first, for the figures of nodes that this one is not about.
         nodes: those that the cluster has; what is known of others is left out. None for all.
     """

@@ -79,7 +79,7 @@ def page(report: ReadReport, others: Sequence[ReadReport], parts: Parts) -> str:
     fetched from anywhere.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: as `data.normalised` gives it.
         others: other reports of the same folder, to compare with; normalised as well.
         parts: what else the page is made of.
     """

@@ -24,7 +24,7 @@ def statement(report: ReadReport, files: Mapping[str, str], *, signed: str, vers
     """Return the statement about a report.
 
     Args:
-        report: as `report_data.normalised` gives it.
+        report: as `data.normalised` gives it.
         files: name of each file of the report to its SHA-256, hexadecimal.
         signed: when, ISO 8601.
         version: of busbar.

@@ -49,7 +49,7 @@ def causes(
     """Return what NCCL's lines tell, each once, in the order of the runs.
 
     Args:
-        runs: as ``nccl_output.parse_text`` gives them; only their fabric is read.
+        runs: as ``nccl.output.parse_text`` gives them; only their fabric is read.
         profile: the entry of the hardware catalogue, None when it is not known.
         collective: the program without "_perf".
         nodes: how many took part.

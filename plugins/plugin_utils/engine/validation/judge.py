@@ -188,7 +188,7 @@ def judge(runs: list[dict[str, Any]], profile: dict[str, Any] | None, asked: Ask
     own floor, and the worst verdict stands.
 
     Args:
-        runs: as ``nccl_output.parse_text`` gives them.
+        runs: as ``nccl.output.parse_text`` gives them.
         profile: the entry of the hardware catalogue, None when it is not known.
         asked: what the runs were meant to be.
 

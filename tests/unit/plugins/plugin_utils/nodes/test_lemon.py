@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.lemon import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.nodes.dossier import (
     LIMIT,
     SIGNALS,
     lemon_score,

@@ -73,7 +73,13 @@ def _declared_problems(
     options: Known, releases: Mapping[str, str], default: str, gone: list[str], host: str
 ) -> list[Problem]:
     """Return the contradictions between options."""
-    found = []
+    names = [release_of(str(version)) for version in options["versions"]]
+    remedy = "one release has one toolkit on a host: keep one of them"
+    found = [
+        make_problem([host], "cuda_versions", f"CUDA {name} is listed {names.count(name)} times", remedy)
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
     if default not in releases:
         text = f"{default} is not one of the toolkits {', '.join(releases)}"
         found.append(make_problem([host], "cuda_default_version", text, "name one of cuda_versions"))

@@ -11,6 +11,12 @@ description:
     C(busbar provision uninstall) restores this state.
   - Modules of busbar do this by themselves. Use this module before a builtin module makes the first change.
 extends_documentation_fragment: busbar.cluster.attributes
+options:
+  written:
+    description: Files that a builtin module has changed, recorded so that an uninstallation restores them.
+    type: list
+    elements: path
+    default: []
 """
 
 EXAMPLES = r"""
@@ -20,15 +26,18 @@ EXAMPLES = r"""
 
 RETURN = r""" # """
 
+from pathlib import Path
+
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.baseline import take_baseline
+from ..module_utils.common.baseline import before_write
 
 
 def main() -> None:
     """Run the module."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    take_baseline(module)
+    written = {"type": "list", "elements": "path", "default": []}
+    module = AnsibleModule(argument_spec={"written": written}, supports_check_mode=True)
+    before_write(module, {name: Path(name).read_bytes() for name in module.params["written"]})
     module.exit_json(changed=False)
 
 

@@ -1,17 +1,42 @@
-"""Module that looks at shared trees that are bound in, and at what the kernel has for storage."""
+"""Module that checks shared storage before it is mounted, and what the kernel offers for storage."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: mount_info
 author: busbar contributors
-short_description: Whether shared trees are there, and what the kernel has for storage
+short_description: Check shared storage before it is mounted
 description:
-  - Looks at the table of mounts, the modules of the running kernel and its RDMA devices, and changes nothing.
+  - Checks mount points, servers and the software of the client, and fails when something cannot be mounted. NFS mounts
+    are tried read-only in a mount namespace of their own. Changes nothing.
+  - Each question to a server and each look at a directory has a time limit. What is mounted is read from
+    C(/proc/self/mountinfo).
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
+  mounts:
+    description: Mounts, as items of C(storage_mounts_entries).
+    type: list
+    elements: dict
+    default: []
+  packages:
+    description: Packages of the clients. While one is missing, mounts are not tried.
+    type: list
+    elements: str
+    default: []
+  boot_wait_s:
+    description: Seconds that a booting host waits for a server.
+    type: int
+    default: 300
+  timeout_s:
+    description: Seconds after which a server that does not answer is an error.
+    type: int
+    default: 20
+  home_base:
+    description: Directory of the homes of users, for RV(home_mounts).
+    type: str
+    default: ""
   bound:
-    description: Paths of shared trees that must be there, bound in from outside; something is mounted at or above them.
+    description: Paths of shared trees that are mounted from outside.
     type: list
     elements: str
     default: []
@@ -19,86 +44,172 @@ options:
     description: Directory, which may not exist yet, whose file system must have user quotas.
     type: path
   kernel_modules:
-    description: Modules that the kernel is asked for.
+    description: Kernel modules to look for.
     type: list
     elements: str
     default: []
   host:
-    description: Name of the host, for the problems.
+    description: Name of the host, for messages.
     type: str
     required: true
   key:
-    description: Name of the variable that declares the trees, for the problems.
+    description: Name of the variable that declares the trees, for messages.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Look at the shared tree
+- name: Check the mounts
   busbar.cluster.mount_info:
-    bound: [/shared]
+    mounts:
+      - {type: nfs, src: "10.0.0.10:/shared", path: /shared, options: [vers=4.2], automount: false}
     host: "{{ inventory_hostname }}"
     key: nfs_client_mounts
-  register: looked
+  register: __example_mounts
 """
 
 RETURN = r"""
+plan:
+  description: C(path), C(src), C(fstype), C(opts), C(automount), C(found) and C(unit) of each mount, parents first.
+    C(found) is V(mounted), V(waiting) (for first use) or V(free). C(unit) is the automount unit, if any.
+  type: list
+  elements: dict
+  returned: success
+missing_packages:
+  description: Those of O(packages) that are not installed.
+  type: list
+  elements: str
+  returned: success
+home_mounts:
+  description: NFS mount points that hold homes below O(home_base).
+  type: list
+  elements: str
+  returned: success
+notes:
+  description: Servers that do not answer yet, in check mode.
+  type: list
+  elements: str
+  returned: success
 problems:
-  description: What is wrong, each with C(hosts), C(key), C(problem) and C(remedy).
+  description: Errors, each with C(hosts), C(key), C(problem) and C(remedy). Those of O(mounts) fail the module and have
+    C(about), V(place), V(server) or V(client).
   type: list
   elements: dict
   returned: always
 kernel:
-  description: For each of the asked-for modules whether the running kernel has it.
+  description: For each of O(kernel_modules), whether the running kernel has it.
   type: dict
-  returned: always
+  returned: success
 rdma_devices:
   description: Names of the RDMA devices.
   type: list
   elements: str
-  returned: always
+  returned: success
 processors:
-  description: How many processors the host has, also those that are switched off.
+  description: Number of processors, including those that are offline.
   type: int
-  returned: always
+  returned: success
 """
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils.common.problems import make_problem
+from ..module_utils.common.installed_packages import installed_versions
+from ..module_utils.common.problems import make_problem, problem_lines
+from ..module_utils.common.refusal import refusal
 from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_look import Examination
+from ..module_utils.storage.plan import mount_plan, nfs_home_mounts
+
+# In check mode the server may be one that a real run would have started by now.
+CHECK_TIMEOUT_S = 2
+
+
+def texts(problems: list[Any]) -> list[str]:
+    """Return problems as lines of text."""
+    return [line for item in problems for line in problem_lines(item, ",".join(item["hosts"]))]
+
+
+def refuse(module: AnsibleModule, problems: list[Any]) -> list[str]:
+    """Fail if something cannot be mounted; return the silent servers as notes in check mode."""
+    late = [item for item in problems if module.check_mode and item["about"] == "server"]
+    wrong = [item for item in problems if item not in late]
+    if any(item["about"] != "client" for item in wrong):
+        module.fail_json(msg="\n".join(["Nothing was mounted:", *texts(wrong)]), problems=wrong)
+    if wrong:
+        module.fail_json(**refusal("Nothing was mounted:", wrong))
+    return texts(late)
+
+
+def check_mounts(module: AnsibleModule) -> dict[str, Any]:
+    """Check the mounts, or fail; return what is mounted already and how the others are mounted.
+
+    Raises:
+        OSError: a file or program of the host cannot be used.
+        ValueError: a source is malformed.
+    """
+    given = module.params
+    mounts = [{"options": [], "automount": False, **entry} for entry in given["mounts"]]
+    has = installed_versions(module, given["packages"])
+    missing = [name for name in given["packages"] if name not in has]
+    timeout_s = min(CHECK_TIMEOUT_S, given["timeout_s"]) if module.check_mode else given["timeout_s"]
+    found = Examination(module, given["host"], given["key"], timeout_s)
+    found.look(mounts, client_ready=not missing)
+    notes = refuse(module, found.problems)
+    plan = [
+        {**item, "found": found.states[item["path"]], "unit": unit_name(module, item) if item["automount"] else ""}
+        for item in mount_plan(mounts, given["boot_wait_s"])
+    ]
+    homes = nfs_home_mounts(mounts, given["home_base"]) if given["home_base"] else []
+    return {"plan": plan, "missing_packages": missing, "home_mounts": homes, "notes": notes}
+
+
+def unit_name(module: AnsibleModule, item: dict[str, Any]) -> str:
+    """Return the name of the automount unit of a mount."""
+    command = ["systemd-escape", "--path", "--suffix=automount", item["path"]]
+    return str(module.run_command(command, check_rc=True)[1]).strip()
 
 
 def main() -> None:
     """Run the module."""
-    texts = {"type": "list", "elements": "str", "default": []}
+    strings = {"type": "list", "elements": "str", "default": []}
     module = AnsibleModule(
         argument_spec={
-            "bound": texts,
+            "mounts": {"type": "list", "elements": "dict", "default": []},
+            "packages": strings,
+            "boot_wait_s": {"type": "int", "default": 300},
+            "timeout_s": {"type": "int", "default": 20},
+            "home_base": {"type": "str", "default": ""},
+            "bound": strings,
             "quota": {"type": "path"},
-            "kernel_modules": texts,
+            "kernel_modules": strings,
             "host": {"type": "str", "required": True},
             "key": {"type": "str", "required": True, "no_log": False},
         },
         supports_check_mode=True,
     )
-    found = Examination(module, module.params["host"], module.params["key"])
-    found.look_bound(module.params["bound"])
-    if module.params["quota"]:
+    given = module.params
+    try:
+        mounts = check_mounts(module) if given["mounts"] else {}
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg=f"{given['host']}: {given['key']}: {exc}")
+    found = Examination(module, given["host"], given["key"])
+    found.look_bound(given["bound"])
+    if given["quota"]:
         try:
-            file_system(module.params["quota"])
+            file_system(given["quota"])
         except QuotaError as error:
             problem, _, remedy = str(error).partition("; ")
             found.problems.append({**make_problem([found.host], found.key, problem, remedy)})
     devices = Path("/sys/class/infiniband")
     module.exit_json(
         changed=False,
+        **mounts,
         problems=found.problems,
-        kernel={name: found.has(name) for name in module.params["kernel_modules"]},
+        kernel={name: found.has(name) for name in given["kernel_modules"]},
         rdma_devices=sorted(os.listdir(devices)) if devices.is_dir() else [],  # noqa: PTH208 - plain names are wanted
         processors=os.sysconf("SC_NPROCESSORS_CONF"),
     )

@@ -105,3 +105,34 @@ def test_check_mode_tells_what_would_change_and_changes_nothing(machines: Machin
     assert recap(done.stdout)[SERVER]["changed"] == 2, done.stdout
     assert "+/archive" in done.stdout
     assert machines.output(SERVER, look) == before
+
+
+def test_new_options_are_written_and_the_mount_stays(machines: Machines) -> None:
+    fstab = machines.output(CLIENT, "echo '#own /own auto noauto 0 0' >>/etc/fstab; cat /etc/fstab")
+    mounts = machines.output(CLIENT, "cat /proc/self/mounts")
+    options = {"nfs_client_options": ["nosuid", "nodev", "noatime"]}
+    for check in (["--check"], []):
+        done = machines.provision("--limit", CLIENT, "--tags", "nfs_client", *check, **options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert recap(done.stdout)[CLIENT]["changed"] > 0, done.stdout
+        if check:
+            assert machines.output(CLIENT, "cat /etc/fstab") == fstab
+    assert "/shared, /projects: the new options take effect at the next mount" in " ".join(done.stdout.split())
+    written = machines.output(CLIENT, "cat /etc/fstab")
+    assert written.count("noatime") == 2
+    assert [line for line in written.splitlines() if "nfs" not in line] == [
+        line for line in fstab.splitlines() if "nfs" not in line
+    ]
+    back = machines.provision("--limit", CLIENT, "--tags", "nfs_client")
+    assert back.returncode == 0, back.stdout + back.stderr
+    assert machines.output(CLIENT, "cat /etc/fstab") == fstab
+    assert machines.output(CLIENT, "cat /proc/self/mounts") == mounts
+
+
+def test_an_unmounted_line_is_mounted_again(machines: Machines) -> None:
+    machines.ssh(CLIENT, "umount /projects")
+    for check, point in ((["--check"], False), ([], True)):
+        done = machines.provision("--limit", CLIENT, "--tags", "nfs_client", *check)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert recap(done.stdout)[CLIENT]["changed"] == 1, done.stdout
+        assert machines.host(CLIENT).mount_point("/projects").exists is point

@@ -24,7 +24,6 @@ __all__ = [
     "option",
     "parse_mountinfo",
     "trial_options",
-    "unit_name",
 ]
 
 NFS_PORT = 2049
@@ -32,7 +31,6 @@ _NETWORK = frozenset(
     {"nfs", "nfs4", "lustre", "beegfs", "wekafs", "ceph", "cifs", "smb3", "gpfs", "afs", "9p", "fuse.sshfs"}
 )
 _OCTAL = re.compile(r"\\([0-7]{3})")
-_PLAIN = re.compile(r"[A-Za-z0-9:_.]")
 # Of a declared mount these have no meaning for, or would lengthen, a mount that only tries.
 _NOT_TRIED = ("hard", "bg", "fg", "rw", "_netdev", "auto", "noauto", "nofail", "user", "users", "defaults")
 
@@ -245,20 +243,6 @@ def trial_options(options: Iterable[str]) -> str:
     return ",".join([*kept, "ro", "soft", "timeo=50", "retrans=1", "retry=0", "nosharecache"])
 
 
-def unit_name(path: str, suffix: str = "mount") -> str:
-    r"""Return the name of systemd's unit of a path, as systemd-escape --path gives it: /a/b-c gives a-b\x2dc.mount.
-
-    Rules: systemd.unit(5), "String escaping for inclusion in unit names".
-    """
-    parts = [part for part in path.split("/") if part]
-    if not parts:
-        return f"-.{suffix}"
-    escaped = "-".join("".join(map(_escape, part)) for part in parts)
-    if escaped.startswith("."):
-        escaped = "\\x2e" + escaped[1:]
-    return f"{escaped}.{suffix}"
-
-
 def kernel_offers(name: str, filesystems: str, modules: Iterable[str]) -> bool:
     """Return whether the running kernel has a file system, or a module of this name to load.
 
@@ -275,12 +259,6 @@ def kernel_offers(name: str, filesystems: str, modules: Iterable[str]) -> bool:
 
 def _unescape(text: str) -> str:
     return _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-
-
-def _escape(letter: str) -> str:
-    if _PLAIN.fullmatch(letter):
-        return letter
-    return "".join(f"\\x{byte:02x}" for byte in letter.encode())
 
 
 def _last_part(source: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .hosts_table import cluster_entries
-from .mounts import STORAGE_TYPES, fstab_options, lies_in, option, unit_name
+from .mounts import STORAGE_TYPES, fstab_options, lies_in, option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,19 +82,19 @@ def nfs_entries(
 
 
 def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
-    """Return the mounts in the order in which they can be made, as fstab and systemd want them.
+    """Return the fields of fstab of each mount, parents first.
 
     Args:
         entries: items of `storage_mounts_entries`.
-        wait_s: for how many seconds a host that boots waits for the servers.
+        wait_s: seconds that a booting host waits for the servers.
     """
     return [
         {
             "path": entry["path"],
             "src": entry["src"],
             "fstype": STORAGE_TYPES[entry["type"]].fstype,
-            "options": fstab_options(entry, wait_s),
-            "unit": unit_name(entry["path"], "automount" if entry.get("automount") else "mount"),
+            "opts": fstab_options(entry, wait_s),
+            "automount": bool(entry.get("automount")),
         }
         for entry in sorted(entries, key=lambda item: str(item["path"]).count("/"))
     ]

@@ -55,6 +55,8 @@ ENGINE = ("ansible-core", "jinja2", "MarkupSafe", "PyYAML", "packaging", "Cluste
 # Of the collections that come with Ansible what the roles of playbooks/pull.yml use; releases differ in names.
 COLLECTIONS = (
     "ansible/posix/meta/runtime.yml",
+    "ansible/posix/plugins/module_utils/mount.py",
+    "ansible/posix/plugins/modules/mount.py",
     "ansible/posix/plugins/modules/seboolean.py",
     "community/general/meta/runtime.yml",
     "community/general/plugins/filter/keep_keys.py",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts impo
     option,
     parse_mountinfo,
     trial_options,
-    unit_name,
 )
 
 # Of a Debian 12 client; the last lines are an automount with its mount over it, and a path with a blank.
@@ -160,33 +158,6 @@ def test_fstab_options(entry: dict[str, Any], text: str) -> None:
 def test_a_trial_gives_up_soon_and_writes_nothing() -> None:
     tried = trial_options(["vers=4.2", "hard", "nconnect=4", "rw", "timeo=600", "retry=5", "x-systemd.automount"])
     assert tried == "vers=4.2,nconnect=4,ro,soft,timeo=50,retrans=1,retry=0,nosharecache"
-
-
-UNITS = [
-    ("/", "-.mount"),
-    ("/shared", "shared.mount"),
-    ("/shared/home/", "shared-home.mount"),
-    ("/a/b-c", r"a-b\x2dc.mount"),
-    ("/.hidden", r"\x2ehidden.mount"),
-    ("/a_b/c.d:e", "a_b-c.d:e.mount"),
-    ("/a b@c+", r"a\x20b\x40c\x2b.mount"),
-]
-
-
-@pytest.mark.parametrize(("path", "unit"), UNITS)
-def test_unit_name(path: str, unit: str) -> None:
-    assert unit_name(path) == unit
-
-
-@pytest.mark.parametrize("path", [path for path, _ in UNITS])
-def test_unit_name_is_systemds_own(path: str) -> None:
-    try:
-        done = subprocess.run(
-            ["systemd-escape", "--path", "--suffix=mount", path], check=True, capture_output=True, text=True
-        )
-    except FileNotFoundError:
-        pytest.skip("no systemd-escape here")
-    assert unit_name(path) == done.stdout.strip()
 
 
 @pytest.mark.parametrize(

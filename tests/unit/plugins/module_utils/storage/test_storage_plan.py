@@ -76,15 +76,15 @@ def test_the_plan_makes_outer_mounts_first() -> None:
             "path": "/shared",
             "src": "fs",
             "fstype": "wekafs",
-            "options": "ro,_netdev,x-systemd.mount-timeout=60s",
-            "unit": "shared.mount",
+            "opts": "ro,_netdev,x-systemd.mount-timeout=60s",
+            "automount": False,
         },
         {
             "path": "/shared/x",
             "src": "filer:/x",
             "fstype": "nfs",
-            "options": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
-            "unit": "shared-x.automount",
+            "opts": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
+            "automount": True,
         },
     ]
 

@@ -17,7 +17,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.common.bounded impo
 from ansible_collections.busbar.cluster.plugins.module_utils.storage import mount_look
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.file_servers import server_fault
 from ansible_collections.busbar.cluster.plugins.module_utils.storage.mount_holders import holders
-from ansible_collections.busbar.cluster.plugins.modules import mount_info, mounts
+from ansible_collections.busbar.cluster.plugins.modules import mount_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,12 +126,12 @@ def test_who_uses_a_directory(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
-    """Run the module that mounts, in check mode unless told otherwise."""
+    """Run the module with mounts, in check mode unless `check` is false."""
 
     def go(*, check: bool = True, **args: object) -> dict[str, Any]:
         given = {"host": "gpu1", "key": "nfs_client_mounts", "boot_wait_s": 60, **args, "_ansible_check_mode": check}
         with patch_module_args(given), pytest.raises(SystemExit):
-            mounts.main()
+            mount_info.main()
         return dict(json.loads(capsys.readouterr().out))
 
     return go
@@ -153,80 +153,57 @@ def words(result: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def fstab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that stands for fstab; systemctl ends as the files `status` and `mountinfo` beside it say."""
-    file = tmp_path / "fstab"
-    file.write_text("UUID=0-1 / ext4 defaults 0 1\n")
-    proc, programs = tmp_path / "proc", tmp_path / "bin"
-    (proc / "self").mkdir(parents=True)
+def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for /proc, of a host with the client of Lustre, whose servers answer."""
+    folder, programs = tmp_path / "proc", tmp_path / "bin"
+    (folder / "self").mkdir(parents=True)
     programs.mkdir()
-    (proc / "self/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/sda1 rw\n")
-    (proc / "filesystems").write_text("nodev\tlustre\n")
-    (tmp_path / "after").write_text("")
-    (programs / "systemctl").write_text(
-        f"#!/bin/sh\necho $* >>{tmp_path}/calls\n[ $1 = daemon-reload ] && exit 0\n"
-        f"[ -e {tmp_path}/broken ] && echo 'Job for data.mount failed.' >&2 && exit 1\n"
-        f"cat {tmp_path}/after >>{proc}/self/mountinfo\n"
-    )
+    (folder / "self/mountinfo").write_text("1 0 0:1 / / rw - ext4 /dev/sda1 rw\n")
+    (folder / "filesystems").write_text("nodev\tlustre\n")
     (programs / "mount.lustre").write_text("#!/bin/sh\n")
+    (programs / "systemd-escape").write_text('#!/bin/sh\necho "automount of $3"\n')
     for each in programs.iterdir():
         each.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setattr(mounts, "FSTAB", file)
-    monkeypatch.setattr(mount_look, "PROC", proc)
+    monkeypatch.setattr(mount_look, "PROC", folder)
     monkeypatch.setattr(mount_look, "server_fault", lambda *_: "")
-    return file
+    return folder
 
 
-def test_what_is_mounted_is_written_mounted_and_proven_once(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
-    place = fstab.parent / "data"
-    lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": str(place), "options": ["flock"]}
-    before = fstab.read_text()
-    told = run(mounts=[lustre])
-    assert (told["changed"], told["states"], fstab.read_text()) == (True, {str(place): "free"}, before)
-    assert not place.exists()
-    (fstab.parent / "after").write_text(f"2 1 0:2 / {place} rw - lustre 10.0.0.1@tcp:/fs rw\n")
+def test_the_plan_is_what_fstab_takes_and_says_what_is_mounted(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
+    place = str(proc.parent / "data")
+    lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": place, "options": ["flock"]}
+    (planned,) = run(mounts=[lustre], check=False)["plan"]
+    assert planned == {
+        "path": place,
+        "src": "10.0.0.1@tcp:/fs",
+        "fstype": "lustre",
+        "opts": "flock,_netdev,x-systemd.mount-timeout=60s",
+        "automount": False,
+        "found": "free",
+        "unit": "",
+    }
+    (planned,) = run(mounts=[{**lustre, "automount": True}])["plan"]
+    assert (planned["unit"], planned["automount"]) == (f"automount of {place}", True)
+    (proc.parent / "data").mkdir()
+    with (proc / "self/mountinfo").open("a") as stream:
+        stream.write(f"2 1 0:2 / {place} rw - lustre 10.0.0.1@tcp:/fs rw\n")
     told = run(mounts=[lustre], check=False)
-    line = f"10.0.0.1@tcp:/fs {place} lustre flock,_netdev,x-systemd.mount-timeout=60s 0 0\n"
-    assert (told["changed"], fstab.read_text()) == (True, before + line)
-    assert told["diff"][0]["after"] == before + line
-    calls = (fstab.parent / "calls").read_text().splitlines()
-    assert [each.split()[0] for each in calls] == ["daemon-reload", "start"]
-    told = run(mounts=[lustre], check=False)
-    assert (told["changed"], told["notes"], told["states"]) == (False, [], {str(place): "mounted"})
-    told = run(mounts=[{**lustre, "options": ["noflock"]}], check=False)
-    assert "the new options take effect at the next mount" in told["notes"][0]
-    assert ",flock" not in fstab.read_text().replace(" flock", ",flock")
-    assert (fstab.parent / "calls").read_text().splitlines()[2:] == ["daemon-reload"]
+    assert (told["changed"], told["plan"][0]["found"]) == (False, "mounted")
 
 
-def test_a_mount_that_fails_names_its_unit(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
-    place = fstab.parent / "data"
-    lustre = {"type": "lustre", "src": "10.0.0.1@tcp:/fs", "path": str(place)}
-    told = run(mounts=[lustre], check=False)
-    assert told["failed"]
-    assert f"nfs_client_mounts[{place}]: systemd has started its unit, and nothing is mounted" in told["msg"]
-    (fstab.parent / "broken").touch()
-    told = run(mounts=[lustre], check=False)
-    assert f"nfs_client_mounts[{place}]: `systemctl start " in told["msg"]
-    assert "Job for data.mount failed." in told["msg"]
-
-
-def test_nothing_is_changed_while_a_client_is_missing(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
-    before = fstab.read_text()
-    beegfs = {"type": "beegfs", "src": "beegfs_nodev", "path": str(fstab.parent / "b")}
+def test_a_missing_client_is_named(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
+    beegfs = {"type": "beegfs", "src": "beegfs_nodev", "path": str(proc.parent / "b")}
     told = run(mounts=[beegfs], packages=["no-such-package-of-busbar"], check=False)
     assert told["missing_packages"] == ["no-such-package-of-busbar"]
-    assert (told["changed"], fstab.read_text()) == (False, before)
     told = run(mounts=[beegfs], check=False)
     assert told["busbar_refused"]
     assert told["msg"].startswith("Nothing was mounted:\ngpu1: nfs_client_mounts[")
-    assert (fstab.read_text(), (fstab.parent / "b").exists()) == (before, False)
 
 
-def test_mounts_that_hold_homes_are_named(fstab: Path, run: Callable[..., dict[str, Any]]) -> None:
-    (fstab.parent / "proc/filesystems").write_text("nodev\tnfs\n")
-    shared = {"type": "nfs", "src": "127.0.0.1:/shared", "path": str(fstab.parent / "shared")}
+def test_mounts_that_hold_homes_are_named(proc: Path, run: Callable[..., dict[str, Any]]) -> None:
+    (proc / "filesystems").write_text("nodev\tnfs\n")
+    shared = {"type": "nfs", "src": "127.0.0.1:/shared", "path": str(proc.parent / "shared")}
     given = {"mounts": [shared], "packages": ["no-such-package-of-busbar"]}
     assert run(**given, home_base=f"{shared['path']}/home")["home_mounts"] == [shared["path"]]
     assert run(**given, home_base="/home")["home_mounts"] == run(**given)["home_mounts"] == []
@@ -256,7 +233,6 @@ def test_all_that_is_wrong_is_told_at_once(
 def test_the_root_is_a_mount_of_something_else(run: Callable[..., dict[str, Any]]) -> None:
     result = run(mounts=[{"type": "nfs", "src": "127.0.0.1:/x", "path": "/proc"}])
     assert "is mounted there, not 127.0.0.1:/x" in words(result)[0]
-    assert result["states"] == {"/proc": "taken"}
 
 
 def test_a_tree_that_is_bound_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

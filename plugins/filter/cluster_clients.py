@@ -39,9 +39,8 @@ _value:
 
 from typing import TYPE_CHECKING, Any
 
-from ..module_utils.storage.nfs_exports import fold_clients
-from ..module_utils.storage.plan import cluster_addresses
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.storage.plan import cluster_addresses, fold_clients
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -36,8 +36,8 @@ _value:
   elements: dict
 """
 
-from ..module_utils.storage.plan import nfs_entries
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.storage.plan import nfs_entries
 
 
 class FilterModule:

@@ -34,8 +34,8 @@ _value:
   elements: dict
 """
 
-from ..module_utils.storage.plan import nfs_mounts_from_exports
 from ..plugin_utils.border import Filters, border
+from ..plugin_utils.storage.plan import nfs_mounts_from_exports
 
 
 class FilterModule:

@@ -122,7 +122,7 @@ from ..module_utils.common.problems import make_problem, problem_lines
 from ..module_utils.common.refusal import refusal
 from ..module_utils.storage.home_quota import QuotaError, file_system
 from ..module_utils.storage.mount_look import Examination
-from ..module_utils.storage.plan import mount_plan, nfs_home_mounts
+from ..module_utils.storage.mounts import mount_plan, nfs_home_mounts
 
 # In check mode the server may be one that a real run would have started by now.
 CHECK_TIMEOUT_S = 2

@@ -107,6 +107,46 @@ def test_check_mode_tells_what_would_change_and_changes_nothing(machines: Machin
     assert machines.output(SERVER, look) == before
 
 
+EXPORTS = "cat /etc/exports.d/*; exportfs -s"
+
+
+def test_exports_that_exportfs_refuses_are_never_written(machines: Machines) -> None:
+    before = machines.output(SERVER, EXPORTS)
+    exports = [{"path": "/shared", "options": ["anonuid=nobody"]}, {"path": "/projects"}]
+    for check in (["--check"], []):
+        done = machines.provision(*check, "--limit", SERVER, nfs_server_exports=exports)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert 'bad anonuid "anonuid=nobody"' in done.stdout.replace("\\", "")
+        assert recap(done.stdout)[SERVER]["changed"] == 0, done.stdout
+        assert machines.output(SERVER, EXPORTS) == before
+
+
+def test_an_export_that_was_withdrawn_is_active_again(machines: Machines) -> None:
+    before = machines.output(SERVER, EXPORTS)
+    client = next(line.split()[1].partition("(")[0] for line in before.splitlines() if line.startswith("/projects  "))
+    machines.ssh(SERVER, f"exportfs -u {client}:/projects")
+    assert machines.output(SERVER, EXPORTS) != before
+    for changed in (1, 0):
+        done = machines.provision("--limit", SERVER)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert recap(done.stdout)[SERVER]["changed"] == changed, done.stdout
+    assert machines.output(SERVER, EXPORTS) == before
+
+
+def test_the_previous_exports_are_restored_when_the_new_ones_do_not_become_active(machines: Machines) -> None:
+    before = machines.output(SERVER, EXPORTS)
+    exports = [{"path": "/shared", "clients": ["10.77.0.0/25"]}, {"path": "/projects"}]
+    # exportfs cannot replace the table; the trial has a table of its own.
+    machines.ssh(SERVER, "chattr +i /var/lib/nfs/etab")
+    try:
+        done = machines.provision("--limit", SERVER, nfs_server_exports=exports)
+    finally:
+        machines.ssh(SERVER, "chattr -i /var/lib/nfs/etab")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "the previous exports are active again" in " ".join(done.stdout.split())
+    assert machines.output(SERVER, EXPORTS) == before
+
+
 def test_new_options_are_written_and_the_mount_stays(machines: Machines) -> None:
     fstab = machines.output(CLIENT, "echo '#own /own auto noauto 0 0' >>/etc/fstab; cat /etc/fstab")
     mounts = machines.output(CLIENT, "cat /proc/self/mounts")

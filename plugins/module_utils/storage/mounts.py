@@ -14,11 +14,14 @@ __all__ = [
     "StorageType",
     "endpoints",
     "fstab_options",
+    "is_rdma",
     "is_same_mount",
     "kernel_offers",
     "lies_in",
+    "mount_plan",
     "mounts_at",
     "mounts_below",
+    "nfs_home_mounts",
     "nfs_source",
     "on_network",
     "option",
@@ -230,6 +233,36 @@ def fstab_options(entry: Mapping[str, Any], wait_s: int) -> str:
         options.append(f"retry={-(-wait_s // 60)}")
     options += ["x-systemd.automount"] if entry.get("automount") else []
     return ",".join(dict.fromkeys([*options, f"x-systemd.mount-timeout={wait_s}s"]))
+
+
+def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
+    """Return the fields of fstab of each mount, parents first.
+
+    Args:
+        entries: items of `storage_mounts_entries`.
+        wait_s: seconds that a booting host waits for the servers.
+    """
+    return [
+        {
+            "path": entry["path"],
+            "src": entry["src"],
+            "fstype": STORAGE_TYPES[entry["type"]].fstype,
+            "opts": fstab_options(entry, wait_s),
+            "automount": bool(entry.get("automount")),
+        }
+        for entry in sorted(entries, key=lambda item: str(item["path"]).count("/"))
+    ]
+
+
+def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str]:
+    """Return the paths of the NFS mounts on which homes below `base` lie, or some of them.
+
+    Args:
+        entries: as `storage_mounts_entries` has them.
+        base: directory of the homes.
+    """
+    paths = [str(entry.get("path")) for entry in entries if entry.get("type") == "nfs"]
+    return [path for path in paths if lies_in(base, path) or lies_in(path, base)]
 
 
 def trial_options(options: Iterable[str]) -> str:

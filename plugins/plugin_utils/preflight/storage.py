@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.storage.hosts_table import cluster_entries
-from ...module_utils.storage.plan import homes_are_shared, nfs_mounts_from_exports
+from ..storage.plan import homes_are_shared, nfs_mounts_from_exports
 from ..storage.problems import export_problems, mount_problems, network_problems, served_paths
 
 if TYPE_CHECKING:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...module_utils.common.problems import Problem, make_problem
 from ...module_utils.storage.mounts import STORAGE_TYPES, lies_in, nfs_source, option
-from ...module_utils.storage.nfs_exports import EXPORT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["export_problems", "mount_problems", "network_problems", "served_paths"]
 
+# exports(5) of nfs-utils 2.6 and 2.8.
+_EXPORT_OPTION = re.compile(
+    r"(no_)?(acl|all_squash|auth_nlm|pnfs|root_squash|security_label|subtree_check|wdelay)|(no)?(crossmnt|hide)|a?sync|"
+    r"(in)?secure(_locks)?|r[ow]|anon[ug]id|fsid|mp|mountpoint|refer|replicas|sec|xprtsec"
+)
 _EXPORT_KEYS = frozenset({"path", "clients", "options", "owner", "group", "mode", "mount"})
 _MOUNT_KEYS = {
     "nfs_client_mounts": frozenset({"src", "path", "options", "automount"}),
@@ -134,7 +138,7 @@ def _one_export(hosts: Sequence[str], key: str, export: object) -> list[Problem]
             problems.append(make_problem(hosts, f"{key}.clients", *fault))
     for item in _items(export.get("options")):
         name = str(item).partition("=")[0]
-        if name not in EXPORT_OPTIONS or not _WORD.fullmatch(str(item)):
+        if not _EXPORT_OPTION.fullmatch(name) or not _WORD.fullmatch(str(item)):
             remedy = "write each option as an item of its own, as exports(5) names it"
             problems.append(make_problem(hosts, f"{key}.options", f"{item!r} is no option of an export", remedy))
     mode = export.get("mode")

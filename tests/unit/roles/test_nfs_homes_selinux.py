@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import nfs_home_mounts
+from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts import nfs_home_mounts
 from busbar.paths import collection
 
 # Refuses what ansible.posix.seboolean refuses: a host whose SELinux is off, a boolean that the policy does not have.

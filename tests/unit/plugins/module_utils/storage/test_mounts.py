@@ -12,6 +12,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.storage.mounts impo
     is_same_mount,
     kernel_offers,
     lies_in,
+    mount_plan,
     mounts_below,
     nfs_source,
     on_network,
@@ -153,6 +154,29 @@ def test_endpoints(kind: str, src: str, options: list[str], expected: list[tuple
 )
 def test_fstab_options(entry: dict[str, Any], text: str) -> None:
     assert fstab_options({"type": "nfs", **entry}, 290) == text
+
+
+def test_the_plan_makes_outer_mounts_first() -> None:
+    entries: list[dict[str, Any]] = [
+        {"type": "nfs", "src": "filer:/x", "path": "/shared/x", "automount": True},
+        {"type": "weka", "src": "fs", "path": "/shared", "options": ["ro"]},
+    ]
+    assert mount_plan(entries, 60) == [
+        {
+            "path": "/shared",
+            "src": "fs",
+            "fstype": "wekafs",
+            "opts": "ro,_netdev,x-systemd.mount-timeout=60s",
+            "automount": False,
+        },
+        {
+            "path": "/shared/x",
+            "src": "filer:/x",
+            "fstype": "nfs",
+            "opts": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
+            "automount": True,
+        },
+    ]
 
 
 def test_a_trial_gives_up_soon_and_writes_nothing() -> None:

@@ -1,25 +1,19 @@
-"""What a host serves and mounts, worked out from the inventory alone."""
+"""Clients of exports and NFS mounts, derived from the inventory."""
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Any
 
-from .hosts_table import cluster_entries
-from .mounts import STORAGE_TYPES, fstab_options, lies_in, option
+from ...module_utils.storage.hosts_table import cluster_entries
+from ...module_utils.storage.mounts import is_rdma, lies_in
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     Variables = Mapping[str, Mapping[str, Any]]
 
-__all__ = [
-    "cluster_addresses",
-    "homes_are_shared",
-    "mount_plan",
-    "nfs_entries",
-    "nfs_home_mounts",
-    "nfs_mounts_from_exports",
-]
+__all__ = ["cluster_addresses", "fold_clients", "homes_are_shared", "nfs_entries", "nfs_mounts_from_exports"]
 
 
 def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
@@ -29,6 +23,19 @@ def cluster_addresses(hosts: Sequence[str], variables: Variables) -> list[str]:
         ValueError: when two hosts have one address.
     """
     return [entry["address"] or entry["target"] for entry in cluster_entries(hosts, variables)]
+
+
+def fold_clients(addresses: Iterable[str], networks: Sequence[str]) -> list[str]:
+    """Return who may mount: the declared networks, then every address and name that lies in none of them.
+
+    Nothing is folded into a network that was not declared, since it would let strangers in.
+
+    Raises:
+        ValueError: a network is malformed.
+    """
+    known = [ipaddress.ip_network(network) for network in networks]
+    outside = [each for each in dict.fromkeys(addresses) if not _covered(each, known)]
+    return [*map(str, dict.fromkeys(known)), *outside]
 
 
 def nfs_mounts_from_exports(servers: Sequence[str], variables: Variables, host: str) -> list[dict[str, Any]]:
@@ -61,7 +68,7 @@ def nfs_entries(
     for mount in mounts:
         own = list(mount.get("options") or [])
         names = {item.partition("=")[0] for item in own}
-        base = _nfs_options(options, rdma="rdma" in names or (option(own, "proto") or "").startswith("rdma"))
+        base = _nfs_options(options, rdma=is_rdma(own))
         same = {"hard": "soft", "soft": "hard", "vers": "nfsvers", "rw": "ro", "nosuid": "suid", "nodev": "dev"}
         kept = [
             item
@@ -81,58 +88,18 @@ def nfs_entries(
     return entries
 
 
-def mount_plan(entries: Sequence[Mapping[str, Any]], wait_s: int) -> list[dict[str, Any]]:
-    """Return the fields of fstab of each mount, parents first.
-
-    Args:
-        entries: items of `storage_mounts_entries`.
-        wait_s: seconds that a booting host waits for the servers.
-    """
-    return [
-        {
-            "path": entry["path"],
-            "src": entry["src"],
-            "fstype": STORAGE_TYPES[entry["type"]].fstype,
-            "opts": fstab_options(entry, wait_s),
-            "automount": bool(entry.get("automount")),
-        }
-        for entry in sorted(entries, key=lambda item: str(item["path"]).count("/"))
-    ]
-
-
 def homes_are_shared(
     base: str, host: str, servers: Sequence[str], clients: Sequence[str], variables: Variables
 ) -> bool:
     """Return whether the inventory declares storage for the homes below `base` on a host."""
     mine = variables[host]
-    brought = _list(mine, "storage")
+    places = [*(mine.get("storage_mounts_entries") or [])]
     if host in servers:
-        brought += _list(variables[servers[0]], "exports")
+        places += variables[servers[0]].get("nfs_server_exports") or []
     elif host in clients:
         declared = mine.get("nfs_client_mounts")
-        brought += nfs_mounts_from_exports(servers, variables, host) if declared is None else list(declared)
-    return _covers(brought, base)
-
-
-def _covers(places: Sequence[Mapping[str, Any]], base: str) -> bool:
-    """Return whether a directory lies in one of the exports or mounts."""
+        places += nfs_mounts_from_exports(servers, variables, host) if declared is None else declared
     return any(lies_in(base, str(place.get("path"))) for place in places)
-
-
-def nfs_home_mounts(entries: Sequence[Mapping[str, Any]], base: str) -> list[str]:
-    """Return the paths of the NFS mounts on which homes below `base` lie, or some of them.
-
-    Args:
-        entries: as `storage_mounts_entries` has them.
-        base: directory of the homes.
-    """
-    paths = [str(entry.get("path")) for entry in entries if entry.get("type") == "nfs"]
-    return [path for path in paths if lies_in(base, path) or lies_in(path, base)]
-
-
-def _list(variables: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    name = {"exports": "nfs_server_exports", "storage": "storage_mounts_entries"}[kind]
-    return list(variables.get(name) or [])
 
 
 def _nfs_options(options: Mapping[str, Any], *, rdma: bool) -> list[str]:
@@ -145,3 +112,10 @@ def _nfs_options(options: Mapping[str, Any], *, rdma: bool) -> list[str]:
         f"rsize={options['rsize']}",
         f"wsize={options['wsize']}",
     ]
+
+
+def _covered(address: str, networks: Sequence[Any]) -> bool:
+    try:
+        return any(ipaddress.ip_address(address) in network for network in networks)
+    except ValueError:
+        return False

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.storage.plan import (
-    cluster_addresses,
-    mount_plan,
-    nfs_entries,
-    nfs_mounts_from_exports,
-)
 from ansible_collections.busbar.cluster.plugins.plugin_utils.preflight.storage import (
     home_problems,
     site_storage_problems,
+)
+from ansible_collections.busbar.cluster.plugins.plugin_utils.storage.plan import (
+    cluster_addresses,
+    fold_clients,
+    nfs_entries,
+    nfs_mounts_from_exports,
 )
 
 OPTIONS = {"version": "4.2", "hard": True, "nconnect": 4, "rsize": 1048576, "wsize": 1048576, "automount": False}
@@ -66,27 +66,18 @@ def test_a_mounts_own_options_win(more: dict[str, Any], options: str) -> None:
     assert entry["automount"] is False
 
 
-def test_the_plan_makes_outer_mounts_first() -> None:
-    entries: list[dict[str, Any]] = [
-        {"type": "nfs", "src": "filer:/x", "path": "/shared/x", "automount": True},
-        {"type": "weka", "src": "fs", "path": "/shared", "options": ["ro"]},
-    ]
-    assert mount_plan(entries, 60) == [
-        {
-            "path": "/shared",
-            "src": "fs",
-            "fstype": "wekafs",
-            "opts": "ro,_netdev,x-systemd.mount-timeout=60s",
-            "automount": False,
-        },
-        {
-            "path": "/shared/x",
-            "src": "filer:/x",
-            "fstype": "nfs",
-            "opts": "_netdev,retry=1,x-systemd.automount,x-systemd.mount-timeout=60s",
-            "automount": True,
-        },
-    ]
+@pytest.mark.parametrize(
+    ("addresses", "networks", "clients"),
+    [
+        (["10.0.0.1", "10.0.0.2"], [], ["10.0.0.1", "10.0.0.2"]),
+        (["10.0.0.1", "10.0.0.2"], ["10.0.0.0/24"], ["10.0.0.0/24"]),
+        (["10.0.0.1", "192.168.1.5", "gpu7"], ["10.0.0.0/24"], ["10.0.0.0/24", "192.168.1.5", "gpu7"]),
+        (["fd00::1", "10.0.0.1"], ["fd00::/64"], ["fd00::/64", "10.0.0.1"]),
+        (["10.0.0.1", "10.0.0.1"], [], ["10.0.0.1"]),
+    ],
+)
+def test_only_declared_networks_are_used(addresses: list[str], networks: list[str], clients: list[str]) -> None:
+    assert fold_clients(addresses, networks) == clients
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .ldap_tools import add_ldif, change_ldif, delete_ldif
-from .ldap_tree import next_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +16,16 @@ if TYPE_CHECKING:
     Entry = Mapping[str, Sequence[str]]
     Change = Mapping[str, Any]
 
-__all__ = ["Directory", "Settings"]
+__all__ = ["Directory", "Settings", "next_number"]
 
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 _LOWEST, _HIGHEST = 1000, 59999
 _CLASSES = ("inetOrgPerson", "posixAccount", "ldapPublicKey")
+
+
+def next_number(taken: Iterable[int], first: int) -> int:
+    """Return the number that follows the highest one that is taken, or the first."""
+    return max([number for number in taken if number >= first], default=first - 1) + 1
 
 
 class Settings(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 import subprocess
-import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     Entry = dict[str, list[str]]
 
 __all__ = [
-    "INVALID_CREDENTIALS",
     "NO_SUCH_OBJECT",
     "SOCKET",
     "Connection",
@@ -23,15 +21,12 @@ __all__ = [
     "change_ldif",
     "delete_ldif",
     "escaped",
-    "modify_ldif",
     "parse_ldif",
-    "wait_for",
 ]
 
 SOCKET = "ldapi:///"
 
 NO_SUCH_OBJECT = 32
-INVALID_CREDENTIALS = 49
 _TIMEOUT_S = 60
 
 
@@ -107,24 +102,6 @@ class Connection:
             raise
 
 
-def wait_for(connection: Connection, seconds: float) -> None:
-    """Wait until a directory answers.
-
-    Raises:
-        LdapError: it does not.
-    """
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            connection.search("", "base", "(objectClass=*)", "namingContexts")
-        except LdapError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.3)
-        else:
-            return
-
-
 def escaped(text: str) -> str:
     """Return a text as a value in a filter, RFC 4515."""
     return "".join(f"\\{ord(sign):02x}" if sign in "*()\\\0" else sign for sign in text)
@@ -172,8 +149,3 @@ def change_ldif(dn: str, parts: Sequence[tuple[str, str, Sequence[str]]]) -> str
 def delete_ldif(dn: str) -> str:
     """Return what ldapmodify reads to take an entry away."""
     return "\n".join([_line("dn", dn), "changetype: delete", "", ""])
-
-
-def modify_ldif(dn: str, attributes: Mapping[str, Sequence[str]]) -> str:
-    """Return what ldapmodify reads to give attributes these values; one without a value is taken away."""
-    return change_ldif(dn, [("replace", name, values) for name, values in attributes.items()])

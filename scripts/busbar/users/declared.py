@@ -11,7 +11,7 @@ from ansible_collections.busbar.cluster.plugins.module_utils.access.accounts imp
     is_present,
     slurm_users,
 )
-from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tree import next_number
+from ansible_collections.busbar.cluster.plugins.module_utils.access.directory_users import next_number
 from ansible_collections.busbar.cluster.plugins.plugin_utils.site_folder import inventory_folder
 
 from busbar.errors import UsageError

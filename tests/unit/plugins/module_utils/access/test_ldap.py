@@ -7,27 +7,18 @@ import stat
 from typing import TYPE_CHECKING
 
 import pytest
+from ansible_collections.busbar.cluster.plugins.module_utils.access.directory_users import next_number
 from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tools import (
     NO_SUCH_OBJECT,
     Connection,
     LdapError,
     add_ldif,
     escaped,
-    modify_ldif,
     parse_ldif,
-)
-from ansible_collections.busbar.cluster.plugins.module_utils.access.ldap_tree import (
-    Wanted,
-    next_number,
-    tree_changes,
-    wanted_tree,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SUFFIX = "dc=cluster,dc=internal"
-READER = f"cn=reader,ou=services,{SUFFIX}"
 
 
 def _decoded(ldif: str) -> list[str]:
@@ -98,27 +89,6 @@ def test_no_value_leaves_its_line() -> None:
         "gidNumber: 1",
         "",
     ]
-    assert _decoded(modify_ldif("cn=a", {"x": ["1", "2"], "y": []})) == [
-        *("dn: cn=a", "changetype: modify", "replace: x", "x: 1", "x: 2", "-", "replace: y", "-", ""),
-    ]
-
-
-def test_what_is_missing_is_made_and_what_differs_is_corrected() -> None:
-    wanted = wanted_tree(SUFFIX, READER, 12)
-    assert wanted[0].dn == SUFFIX
-    assert wanted[0].attributes["objectClass"] == ["top", "dcObject", "organization"]
-    made, corrected = tree_changes(wanted, {})
-    assert (made, corrected) == (wanted, [])
-    found = {
-        entry.dn: {name.lower(): values for name, values in entry.attributes.items()}
-        for entry in wanted_tree(SUFFIX, READER, 8)
-    }
-    policy = f"cn=default,ou=policies,{SUFFIX}"
-    assert tree_changes(wanted, found) == ([], [Wanted(policy, {"pwdMinLength": ["12"]})])
-    assert tree_changes(wanted_tree(SUFFIX, READER, 8), found) == ([], [])
-    assert (
-        wanted_tree("o=cluster", "cn=reader,ou=services,o=cluster", 8)[0].attributes["objectClass"][1] == "organization"
-    )
 
 
 def test_numbers_follow_the_highest() -> None:

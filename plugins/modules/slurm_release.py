@@ -26,10 +26,6 @@ options:
     description: Whether source and preferences are written, or removed for an empty O(repository).
     type: bool
     default: false
-  state:
-    description: Directory with the record of the SPANK plugins that busbar gave this host.
-    type: path
-    default: /var/lib/busbar/spank
   download:
     description: Whether the packages are fetched, so that an upgrade later waits for no network. Not in check mode.
     type: bool
@@ -84,7 +80,6 @@ daemons:
 """
 
 import contextlib
-import json
 import re
 import shutil
 import tempfile
@@ -106,6 +101,7 @@ from ..module_utils.slurm.repository import (
     repository_problems,
     source_text,
 )
+from ..module_utils.slurm.spank_package import PREFIX
 from ..module_utils.slurm.spank_stack import foreign_plugins
 
 if TYPE_CHECKING:
@@ -114,7 +110,6 @@ if TYPE_CHECKING:
 OPTIONS: dict[str, Any] = {
     "repository": {"type": "dict", "default": {}},
     "also": {"type": "list", "elements": "str", "default": []},
-    "state": {"type": "path", "default": "/var/lib/busbar/spank"},
     "write": {"type": "bool", "default": False},
     "download": {"type": "bool", "default": False},
     "mpi": {"type": "bool", "default": False},
@@ -286,11 +281,7 @@ def lost_on_offer(module: AnsibleModule, options: list[str], versions: dict[str,
 
 def plugins(module: AnsibleModule, moves: dict[str, str]) -> list[dict[str, str]]:
     """Return the SPANK plugins of others that stay as they are when packages are upgraded."""
-    try:
-        recorded = json.loads(Path(module.params["state"], "installed.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        recorded = {}
-    found = foreign_plugins(item["library"] for item in recorded.values())
+    found = foreign_plugins()
     owned = (module.run_command(["dpkg-query", "-S", each["library"]])[1].partition(":")[0] for each in found)
     return [each for each, owner in zip(found, owned, strict=True) if owner not in moves]
 
@@ -329,7 +320,9 @@ def main() -> None:
         looks = moves and not module.params["write"]
         status, said = install(module, options, moves, "--simulate") if looks else (0, "")
         lost: list[str] = []
-        removes, error = parse_apt(said)[1], error_text(said) if status else ""
+        # Packages of SPANK plugins go and are built anew with the upgrade.
+        removes = [name for name in parse_apt(said)[1] if not name.startswith(PREFIX)]
+        error = error_text(said) if status else ""
         if module.params["download"] and not (removes or error or module.check_mode) and moves:
             status, said = install(module, options, moves, "--download-only")
             if status:

@@ -1,59 +1,44 @@
-"""Module that gives a host its SPANK plugins, and takes away those that are no longer declared."""
+"""Module that keeps the lines of plugstack.conf by which a host loads SPANK plugins."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: spank_plugins
 author: busbar contributors
-short_description: Keep a host's SPANK plugins as declared
+short_description: Keep the SPANK plugins that a host loads
 description:
-  - Installs a library first and the line that loads it last; removes the line first and the library last. So no job
-    ever meets a line without its library.
+  - Writes and removes one file for each plugin in C(/etc/slurm/plugstack.conf.d). The libraries come with packages.
   - A library for another release of Slurm is refused before anything changes.
-  - After a change srun is asked whether it loads the plugins and shows their options, slurmd reads its plugins again,
-    and a job step runs on the node. When one of these fails, the old lines are put back, slurmd reads these, and the
-    node is given back to Slurm if the failed step drained it.
-  - slurmd reads them also where nothing else changes and the running one lacks a library.
-notes:
-  - Writes one file for each plugin in C(/etc/slurm/plugstack.conf.d), and its library beside those of Slurm.
+  - After a change srun must load the plugins and show their options, slurmd reads them again, and a job step runs on
+    the node. If one of these fails, the old lines are put back, slurmd reads them, and the node is resumed if the
+    failed step drained it. slurmd also reads its plugins again if it lacks one of them.
 extends_documentation_fragment: busbar.cluster.attributes.diff
 options:
+  state:
+    description: V(read) changes nothing, V(unloaded) removes the lines of plugins for another release than O(slurm).
+    type: str
+    choices: [read, unloaded, kept]
+    default: kept
   plugins:
-    description: What the filter C(spank_plan) gave for this host. Whatever else was installed is removed.
+    description: Items of C(slurm_spank_plugins). With O(state=kept), the lines of all others are removed.
     type: list
     elements: dict
     default: []
-  contents:
-    description: Libraries in base64 by their C(id), as far as hosts lack them.
-    type: dict
-    default: {}
   slurm:
-    description: Version of Slurm on this host.
-    type: str
-    required: true
-  node:
-    description: Name of this host in Slurm; where no slurmd runs, or it is empty, no job step is run.
+    description: Version of Slurm, if it is not the installed one.
     type: str
     default: ""
-  unload_only:
-    description: Only take out what was installed for another release of Slurm than O(slurm).
-    type: bool
-    default: false
-  state:
-    description: Directory with the record of what is installed.
-    type: path
-    default: /var/lib/busbar/spank
-  configuration:
-    description: Directory that plugstack.conf includes.
-    type: path
-    default: /etc/slurm/plugstack.conf.d
+  node:
+    description: Name of this host in Slurm. If it is empty, or no slurmd runs, no job step is run.
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
 - name: Keep the plugins
   busbar.cluster.spank_plugins:
-    plugins: "{{ example_plan.hosts[inventory_hostname] }}"
-    slurm: "{{ example_plugins.spank.slurm }}"
+    plugins: "{{ slurm_spank_plugins }}"
+    node: "{{ inventory_hostname }}"
 """
 
 RETURN = r"""
@@ -63,15 +48,29 @@ changed_paths:
   type: list
   elements: str
 unproven:
-  description: Why no job step could be run with the changed plugins; empty when one ran, or nothing changed.
+  description: Why no job step could be run with the changed plugins.
   returned: always
   type: str
+stale:
+  description: Packages of plugins which no line loads.
+  returned: always
+  type: list
+  elements: str
+spank:
+  description:
+    - C(slurm), the installed version; C(headers), that of its headers; C(architecture); C(system), such as debian13;
+      C(platform), all of what a plugin is built for; C(format) of packages; C(schedmd), whether SchedMD made Slurm's.
+    - C(installed), the plugins with a line; C(foreign), those of them that this Slurm cannot load.
+    - C(plugins), those that are built, with C(library), C(package), its C(file), and whether the library is C(missing).
+  returned: always
+  type: dict
 """
 
-import base64
-import hashlib
-import json
+import contextlib
 import os
+import platform
+import re
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -80,164 +79,178 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.common.baseline import before_write
 from ..module_utils.slurm import spank_proof
-from ..module_utils.slurm.shared_object import slurm_of_plugin
-from ..module_utils.slurm.spank_store import release_of
+from ..module_utils.slurm.shared_object import header_release, slurm_of_plugin
+from ..module_utils.slurm.spank_package import DIRECTORY, PREFIX, plugin_line, plugin_package, release_of
 
 Item = dict[str, Any]
 HEADER = "# Managed by Ansible: slurm_spank_plugins declares what is loaded.\n"
-PREFIX = "busbar-"
+LINES = Path("/etc/slurm/plugstack.conf.d")
+LIBRARIES = Path(DIRECTORY)
+RELEASE = Path("/etc/os-release")
+SLURM_HEADER = Path("/usr/include/slurm/slurm_version.h")
+# SchedMD's own packages for Debian and Ubuntu are slurm-smd, slurm-smd-slurmd and so on (debian/control of 23.11).
+PACKAGES = Path("/var/lib/dpkg/info")
+# Where earlier versions of busbar kept libraries, their builds and a record.
+EARLIER = (Path("/usr/local/lib/busbar/spank"), Path("/var/lib/busbar/spank"))
+_VERSION = re.compile(r"\b(\d+)\.(\d+)\.(\d+)")
+
+
+def slurm_version(text: str) -> str:
+    """Return the version in the output of a program: 'slurm-wlm 24.11.5' gives '24.11.5'; '' if it has none."""
+    found = _VERSION.search(text)
+    return f"{int(found[1])}.{int(found[2]):02d}.{int(found[3])}" if found else ""
+
+
+def system_of(text: str) -> str:
+    """Return distribution and version from the text of os-release: 'debian13'."""
+    pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return (pairs.get("ID", "") + pairs.get("VERSION_ID", "")).replace('"', "")
+
+
+def host_info(module: AnsibleModule) -> dict[str, Any]:
+    """Return which Slurm this host has and what a plugin for it is built for."""
+    programs = (program for program in ("scontrol", "slurmd") if module.get_bin_path(program))
+    versions = (slurm_version(module.run_command([program, "-V"])[1]) for program in programs)
+    info = {
+        "slurm": next(filter(None, versions), ""),
+        "architecture": platform.machine(),
+        "system": system_of(RELEASE.read_text()),
+        "format": "deb" if module.get_bin_path("dpkg-deb") else "rpm",
+    }
+    return info | {
+        "platform": f"Slurm {info['slurm']} ({info['architecture']}, {info['system']})",
+        "headers": header_release(SLURM_HEADER.read_text()) if SLURM_HEADER.exists() else "",
+        "schedmd": any(PACKAGES.glob("slurm-smd*.list")),
+    }
 
 
 class Host:
-    """The plugins of this host: its record, its libraries and its lines."""
+    """The lines of this host and the libraries that they load."""
 
     def __init__(self, module: AnsibleModule):
-        """Read the record."""
+        """Read the lines."""
         self.module = module
-        self.slurm = module.params["slurm"]
-        self.record = Path(module.params["state"]) / "installed.json"
-        self.configuration = Path(module.params["configuration"])
-        try:
-            self.installed: dict[str, Item] = json.loads(self.record.read_text())
-        except (OSError, ValueError):
-            self.installed = {}
+        self.info = host_info(module)
+        self.slurm = module.params["slurm"] or self.info["slurm"]
+        self.installed: dict[str, str] = {}
+        for path in sorted(LINES.glob("busbar-*.conf")):
+            words = (path.read_text().splitlines() or [""])[-1].split()
+            self.installed[path.stem.removeprefix("busbar-")] = words[1] if len(words) > 1 else ""
         self.changed: list[str] = []
         self.unproven = ""
         self.diff: list[dict[str, str]] = []
 
-    def line_file(self, name: str) -> Path:
-        """Return the file with the line of a plugin."""
-        return self.configuration / f"{PREFIX}{name}.conf"
+    def wanted(self, plugin: Item) -> Item:
+        """Return a plugin with its library, its package and its line."""
+        built = {} if plugin.get("library") else plugin_package(plugin, self.info)
+        library = built.get("library") or plugin["library"]
+        return plugin | built | {"library": library, "line": plugin_line(plugin, library)}
 
     def foreign(self) -> list[str]:
-        """Return what is installed for another release of Slurm."""
-        return [name for name, item in self.installed.items() if release_of(item["slurm"]) != release_of(self.slurm)]
+        """Return the plugins whose library is missing, or is for another release of Slurm."""
+        release = release_of(self.slurm)
+        return [name for name, library in self.installed.items() if self.release_of_library(library) != release]
 
-    def library_of(self, item: Item) -> bytes | None:
-        """Return the new library of a plugin, None where the right one is installed; fail when it cannot be loaded."""
-        path = Path(item["library"])
-        if item["id"]:
-            if path.exists() and hashlib.sha256(path.read_bytes()).hexdigest() == item["sha256"]:
-                return None
-            data = base64.b64decode(self.module.params["contents"].get(item["id"], ""))
-            if hashlib.sha256(data).hexdigest() != item["sha256"]:
-                self.module.fail_json(msg=f"{item['name']}: the library from the store came damaged or not at all")
-        elif path.exists():
-            data = path.read_bytes()
-        else:
-            self.module.fail_json(msg=f"{item['name']}: there is no {path}. Remedy: name the package that brings it")
-        self.refuse_foreign(item, data)
-        return data if item["id"] else None
+    def release_of_library(self, library: str) -> str:
+        """Return the release of Slurm that a library was built for; '' if Slurm could not load it."""
+        with contextlib.suppress(OSError, ValueError):
+            return release_of(slurm_of_plugin(Path(library).read_bytes()))
+        return ""
 
-    def refuse_foreign(self, item: Item, data: bytes) -> None:
-        """Fail the module when a library is none for the Slurm of this host."""
+    def stale(self) -> list[str]:
+        """Return the packages of plugins which no line loads."""
+        kept = set(self.installed.values())
+        return [PREFIX + path.stem for path in sorted(LIBRARIES.glob("*.so")) if str(path) not in kept]
+
+    def refuse(self, item: Item) -> None:
+        """Fail the module if Slurm cannot load a library."""
+        path, label = Path(item["library"]), f"{item['name']} {item['version']}"
+        if not path.exists() and self.module.check_mode and item.get("package"):
+            return
+        if not path.exists():
+            package = item.get("package")
+            remedy = f"reinstall the package {package}" if package else "name the package that brings it"
+            self.module.fail_json(msg=f"{label}: {path} is missing. Remedy: {remedy}")
         try:
-            made_for = slurm_of_plugin(data)
+            made_for = slurm_of_plugin(path.read_bytes())
         except ValueError as exc:
-            self.module.fail_json(msg=f"{item['name']} {item['version']}: {item['library']}: {exc}")
+            self.module.fail_json(msg=f"{label}: {path}: {exc}")
         if release_of(made_for) != release_of(self.slurm):
             self.module.fail_json(
-                msg=f"{item['name']} {item['version']}: {item['library']} is built for Slurm {made_for}, but this host "
-                f"has Slurm {self.slurm}, which would refuse it. It was not installed. Remedy: build it against Slurm "
-                f"{self.slurm}"
+                msg=f"{label}: {path} is built for Slurm {made_for}, but this host has Slurm {self.slurm}, which would "
+                f"refuse it. No line was written. Remedy: build it against Slurm {self.slurm}"
             )
 
-    def write(self, path: Path, data: bytes) -> None:
-        """Replace a file whole, mode 0644."""
-        before_write(self.module, {str(path): data})
+    def line_file(self, name: str) -> Path:
+        """Return the file with the line of a plugin."""
+        return LINES / f"busbar-{name}.conf"
+
+    def write(self, path: Path, text: str) -> None:
+        """Replace a file whole, mode 0644; without text, remove it."""
+        before_write(self.module, {str(path): text or None})
+        if not text:
+            path.unlink(missing_ok=True)
+            return
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=".busbar-", dir=path.parent)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
+        with os.fdopen(descriptor, "w") as stream:
+            stream.write(text)
         Path(name).chmod(0o644)
         Path(name).replace(path)
 
-    def remove(self, names: list[str]) -> None:
-        """Take plugins out: all lines first, then the libraries that are ours."""
-        for name in names:
-            path = self.line_file(name)
-            self.note(path, path.read_text() if path.exists() else "", "")
-            if not self.module.check_mode:
-                before_write(self.module, {str(path): None})
-                path.unlink(missing_ok=True)
-        for name in names:
-            item = self.installed.pop(name)
-            if item["ours"] and not self.module.check_mode:
-                Path(item["library"]).unlink(missing_ok=True)
-
-    def note(self, path: Path, before: str, after: str) -> None:
-        """Note that a file changes."""
+    def change(self, name: str, text: str) -> None:
+        """Note a new text for the line of a plugin, and write it unless this is check mode."""
+        path = self.line_file(name)
         self.changed.append(str(path))
-        self.diff.append({"before": before, "after": after, "before_header": str(path), "after_header": str(path)})
-
-    def save(self) -> None:
-        """Write the record."""
-        self.write(self.record, (json.dumps(self.installed, indent=2) + "\n").encode())
-
-    def prepare(self, plugins: list[Item]) -> list[tuple[Item, bytes | None]]:
-        """Return each plugin with its new library, all of them looked at; in check mode it may still be to be built."""
-        later = self.module.check_mode
-        return [
-            (item, None if later and item["id"] and not item["sha256"] else self.library_of(item)) for item in plugins
-        ]
-
-    def install(self, new: list[tuple[Item, bytes | None]]) -> None:
-        """Bring libraries and lines, and see that srun takes them; else put the old lines back."""
-        check, plugins = self.module.check_mode, [item for item, _ in new]
-        texts = {item["name"]: f"{HEADER}{item['line']}\n" for item in plugins}
-        before = {name: self.text_of(name) for name in texts}
-        for item, data in new:
-            if data is not None or (check and item["id"] and not Path(item["library"]).exists()):
-                self.note(Path(item["library"]), "", f"(for Slurm {item['slurm']})\n")
-            if data is not None and not check:
-                self.write(Path(item["library"]), data)
-        differing = [name for name in texts if texts[name] != before[name]]
-        for name in differing:
-            self.note(self.line_file(name), before[name], texts[name])
-            if not check:
-                self.write(self.line_file(name), texts[name].encode())
-        if self.changed and not check:
-            self.try_out(plugins, before)
-        self.have_slurmd_read(plugins, before)
-        for item in plugins:
-            self.replace_record(item)
-
-    def replace_record(self, item: Item) -> None:
-        """Note what is installed now, and remove the library that it replaces."""
-        former = self.installed.get(item["name"])
-        path = Path(item["library"])
-        self.installed[item["name"]] = {
-            "version": item["version"],
-            "slurm": item["slurm"],
-            "library": item["library"],
-            "line": item["line"],
-            "file": str(self.line_file(item["name"])),
-            "ours": bool(item["id"]),
-            "sha256": hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else "",
-        }
-        if former and former["ours"] and former["library"] != item["library"] and not self.module.check_mode:
-            Path(former["library"]).unlink(missing_ok=True)
+        diff = {"before": self.text_of(name), "after": text, "before_header": str(path), "after_header": str(path)}
+        self.diff.append(diff)
+        if not self.module.check_mode:
+            self.write(path, text)
 
     def text_of(self, name: str) -> str:
-        """Return the text with the line of a plugin; '' when there is none."""
+        """Return the text with the line of a plugin; '' if it has none."""
         path = self.line_file(name)
         return path.read_text() if path.exists() else ""
 
-    def try_out(self, plugins: list[Item], before: dict[str, str]) -> None:
+    def remove(self, names: list[str]) -> None:
+        """Remove the lines of plugins."""
+        for name in names:
+            self.change(name, "")
+            del self.installed[name]
+
+    def keep(self, items: list[Item]) -> None:
+        """Bring the lines to what is declared, and see that Slurm runs jobs with them; else put the old ones back."""
+        for item in items:
+            self.refuse(item)
+        texts = {item["name"]: f"{HEADER}{item['line']}\n" for item in items}
+        self.remove([name for name in self.installed if name not in texts])
+        before = {name: self.text_of(name) for name in texts}
+        for name, text in texts.items():
+            if text != before[name]:
+                self.change(name, text)
+        if self.changed and not self.module.check_mode:
+            self.try_out(items, before)
+        self.have_slurmd_read(items, before)
+        self.installed = {item["name"]: item["library"] for item in items}
+        if not self.module.check_mode:
+            for path in EARLIER:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def try_out(self, items: list[Item], before: dict[str, str]) -> None:
         """See that srun loads the plugins and shows their options; else put the old lines back and fail."""
         status, out, err = self.module.run_command(["srun", "--help"])
-        missing = [option for item in plugins for option in item["provides"] if option not in out]
+        missing = [option for item in items for option in item.get("provides") or [] if option not in out]
         if status == 0 and not missing:
             return
         self.put_back(before)
         said = " | ".join(line for line in err.splitlines() if "error" in line)[:500]
         fault = f"does not show {', '.join(missing)}" if missing and status == 0 else f"ends with {status}: {said}"
-        self.fail_with(plugins, f"`srun --help` {fault}")
+        self.fail_with(items, f"`srun --help` {fault}")
 
-    def have_slurmd_read(self, plugins: list[Item], before: dict[str, str]) -> None:
-        """Have the running slurmd load what is installed, and prove it by a job step; else put the old lines back."""
+    def have_slurmd_read(self, items: list[Item], before: dict[str, str]) -> None:
+        """Have the running slurmd load the plugins, and prove it by a job step; else put the old lines back."""
         run, node = self.module.run_command, self.module.params["node"]
-        libraries = [item["library"] for item in plugins]
+        libraries = [item["library"] for item in items]
         pid = spank_proof.slurmd_pid(run) if node else 0
         if not pid or not (self.changed or spank_proof.not_loaded(pid, libraries)):
             return
@@ -247,25 +260,22 @@ class Host:
             return
         state = spank_proof.state_of(run, node)
         fault = spank_proof.reload_slurmd(run, libraries)
-        proof = spank_proof.Proof(fault=fault) if fault or not plugins else spank_proof.job_step(run, node, state)
+        proof = spank_proof.Proof(fault=fault) if fault or not items else spank_proof.job_step(run, node, state)
         self.unproven = proof.unproven
         if proof.fault:
             self.put_back(before)
             spank_proof.reload_slurmd(run, [])
             resumed = spank_proof.resume_after_failure(run, node, state)
-            self.fail_with(plugins, proof.fault + (f". {node}, which that drained, was resumed" if resumed else ""))
+            self.fail_with(items, proof.fault + (f". {node}, which that drained, was resumed" if resumed else ""))
 
     def put_back(self, before: dict[str, str]) -> None:
-        """Write the lines that were there, and remove those that were not."""
+        """Write the lines from before, and remove new ones."""
         for name, text in before.items():
-            if text:
-                self.write(self.line_file(name), text.encode())
-            else:
-                self.line_file(name).unlink(missing_ok=True)
+            self.write(self.line_file(name), text)
 
-    def fail_with(self, plugins: list[Item], fault: str) -> None:
+    def fail_with(self, items: list[Item], fault: str) -> None:
         """Fail the module; the lines are those from before."""
-        names = ", ".join(item["name"] for item in plugins)
+        names = ", ".join(item["name"] for item in items)
         self.module.fail_json(msg=f"with {names} {fault}. The lines that load them were taken back, so that jobs go on")
 
 
@@ -273,29 +283,28 @@ def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
+            "state": {"type": "str", "choices": ["read", "unloaded", "kept"], "default": "kept"},
             "plugins": {"type": "list", "elements": "dict", "default": []},
-            "contents": {"type": "dict", "default": {}},
-            "slurm": {"type": "str", "required": True},
+            "slurm": {"type": "str", "default": ""},
             "node": {"type": "str", "default": ""},
-            "unload_only": {"type": "bool", "default": False},
-            "state": {"type": "path", "default": "/var/lib/busbar/spank"},
-            "configuration": {"type": "path", "default": "/etc/slurm/plugstack.conf.d"},
         },
         supports_check_mode=True,
     )
-    host, plugins = Host(module), module.params["plugins"]
-    wanted = {item["name"] for item in plugins}
-    former = json.dumps(host.installed)
-    if module.params["unload_only"]:
+    host = Host(module)
+    items = [host.wanted(plugin) for plugin in module.params["plugins"]]
+    if module.params["state"] == "unloaded":
         host.remove(host.foreign())
-    else:
-        new = host.prepare(plugins)
-        host.remove([name for name in host.installed if name not in wanted])
-        host.install(new)
-    if not module.check_mode and json.dumps(host.installed) != former:
-        host.save()
-    found = {"changed_paths": host.changed, "diff": host.diff, "unproven": host.unproven}
-    module.exit_json(changed=bool(host.changed), **found)
+    elif module.params["state"] == "kept":
+        host.keep(items)
+    built = [item | {"missing": not Path(item["library"]).exists()} for item in items if item.get("package")]
+    module.exit_json(
+        changed=bool(host.changed),
+        changed_paths=host.changed,
+        diff=host.diff,
+        unproven=host.unproven,
+        stale=host.stale(),
+        spank=host.info | {"installed": list(host.installed), "foreign": host.foreign(), "plugins": built},
+    )
 
 
 if __name__ == "__main__":

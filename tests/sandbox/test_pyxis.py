@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.step_words import container_fault
 from conftest import TOP, recap
-from test_spank import LINE, PACKAGES, STATE
+from test_spank import LINE, PACKAGES, PLACES
 from validations import validate
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def apply(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         sandbox.exec("ctl", f"dpkg --purge --force-depends {' '.join(sorted(added))}", timeout=300)
     for node in ("ctl", "login", *sandbox.compute):
         assert sandbox.exec(node, f"ls {OURS}", check=False).stdout == ""
-        sandbox.exec(node, f"rm -rf {STATE} /usr/local/lib/busbar/spank {DIRECTORY} /var/lib/pyxis", check=False)
+        sandbox.exec(node, f"rm -rf {PLACES} {DIRECTORY} /var/lib/pyxis", check=False)
     sandbox.wait_idle()
 
 
@@ -88,13 +88,8 @@ def test_arguments_with_which_no_job_would_run_are_refused_or_taken_back(sandbox
     done = apply(pyxis_options={"use_squashfus": "1"})
     assert done.returncode != 0
     assert "pyxis_options.use_squashfus: is no argument of Pyxis" in " ".join(done.stdout.split())
-    good = json.loads(sandbox.exec("gpu1", f"cat {STATE}/installed.json").stdout)["pyxis"]
-    wrong = {
-        "name": "pyxis",
-        "version": good["version"],
-        "library": good["library"],
-        "arguments": ["use_enroot_load=True"],
-    }
+    library = before.splitlines()[-1].split()[1]
+    wrong = {"name": "pyxis", "version": "0.24.0", "library": library, "arguments": ["use_enroot_load=True"]}
     done = apply(pyxis_enabled=False, slurm_spank_plugins=[wrong | {"provides": ["--container-image"]}])
     assert done.returncode != 0
     said = " ".join(done.stdout.split())

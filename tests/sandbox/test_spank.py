@@ -7,7 +7,6 @@ import json
 import shutil
 import subprocess
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +14,7 @@ from conftest import TOP, plain_environment, recap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from conftest import Cluster
 
@@ -22,7 +22,10 @@ pytestmark = pytest.mark.proves("slurm_spank")
 
 PLUGIN = TOP / "tests" / "fixtures" / "spank_plugin"
 LINE = "/etc/slurm/plugstack.conf.d/busbar-greeting.conf"
-STATE = "/var/lib/busbar/spank"
+BUILT = "/var/lib/busbar/spank_packages"
+LIBRARIES = "/usr/lib/busbar/spank"
+PLACES = f"{BUILT} /var/cache/busbar/spank"
+INSTALLED = "dpkg-query -W -f '${Package}\\n' 'busbar-spank-*' 2>/dev/null"
 PLAY = """\
 - hosts: slurm_controller:slurm_login:slurm_compute
   become: true
@@ -74,6 +77,10 @@ class Site:
         job = f"srun --quiet -N2 --mem=100 {option} printenv BUSBAR_GREETING"
         return self.cluster.exec("login", job, user="alice", check=False).stdout.split()
 
+    def package(self, node: str) -> str:
+        """The packages of plugins on a host."""
+        return self.cluster.exec(node, INSTALLED).stdout.strip()
+
     def hosts(self) -> list[str]:
         """All hosts that load plugins."""
         return ["ctl", "login", *self.cluster.compute]
@@ -97,16 +104,17 @@ def site(sandbox: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     if added:
         sandbox.exec("ctl", f"dpkg --purge --force-depends {' '.join(sorted(added))}", timeout=300)
     for node in made.hosts():
-        sandbox.exec(node, f"rm -rf {STATE} /usr/local/lib/busbar/spank", check=False)
+        sandbox.exec(node, f"rm -rf {PLACES}", check=False)
     sandbox.wait_idle()
 
 
 def test_a_wrong_checksum_changes_nothing(site: Site) -> None:
     done = site.run(site.plugin(site.archive, sha256="0" * 64))
     assert done.returncode != 0
-    assert f"not the declared {'0' * 64}. Nothing was built or installed" in " ".join(done.stdout.split())
+    assert "0" * 64 in done.stdout
+    assert site.plugin(site.archive)["sha256"] in done.stdout
     for node in site.hosts():
-        assert site.cluster.exec(node, f"ls {LINE} {STATE}/sources {STATE}/incoming/*", check=False).stdout == ""
+        assert site.cluster.exec(node, f"ls {LINE} {BUILT}/*.archive; {INSTALLED}", check=False).stdout == ""
     assert site.cluster.exec("ctl", "which gcc", check=False).returncode != 0
 
 
@@ -116,16 +124,16 @@ def test_it_is_built_once_and_loaded_by_all(site: Site) -> None:
     assert f"+++ after: {LINE}" in foreseen.stdout
     done = site.run(site.plugin(site.archive))
     assert done.returncode == 0, done.stdout
-    found = site.cluster.exec("ctl", f"cat {STATE}/store/greeting/*/manifest.json").stdout
-    manifest = json.loads(found)
-    assert f"slurm-wlm {manifest['slurm']}\n" == site.cluster.exec("ctl", "scontrol --version").stdout
+    package = site.package("ctl")
+    slurm = site.cluster.exec("ctl", "scontrol --version").stdout.split()[1]
+    assert package.startswith(f"busbar-spank-greeting-1.0-slurm{slurm}-")
+    release = ".".join(slurm.split(".")[:2])
     for node in site.hosts():
-        assert (
-            site.cluster.exec(node, f"sha256sum $(awk '/required/ {{print $2}}' {LINE})").stdout.split()[0]
-            == (manifest["sha256"])
-        )
+        library = site.cluster.exec(node, f"awk '/required/ {{print $2}}' {LINE}").stdout.strip()
+        assert site.cluster.exec(node, f"dpkg-query -S {library}").stdout == f"{package}: {library}\n"
+        assert f"slurm-client (>= {release})" in site.cluster.exec(node, f"dpkg-query -s {package}").stdout
     for node in site.cluster.compute:
-        assert site.cluster.exec(node, f"which gcc; ls {STATE}/store", check=False).stdout == ""
+        assert site.cluster.exec(node, f"which gcc; ls {BUILT}", check=False).stdout == ""
     assert "--greeting=TEXT" in site.cluster.exec("login", "srun --help", user="alice").stdout
     assert site.greeting() == ["hello"] * 2
     assert site.greeting("--greeting=moin") == ["moin"] * 2
@@ -137,24 +145,36 @@ def test_one_for_another_release_is_refused_and_jobs_go_on(site: Site) -> None:
     foreign = site.pack("foreign", old="SPANK_PLUGIN(", new=pretending)
     done = site.run(site.plugin(foreign, version="2.0"))
     assert done.returncode != 0
-    assert "greeting 2.0 came out for Slurm 23.11.7, but Slurm here is" in " ".join(done.stdout.split())
+    assert "is built for Slurm 23.11.7, but this host has Slurm" in " ".join(done.stdout.split())
     assert site.greeting() == ["hello"] * 2
+    done = site.run(site.plugin(site.archive))
+    assert done.returncode == 0, done.stdout
+    for node in site.hosts():
+        assert "greeting-2.0" not in site.package(node)
 
 
-def test_an_installed_one_for_another_release_is_replaced(site: Site) -> None:
-    """As after an update of Slurm: one node's record and library are of the release before."""
-    node = site.cluster.compute[0]
-    site.cluster.exec(node, f'sed -i \'s/"slurm": "[0-9.]*"/"slurm": "23.11.7"/\' {STATE}/installed.json')
+def test_the_files_of_an_earlier_busbar_make_way_for_the_package(site: Site) -> None:
+    """One node is as busbar 1 left it, and as Slurm's own packages leave it when a new release removes the plugin's."""
+    node, earlier = site.cluster.compute[0], "/usr/local/lib/busbar/spank"
+    package, line = site.package(node), site.cluster.exec(node, f"cat {LINE}").stdout
     library = site.cluster.exec(node, f"awk '/required/ {{print $2}}' {LINE}").stdout.strip()
     site.cluster.exec(
-        node, f"mv {library} {library}.old && sed -i 's/{Path(library).name}/&.old/' {LINE} {STATE}/installed.json"
+        node,
+        f"mkdir -p {earlier} /var/lib/busbar/spank && cp {library} {earlier}/greeting.so && dpkg --purge {package} && "
+        f"echo {{}} >/var/lib/busbar/spank/installed.json && sed -i 's|{library}|{earlier}/greeting.so|' {LINE}",
     )
     done = site.run(site.plugin(site.archive), arguments=("--limit", node))
     assert done.returncode == 0, done.stdout
-    assert "Take out what was built for another release of Slurm" in done.stdout
-    assert recap(done.stdout)[node]["changed"] == 2
-    assert site.cluster.exec(node, f"ls {library}.old", check=False).stdout == ""
+    assert site.cluster.exec(node, f"ls -d {earlier} /var/lib/busbar/spank", check=False).stdout == ""
+    assert (site.package(node), site.cluster.exec(node, f"cat {LINE}").stdout) == (package, line)
     assert site.greeting() == ["hello"] * 2
+    site.cluster.exec(node, f"dpkg --purge {package}")
+    done = site.run(site.plugin(site.archive), arguments=("--limit", node))
+    assert done.returncode == 0, done.stdout
+    assert "Take out what was built for another release of Slurm" in done.stdout
+    assert site.package(node) == package
+    assert site.greeting() == ["hello"] * 2
+    assert changed(site.run(site.plugin(site.archive)).stdout) == {0}
 
 
 def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
@@ -169,9 +189,9 @@ def test_a_plugin_that_shows_no_option_is_taken_back(site: Site) -> None:
 def test_what_is_no_longer_declared_is_removed_everywhere(site: Site) -> None:
     done = site.run()
     assert done.returncode == 0, done.stdout
-    assert changed(done.stdout) == {1}
+    assert changed(done.stdout) == {2}
     for node in site.hosts():
-        assert site.cluster.exec(node, f"ls {LINE} /usr/local/lib/busbar/spank/*", check=False).stdout == ""
+        assert site.cluster.exec(node, f"ls {LINE} {LIBRARIES}; {INSTALLED}", check=False).stdout == ""
     assert site.greeting() == []
     assert site.cluster.exec("login", "srun --quiet -N2 --mem=100 true", user="alice").returncode == 0
     assert changed(site.run().stdout) == {0}

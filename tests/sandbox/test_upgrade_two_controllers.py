@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.busbar.cluster.plugins.module_utils.slurm.new_reason import UPGRADE_REASON
 from conftest import Cluster, recap
 from test_failover import REFUSED, SUBMITS, accounted, controllers, is_unbroken, sent, submitting
-from test_spank import PLUGIN, STATE
+from test_spank import PLUGIN
 from test_upgrade_slurm import DBD, NEW, OLD, RELEASE, WITHOUT, release, rows, upgrade
 
 if TYPE_CHECKING:
@@ -175,8 +175,8 @@ def test_all_are_upgraded_while_jobs_come_in(cluster: Cluster, record_property: 
 
 
 def test_the_plugin_was_built_for_the_new_release(cluster: Cluster) -> None:
-    built = cluster.exec("ctl", f"cat {STATE}/installed.json").stdout
-    assert json.loads(built)["greeting"]["slurm"].startswith(NEW)
+    line = cluster.exec("ctl", "cat /etc/slurm/plugstack.conf.d/busbar-greeting.conf").stdout
+    assert f"/greeting-1.0-slurm{NEW}" in line
     assert greeting(cluster) == ["hello"]
     assert greeting(cluster, "--greeting=moin") == ["moin"]
 

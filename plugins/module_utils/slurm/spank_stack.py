@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from .shared_object import slurm_of_plugin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 __all__ = ["StackLine", "foreign_plugins", "stack_lines"]
 
 # Where a controller has its configuration, and where slurmd and sackd keep what it sent them.
 FOLDERS = ("/etc/slurm", "/run/slurm/conf")
+# The files with the lines that busbar writes.
+OURS = "plugstack.conf.d/busbar-*.conf"
 _PLUGIN_DIRECTORIES = ("usr/lib/*/slurm-wlm", "usr/lib/*/slurm", "usr/lib64/slurm", "usr/lib/slurm")
 _LINE = re.compile(r"\s*(required|optional|include)\s+(\S+)")
 _ELSEWHERE = re.compile(r"^\s*PlugStackConfig\s*=\s*(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -51,20 +53,19 @@ def stack_lines(path: Path, seen: set[Path] | None = None) -> Iterator[StackLine
             yield from stack_lines(each, seen)
 
 
-def foreign_plugins(ours: Iterable[str], root: Path = Path("/")) -> list[dict[str, str]]:
-    """Return the plugins of this host that are not busbar's: `library`, `file` with its line, and `slurm`.
+def foreign_plugins(root: Path = Path("/")) -> list[dict[str, str]]:
+    """Return the plugins that busbar does not load: `library`, `file` with its line, and `slurm`.
 
     What Slurm cannot load already, since it is not there or is no plugin, is left out: no upgrade changes that.
 
     Args:
-        ours: the libraries that busbar gave this host.
         root: where the host's files are.
     """
-    known, found, seen = set(ours), [], set[Path]()
+    found, seen = [], set[Path]()
     for path in _stacks(root):
         for line in stack_lines(path, seen):
             library = _library(line.library, root)
-            if library is None or str(library) in known:
+            if library is None or Path(line.file).match(OURS):
                 continue
             try:
                 slurm = slurm_of_plugin(library.read_bytes())

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.modules import slurm_release
 from played_module import Ended, PlayedModule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 OLD, NEW = "24.11.5-4", "1:26.05.5-1"
 LIBRARIES = "/usr/lib/x86_64-linux-gnu/slurm-wlm"
@@ -124,18 +120,9 @@ def test_what_is_written_is_noted_first_for_whoever_brings_the_host_back(
     assert source.read_text() == "Types: deb\n"
 
 
-def test_a_plugin_of_a_package_that_comes_along_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "installed.json").write_text('{"greeting": {"library": "/opt/busbar.so"}}')
-    given: list[list[str]] = []
-
-    def foreign(ours: Iterable[str]) -> list[dict[str, str]]:
-        given.append([*ours])
-        return [{"library": "/usr/lib/x.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}]
-
-    monkeypatch.setattr(slurm_release, "foreign_plugins", foreign)
-    module = PlayedModule(
-        Host(dpkg_query="slurm-wlm-extra: /usr/lib/x.so\n"), {"state": str(tmp_path)}, check_mode=True
-    )
+def test_a_plugin_of_a_package_that_comes_along_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    foreign = {"library": "/usr/lib/x.so", "file": "/etc/slurm/plugstack.conf", "slurm": "24.11.5"}
+    monkeypatch.setattr(slurm_release, "foreign_plugins", lambda: [foreign])
+    module = PlayedModule(Host(dpkg_query="slurm-wlm-extra: /usr/lib/x.so\n"), {}, check_mode=True)
     assert slurm_release.plugins(module, {"slurm-wlm-extra": NEW}) == []
     assert [each["library"] for each in slurm_release.plugins(module, {"slurmd": NEW})] == ["/usr/lib/x.so"]
-    assert given == [["/opt/busbar.so"]] * 2

@@ -1,21 +1,16 @@
-"""A host's plugins: the library before the line, the line away before the library, nothing for another release."""
+"""The lines that load a host's plugins: nothing for another release, and the old ones where no job step runs."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_proof
-from ansible_collections.busbar.cluster.plugins.modules import spank_info, spank_plugins
+from ansible_collections.busbar.cluster.plugins.module_utils.slurm import spank_package, spank_proof
+from ansible_collections.busbar.cluster.plugins.modules import spank_plugins
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-DATA = b"a library"
-SUM = hashlib.sha256(DATA).hexdigest()
 OPTION = "      --greeting=TEXT\n"
 
 
@@ -27,18 +22,18 @@ class FakeModule:
     """Holds parameters, answers srun, and raises its failure."""
 
     def __init__(self, folder: Path, *, check: bool = False, srun: tuple[int, str, str] = (0, OPTION, "")):
-        """Put the host's files below a folder."""
-        self.params: dict[str, Any] = {
-            "slurm": "24.11.5",
-            "node": "",
-            "state": str(folder / "state"),
-            "configuration": str(folder / "plugstack.conf.d"),
-            "contents": {"greeting/1": base64.b64encode(DATA).decode()},
-        }
-        self.check_mode, self.srun = check, srun
+        """Use the host's files in a folder."""
+        self.params: dict[str, Any] = {"slurm": "", "node": ""}
+        self.folder, self.check_mode, self.srun = folder, check, srun
+
+    def get_bin_path(self, program: str) -> str:
+        """Find each program."""
+        return f"/usr/bin/{program}"
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
-        """Answer as srun --help."""
+        """Answer as srun --help and scontrol -V."""
+        if command == ["scontrol", "-V"]:
+            return 0, "slurm-wlm 24.11.5\n", ""
         assert command == ["srun", "--help"]
         return self.srun
 
@@ -49,51 +44,57 @@ class FakeModule:
 
 @pytest.fixture
 def item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A plugin that is to be installed; its library is taken for one of Slurm 24.11.5."""
+    """A plugin whose package is installed; its library is for Slurm 24.11.5."""
+    monkeypatch.setattr(spank_plugins, "LINES", tmp_path / "plugstack.conf.d")
+    monkeypatch.setattr(spank_plugins, "LIBRARIES", tmp_path / "lib")
+    monkeypatch.setattr(spank_plugins, "EARLIER", (tmp_path / "earlier",))
+    monkeypatch.setattr(spank_package, "DIRECTORY", str(tmp_path / "lib"))
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.5")
-    library = str(tmp_path / "lib" / "greeting-1-slurm24.11.5.so")
-    return {
-        "name": "greeting",
-        "version": "1",
-        "slurm": "24.11.5",
-        "id": "greeting/1",
-        "library": library,
-        "line": f"required {library}",
-        "provides": ["--greeting"],
-        "sha256": SUM,
-    }
+    plugin = {"name": "greeting", "version": "1", "source": "/a", "sha256": "0" * 64, "provides": ["--greeting"]}
+    return install(tmp_path, plugin)
+
+
+def install(folder: Path, plugin: dict[str, Any]) -> dict[str, Any]:
+    """Install the package of a plugin."""
+    plugin = spank_plugins.Host(FakeModule(folder)).wanted(plugin)
+    (folder / "lib").mkdir(exist_ok=True)
+    (folder / "lib" / plugin["library"].rpartition("/")[2]).write_bytes(b"a library")
+    return plugin
 
 
 def keep(module: FakeModule, *items: dict[str, Any]) -> spank_plugins.Host:
     """Do what the module does."""
     host = spank_plugins.Host(module)
-    new = host.prepare(list(items))
-    host.remove([name for name in host.installed if name not in {item["name"] for item in items}])
-    host.install(new)
-    if not module.check_mode:
-        host.save()
+    host.keep(list(items))
     return host
 
 
-def test_installed_seen_and_removed(tmp_path: Path, item: dict[str, Any]) -> None:
-    host = keep(FakeModule(tmp_path), item)
+def test_a_line_is_written_once_and_removed(tmp_path: Path, item: dict[str, Any]) -> None:
     line = tmp_path / "plugstack.conf.d" / "busbar-greeting.conf"
-    assert host.changed == [item["library"], str(line)]
-    assert line.read_text().splitlines()[-1] == item["line"]
-    assert spank_info.installed_plugins(tmp_path / "state")["greeting"]["sha256"] == SUM
+    assert keep(FakeModule(tmp_path), item).changed == [str(line)]
+    assert line.read_text().splitlines()[-1] == f"required {item['library']}"
     assert keep(FakeModule(tmp_path), item).changed == []
-    line.write_text("# somebody's\n")
-    assert not spank_info.installed_plugins(tmp_path / "state")["greeting"]["sha256"]
-    assert keep(FakeModule(tmp_path)).changed == [str(line)]
-    assert list(tmp_path.glob("*/*.so")) == []
+    line.write_text("# by hand\n")
+    assert keep(FakeModule(tmp_path), item).changed == [str(line)]
+    gone = keep(FakeModule(tmp_path))
+    assert (gone.changed, gone.stale()) == ([str(line)], [item["package"]])
     assert not line.exists()
-    assert json.loads((tmp_path / "state" / "installed.json").read_text()) == {}
 
 
-def test_check_mode_foresees_what_is_not_built_yet(tmp_path: Path, item: dict[str, Any]) -> None:
-    host = keep(FakeModule(tmp_path, check=True), {**item, "sha256": ""})
-    assert len(host.changed) == 2
-    assert list(tmp_path.iterdir()) == []
+def test_the_package_of_the_former_version_is_stale_and_earlier_files_go(tmp_path: Path, item: dict[str, Any]) -> None:
+    assert keep(FakeModule(tmp_path), item).stale() == []
+    (tmp_path / "earlier").mkdir()
+    new = install(tmp_path, item | {"version": "2", "library": ""})
+    assert keep(FakeModule(tmp_path), new).stale() == [item["package"]]
+    assert not (tmp_path / "earlier").exists()
+
+
+def test_check_mode_foresees_a_package_that_is_not_built_yet(tmp_path: Path, item: dict[str, Any]) -> None:
+    (tmp_path / "lib" / item["library"].rpartition("/")[2]).unlink()
+    assert len(keep(FakeModule(tmp_path, check=True), item).changed) == 1
+    assert not (tmp_path / "plugstack.conf.d").exists()
+    with pytest.raises(Failed, match=f"is missing. Remedy: reinstall the package {item['package']}"):
+        keep(FakeModule(tmp_path), item)
 
 
 def test_another_release_is_refused_before_anything_changes(
@@ -102,14 +103,14 @@ def test_another_release_is_refused_before_anything_changes(
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "23.11.7")
     with pytest.raises(Failed, match=r"is built for Slurm 23\.11\.7, but this host has Slurm 24\.11\.5"):
         keep(FakeModule(tmp_path), item)
-    assert list(tmp_path.iterdir()) == []
+    assert not (tmp_path / "plugstack.conf.d").exists()
 
 
 def test_a_micro_release_is_no_other_release(
     tmp_path: Path, item: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spank_plugins, "slurm_of_plugin", lambda _: "24.11.1")
-    assert len(keep(FakeModule(tmp_path), item).changed) == 2
+    assert len(keep(FakeModule(tmp_path), item).changed) == 1
 
 
 @pytest.mark.parametrize(
@@ -124,17 +125,14 @@ def test_lines_are_taken_back_when_srun_does_not_take_them(
     assert list((tmp_path / "plugstack.conf.d").iterdir()) == []
 
 
-def test_after_an_update_of_slurm_only_what_is_foreign_goes(tmp_path: Path, item: dict[str, Any]) -> None:
+def test_after_an_update_of_slurm_what_is_foreign_or_gone_is_not_loaded(tmp_path: Path, item: dict[str, Any]) -> None:
     keep(FakeModule(tmp_path), item)
     module = FakeModule(tmp_path)
     assert spank_plugins.Host(module).foreign() == []
     module.params["slurm"] = "25.05.1"
     assert spank_plugins.Host(module).foreign() == ["greeting"]
-
-
-def test_a_damaged_library(tmp_path: Path, item: dict[str, Any]) -> None:
-    with pytest.raises(Failed, match="damaged or not at all"):
-        keep(FakeModule(tmp_path), {**item, "sha256": "0" * 64})
+    (tmp_path / "lib" / item["library"].rpartition("/")[2]).unlink()
+    assert spank_plugins.Host(FakeModule(tmp_path)).foreign() == ["greeting"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +140,15 @@ def test_a_damaged_library(tmp_path: Path, item: dict[str, Any]) -> None:
     [('ID=debian\nVERSION_ID="13"\n', "debian13"), ('ID="rocky"\nVERSION_ID="9.4"\n', "rocky9.4"), ("", "")],
 )
 def test_system(text: str, system: str) -> None:
-    assert spank_info.system_of(text) == system
+    assert spank_plugins.system_of(text) == system
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("slurm-wlm 24.11.5\n", "24.11.5"), ("slurm 25.5.0", "25.05.0"), ("command not found", "")],
+)
+def test_versions(text: str, version: str) -> None:
+    assert spank_plugins.slurm_version(text) == version
 
 
 class Node(FakeModule):
@@ -166,6 +172,8 @@ class Node(FakeModule):
 
     def run_command(self, command: list[str], **_: object) -> tuple[int, str, str]:
         """Answer as the programs."""
+        if command == ["scontrol", "-V"]:
+            return super().run_command(command)
         self.asked.append(" ".join(command))
         if command[:2] == ["systemctl", "reload"] and self.loads:
             self.load()
@@ -186,7 +194,7 @@ class Node(FakeModule):
 
 @pytest.fixture
 def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The processes of the host."""
+    """Find the processes of the host in a folder."""
     monkeypatch.setattr(spank_proof, "PROC", tmp_path / "proc")
 
 
@@ -223,7 +231,7 @@ def test_a_line_with_which_no_job_step_runs_is_taken_back(tmp_path: Path, item: 
     node = Node(tmp_path, step=(1, "", "srun: error: Nodes gpu1 are still not ready\n"))
     said = "a job step on gpu1 ended with 1: srun: error: Nodes gpu1 are still not ready. gpu1, which that drained, was"
     with pytest.raises(Failed, match=said):
-        keep(node, {**item, "line": f"{item['line'].replace('required', 'optional')}"})
+        keep(node, {**item, "line": item["line"].replace("required", "optional")})
     assert line.read_text() == before
     assert node.asked.count("systemctl reload slurmd") == 2
     assert node.asked[-1] == "scontrol update nodename=gpu1 state=resume"
@@ -278,6 +286,6 @@ def test_a_slurmd_that_does_not_load_it_fails(
     monkeypatch.setattr(spank_proof, "RELOAD_S", 0)
     node = Node(tmp_path)
     node.loads = False
-    with pytest.raises(Failed, match=r"slurmd has not loaded .*greeting-1-slurm24.11.5.so within 0 s; see journalctl"):
+    with pytest.raises(Failed, match=r"slurmd has not loaded .*greeting-1-slurm24.11.5-.* within 0 s; see journalctl"):
         keep(node, item)
     assert not (tmp_path / "plugstack.conf.d" / "busbar-greeting.conf").exists()

@@ -44,10 +44,11 @@ def test_lines_of_all_included_files_without_comments(root: Path) -> None:
 
 
 def test_what_is_busbars_or_cannot_be_loaded_anyhow_is_left_out(root: Path) -> None:
-    lines = ["own.so", *(f"{root}/opt/{name}.so" for name in ("greet", "busbar", "text", "absent"))]
+    lines = ["own.so", *(f"{root}/opt/{name}.so" for name in ("greet", "text", "absent"))]
     stack = root / "etc/slurm/plugstack.conf"
-    stack.write_text("".join(f"required {line}\n" for line in lines))
-    found = foreign_plugins([f"{root}/opt/busbar.so"], root)
+    stack.write_text("".join(f"required {line}\n" for line in lines) + "include plugstack.conf.d/*.conf\n")
+    (root / "etc/slurm/plugstack.conf.d/busbar-x.conf").write_text(f"required {root}/opt/busbar.so\n")
+    found = foreign_plugins(root)
     assert [each["library"].removeprefix(str(root)) for each in found] == [
         "/usr/lib/x86_64-linux-gnu/slurm-wlm/own.so",
         "/opt/greet.so",
@@ -61,9 +62,9 @@ def test_the_copy_that_a_node_was_sent_and_a_file_of_another_name_are_read_too(r
     (sent / "slurm.conf").write_text("ClusterName=a\n plugstackconfig = /etc/other.conf\n")
     (sent / "plugstack.conf").write_text("required own.so\n")
     (root / "etc/other.conf").write_text(f"optional {root}/opt/greet.so\n")
-    files = {each["file"] for each in foreign_plugins([], root)}
+    files = {each["file"] for each in foreign_plugins(root)}
     assert files == {str(root / "etc/slurm/plugstack.conf"), str(root / "etc/other.conf")}
 
 
 def test_no_file_is_no_plugin(root: Path) -> None:
-    assert foreign_plugins([], root) == []
+    assert foreign_plugins(root) == []

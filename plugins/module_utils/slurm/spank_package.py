@@ -1,0 +1,50 @@
+"""SPANK plugins as packages: names that tell what a plugin was built from and for, and the line that loads it.
+
+A package's name says all of that, so two builds of a plugin can be installed side by side: the line moves from one to
+the other, and back when no job step runs with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["DIRECTORY", "PREFIX", "plugin_line", "plugin_package", "release_of"]
+
+DIRECTORY = "/usr/lib/busbar/spank"
+PREFIX = "busbar-spank-"
+
+
+def release_of(version: str) -> str:
+    """Return the release of a version, which is what Slurm itself compares: '24.11.5' gives '24.11'."""
+    return ".".join(version.split(".")[:2])
+
+
+def plugin_package(plugin: Mapping[str, Any], info: Mapping[str, str]) -> dict[str, str]:
+    """Return `library`, `package` and `file` (of the package) of a plugin that is built for a host.
+
+    Args:
+        plugin: item of `slurm_spank_plugins` with `source`.
+        info: of the host `slurm` (the version), `architecture`, `system` and `format` (deb or rpm).
+    """
+    recipe = [plugin.get("sha256"), plugin.get("make") or [], plugin.get("produces") or ""]
+    recipe += [info["architecture"], info["system"]]
+    mark = hashlib.sha256(json.dumps(recipe).encode()).hexdigest()[:8]
+    # deb-control(5): a name has lower case letters, digits and + - . only.
+    name = re.sub(r"[^a-z0-9.+]", "-", f"{plugin['name']}-{plugin['version']}-slurm{info['slurm']}-{mark}".lower())
+    return {
+        "library": f"{DIRECTORY}/{name}.so",
+        "package": f"{PREFIX}{name}",
+        "file": f"{PREFIX}{name}.{info['format']}",
+    }
+
+
+def plugin_line(plugin: Mapping[str, Any], library: str) -> str:
+    """Return the line of plugstack.conf that loads a plugin."""
+    word = "required" if plugin.get("required", True) else "optional"
+    return " ".join([word, library, *map(str, plugin.get("arguments") or [])])

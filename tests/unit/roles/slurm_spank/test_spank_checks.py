@@ -1,0 +1,45 @@
+"""Which declarations of SPANK plugins are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.busbar.cluster.plugins.plugin_utils.common.problem_report import problem_report
+from ansible_collections.busbar.cluster.roles.slurm_spank.checks import check
+
+PLUGIN: dict[str, Any] = {
+    "name": "pyxis",
+    "version": "0.24.0",
+    "source": "https://mirror.example.com/pyxis.tar.gz",
+    "sha256": "a" * 64,
+    "arguments": ["runtime_path=/var/lib/pyxis"],
+    "provides": ["--container-image"],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"sha256": ""}, "sha256 is 'not set'"),
+        ({"sha256": "ABC"}, "sha256 is 'ABC'"),
+        ({"name": "../x"}, "cannot name a file"),
+        ({"version": ""}, "has no version"),
+        ({"source": "pyxis.tar.gz"}, "no address and no absolute path"),
+        ({"source": ""}, "needs one of source and library"),
+        ({"library": "/usr/lib/x.so"}, "needs one of source and library"),
+        ({"source": "", "library": "x.so"}, "no absolute path"),
+        ({"arguments": ["two words"]}, "has a space or #"),
+        ({"colour": "red"}, "unknown keys: colour"),
+    ],
+)
+def test_bad_declarations(change: dict[str, Any], said: str) -> None:
+    report = problem_report(check({"plugins": [{**PLUGIN, **change}]}, {}))
+    assert said in report
+    assert "slurm_spank_plugins: " in report
+    assert "remedy: " in report
+
+
+def test_a_sound_declaration_and_one_given_twice() -> None:
+    assert check({"plugins": [PLUGIN]}, {}) == []
+    assert "twice" in problem_report(check({"plugins": [PLUGIN, PLUGIN]}, {}))

@@ -45,7 +45,7 @@ options:
 EXAMPLES = r"""
 - name: Refuse an inventory that contradicts itself
   ansible.builtin.assert:
-    that: query('busbar.cluster.inventory_checks', cluster={'catalogue': known, 'compute': []}) == []
+    that: query('busbar.cluster.inventory_checks', cluster=__example_cluster) == []
 """
 
 RETURN = r"""

@@ -160,7 +160,7 @@ def test_a_validation_runs_in_containers_and_says_why_it_does_not(sandbox: Clust
     }
     try:
         sandbox.wait_idle()
-        done, report = validate(sandbox, "-e", json.dumps(asked))
+        done, report = validate(sandbox, "-t", "validation_install", "-e", json.dumps(asked))
         assert done.returncode == 0, done.stdout
         assert report["verdict"] == "PASS", report
         for node in sandbox.compute:

@@ -1,11 +1,11 @@
-"""Lookup of what is wrong with the inventory, before any node is contacted."""
+"""Lookup that finds problems in the inventory before any node is contacted."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: inventory_checks
 author: busbar contributors
-short_description: What is wrong with the inventory
+short_description: Find problems in the inventory
 description:
   - Checks all hosts of the inventory, even if the run is limited to some, and contacts none.
   - Asks the checks of all roles, C(INVENTORY) in roles/NAME/checks.py.
@@ -36,7 +36,7 @@ options:
     elements: str
     default: []
   rotated_secrets:
-    description: Names of the secrets that shall be made anew.
+    description: Names of the secrets to rotate.
     type: list
     elements: str
     default: []

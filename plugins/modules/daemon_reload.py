@@ -61,7 +61,7 @@ options:
     type: int
     default: 60
   pending:
-    description: Note of M(busbar.cluster.templates) that is removed once all is in force.
+    description: The C(pending) file of M(busbar.cluster.templates), removed once the daemon runs with it.
     type: path
 """
 

@@ -8,9 +8,8 @@ author: busbar contributors
 short_description: Check shared storage before it is mounted
 description:
   - Checks mount points, servers and the software of the client, and fails when something cannot be mounted. NFS mounts
-    are tried read-only in a mount namespace of their own. Changes nothing.
-  - Each question to a server and each look at a directory has a time limit. What is mounted is read from
-    C(/proc/self/mountinfo).
+    are tried read-only in a separate mount namespace. Changes nothing.
+  - Queries to servers and access to directories have a timeout. Active mounts are read from C(/proc/self/mountinfo).
 extends_documentation_fragment: busbar.cluster.attributes.read_only
 options:
   mounts:

@@ -25,7 +25,7 @@ options:
     type: str
     required: true
   pending:
-    description: Note of M(busbar.cluster.templates) about texts that are written and not in force yet.
+    description: Path of the C(pending) file of M(busbar.cluster.templates), which lists files that are not active yet.
     type: path
   state_directory:
     description: Directory of slurmctld's state.

@@ -1,7 +1,7 @@
-"""SPANK plugins as packages: names that tell what a plugin was built from and for, and the line that loads it.
+"""Names of SPANK plugin packages, and the plugstack.conf line that loads a plugin.
 
-A package's name says all of that, so two builds of a plugin can be installed side by side: the line moves from one to
-the other, and back when no job step runs with it.
+The name contains the plugin, its version, the Slurm release and a hash of the build recipe, so two builds can be
+installed side by side. The line switches to the new build, and back if no job step runs with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # Copyright (c) busbar contributors
 # SPDX-License-Identifier: Apache-2.0
-"""What a validation ran on, and on which machines, GPUs and NICs, told from its report."""
+"""Reads software, machines, GPUs and NICs of a validation from its report."""
 
 from __future__ import annotations
 

@@ -328,8 +328,8 @@ def _same(test: ReadTest) -> tuple[Any, ...]:
 def standing(reports: Sequence[ReadReport], hardware: Mapping[str, str], cluster: str) -> dict[str, bool]:
     """Return for each node that was judged whether its newest report shows it to be good.
 
-    Good is who took part in a test that passed, and is not to blame for one that failed. A node that only took part in
-    tests that failed is not known to be good, whoever was to blame.
+    A node is good if it took part in a test that passed and is not the culprit of one that failed. A node whose tests
+    all failed is not known to be good, even if another node was the culprit.
 
     Args:
         reports: as `report.data.normalised` gives them, the oldest first.

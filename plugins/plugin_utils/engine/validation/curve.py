@@ -106,7 +106,7 @@ def ordinary_below(values: Sequence[float], least: float = LEAST, *, proof: bool
             10,000 healthy fleets of 5 to 100 nodes with 2 % noise three at most have a node below it, instead of 170.
 
     Raises:
-        ValueError: there are no figures.
+        ValueError: `values` is empty.
     """
     if not values:
         message = "no figures to take a median of"

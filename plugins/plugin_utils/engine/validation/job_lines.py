@@ -29,7 +29,7 @@ _COUNTER_LINE = re.compile(
 )
 _MOST_COUNTERS = 100_000
 _MOST_FINDINGS = 8
-# What a bad cable, transceiver or port makes rise, and a node that is merely slow does not.
+# Counters that a bad cable, transceiver or port increments, and a node that is merely slow does not.
 _CABLE = frozenset(
     {
         "symbol_error",

@@ -411,7 +411,7 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
         "truncated": "the output is incomplete",
         "error-only": "the run did not start",
         "template": "the text holds placeholders instead of numbers",
-        "no-data": "there is no output of nccl-tests",
+        "no-data": "no output of nccl-tests was found",
     }
     for number, run in enumerate(runs, start=1):
         which = f" (run {number} of {len(runs)})" if len(runs) > 1 else ""
@@ -420,7 +420,7 @@ def did_not_run(runs: list[dict[str, Any]]) -> str | None:
         if run["outcome"] in said:
             why = filter(None, [cause(run.get("warnings") or []), *run["errors"][:1]])
             return ": ".join([f"{said[run['outcome']]}{which}", *filter(None, ["; ".join(why)])])
-    return None if runs else "there is no output of nccl-tests"
+    return None if runs else "no output of nccl-tests was found"
 
 
 def no_bandwidth(runs: list[dict[str, Any]]) -> str | None:

@@ -91,7 +91,7 @@ class Nic(Collective):
     rank = 4
 
     def problems(self, options: Options) -> list[str]:
-        """Return why there is no such way."""
+        """Return why the stage cannot restrict NCCL to its transport."""
         if not self.asked(options) or options["backend"] == "nccl":
             return []
         return ["validation_stages: the stage nic turns off NCCL's other ways and needs validation_backend nccl"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import importlib
 import json
 import sys
@@ -12,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from busbar.errors import UsageError
 from busbar.option_values import whole
-
-from devel.measured import machine
 
 if TYPE_CHECKING:
     from devel.measured import Figure
@@ -60,15 +57,7 @@ def _measured(argv: list[str]) -> tuple[dict[str, Any], argparse.Namespace]:
         if goal is not None:
             entry |= {"goal": f"{goal.relation} {goal.limit:g}", "met": goal.met(middle)}
         figures.append(entry)
-    chosen = [part for part in given if part != "--json"]
-    result = {
-        "benchmark": name,
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "command": " ".join(["scripts/benchmark", name, *chosen]),
-        "machine": machine(),
-        "figures": figures,
-    }
-    return result, args
+    return {"benchmark": name, "figures": figures}, args
 
 
 def _print(result: dict[str, Any]) -> None:

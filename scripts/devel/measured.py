@@ -1,22 +1,12 @@
-"""The figures of a benchmark, and the machine."""
+"""The figures and goals of a benchmark."""
 
 from __future__ import annotations
 
 import math
-import os
-import platform
-import re
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = [
-    "Figure",
-    "Goal",
-    "growth",
-    "machine",
-    "peak_kib",
-]
+__all__ = ["Figure", "Goal", "growth", "peak_kib"]
 
 
 class Figure(NamedTuple):
@@ -39,22 +29,6 @@ class Goal(NamedTuple):
     def met(self, value: float) -> bool:
         """Whether a value is good enough."""
         return value >= self.limit if self.relation == ">=" else value <= self.limit
-
-
-def machine() -> dict[str, str | int]:
-    """What the figures depend on."""
-    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    model = re.search(r"^model name\s*:\s*(.*)$", info, re.MULTILINE)
-    memory = re.search(r"^MemTotal:\s+(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    return {
-        "cpu": model[1].strip() if model else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(int(memory[1]) / (1 << 20)) if memory else 0,
-        "system": platform.freedesktop_os_release().get("PRETTY_NAME", "Linux"),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "ansible_core": version("ansible-core"),
-    }
 
 
 def growth(points: dict[int, float]) -> float:

@@ -28,7 +28,7 @@ def _search_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _figures(text: str) -> dict[str, float]:
     result = json.loads(text)
-    assert result.keys() == {"benchmark", "date", "command", "machine", "figures"}
+    assert result.keys() == {"benchmark", "figures"}
     return {entry["figure"]: entry["value"] for entry in result["figures"]}
 
 
@@ -143,8 +143,7 @@ def _ticks(monkeypatch: pytest.MonkeyPatch) -> _Ticks:
 def test_a_result_is_the_median_beside_the_goal(capsys: pytest.CaptureFixture[str]) -> None:
     assert benchmark.main(["ticks", "--hosts", "20", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["command"] == "scripts/benchmark ticks --hosts 20"
-    assert result["machine"].keys() >= {"cpu", "cores", "memory_gib", "python"}
+    assert result["benchmark"] == "ticks"
     first, second, third = result["figures"]
     assert first == {"figure": "wall", "value": 2, "unit": "s", "runs": [3, 1, 2], "goal": "<= 1.5", "met": False}
     assert second == {"figure": "wall", "value": 20, "unit": "s", "at": 10, "runs": [30, 10, 20]}

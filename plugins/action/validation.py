@@ -22,13 +22,13 @@ from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.condensed import condensed
 from ..plugin_utils.engine.nccl.output import bounded_lines
 from ..plugin_utils.engine.report.history import standing
-from ..plugin_utils.engine.validation.hands import TOO_LONG, Asked, Interrupted, Output
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
 from ..plugin_utils.engine.validation.judge import INCONCLUSIVE, PASS
 from ..plugin_utils.engine.validation.loop import Loop
 from ..plugin_utils.engine.validation.options import bytes_of
 from ..plugin_utils.engine.validation.release import not_admitted, passed_nodes, released_nodes
 from ..plugin_utils.engine.validation.tests import unknown_floors
+from ..plugin_utils.engine.validation.transport import TOO_LONG, Interrupted, Output
 from ..plugin_utils.engine.validation.verdicts import broken_report, report, summary_lines
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
@@ -37,7 +37,7 @@ from ..plugin_utils.report_folder import point_to, save_report, unwritable
 from ..plugin_utils.slurm.launch_log import launch_error, launch_log_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from ..plugin_utils.engine.validation.model import Blamed, Report
@@ -71,16 +71,25 @@ def problems_of(arguments: dict[str, Any]) -> list[str]:
     return [*problems, *([f"reports cannot be kept in {unkept}"] if unkept else [])]
 
 
-class _Hands:
-    """Acts for the loop: runs modules on the controller and fetches files from the nodes."""
+class AnsibleTransport:
+    """Runs modules on the controller and fetches files from the nodes."""
 
     def __init__(
-        self, execute: Callable[..., dict[str, Any]], nodes: NodeConnections, folder: Path, limit: str
+        self,
+        execute: Callable[..., dict[str, Any]],
+        nodes: NodeConnections,
+        folder: Path,
+        controller: str,
+        arguments: Mapping[str, Any],
     ) -> None:
+        """Take what runs a module on the controller, the connections to the nodes, the folder, and the arguments."""
         self._execute = execute
         self._nodes = nodes
         self._folder = folder
-        self._limit = limit
+        self._limit = arguments["output_limit"]
+        self.controller = controller
+        self.share: bool = arguments["share"]
+        self.home: str = arguments["home"]
         self._user = ""
         self.interruption = Interruption()
 
@@ -92,7 +101,7 @@ class _Hands:
         except AnsibleError as exc:
             return {"msg": " ".join(str(exc).split())}
 
-    def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Run the module slurm_tests on the controller."""
         if not self.interruption.why:
             self.interruption.look()
@@ -123,14 +132,14 @@ class _Hands:
             return ""
         return launch_error(out.decode(errors="replace"))
 
-    def text(self, name: str) -> str:
-        """Return what a saved output tells, without what NCCL's own lines repeat."""
+    def read(self, name: str) -> str:
+        """Return the text of a saved output, without what NCCL's own lines repeat."""
         # The output of a program may be no text.
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
 
-    def say(self, line: str) -> None:
-        """Show a line, while there is somebody who reads what this process says."""
+    def report_progress(self, line: str) -> None:
+        """Show a line, unless the validation was interrupted: then nothing reads the output of this process."""
         if not self.interruption.why:
             Display().display(f"{SAID} {printable(' '.join(line.split()))[:_LONGEST]}")
 
@@ -139,12 +148,12 @@ class _Hands:
         return time.time()
 
     def sleep(self, seconds: float) -> None:
-        """Let time go by."""
+        """Wait."""
         time.sleep(seconds)
 
-    def unbroken(self) -> AbstractContextManager[None]:
-        """Keep an interruption back until what is in it has been done."""
-        return self.interruption.unbroken()
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Defer an interruption to the end of the block."""
+        return self.interruption.uninterrupted()
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
@@ -168,32 +177,36 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
         folder = _free(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
         execute = functools.partial(self._execute_module, task_vars=task_vars)
         nodes = NodeConnections(self._task, self._play_context, task_vars["hostvars"])
-        hands = _Hands(execute, nodes, folder, arguments["output_limit"])
+        controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
+        transport = AnsibleTransport(execute, nodes, folder, controller, arguments)
         options["standing"] = _standing(options, folder)
         if int(options["partners"]) and not any(options["standing"].values()):
-            hands.say(f"no report beside {folder} shows a node to be good: the partners are not known to be")
-        controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
-        loop = Loop(options, Asked(controller, arguments["share"], arguments["home"]), hands)
+            transport.report_progress(
+                f"no report beside {folder} shows a node to be good: the partners are not known to be"
+            )
+        loop = Loop(options, transport)
         broken: BaseException | None = None
-        with hands.interruption:
+        with transport.interruption:
             try:
                 loop.run()
             except BaseException as exc:  # noqa: BLE001 - a report always remains
                 broken = exc
             # What is asked to end now has done so by then.
-            with contextlib.suppress(Interrupted), hands.unbroken():
-                done = self._reported(loop, hands, folder, broken)
-        if broken is not None and not isinstance(broken, Exception) and not hands.interruption.why:
+            with contextlib.suppress(Interrupted), transport.uninterrupted():
+                done = self._reported(loop, transport, folder, broken)
+        if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:
             raise broken
-        if hands.interruption.why:
+        if transport.interruption.why:
             # After Ctrl-C ansible-playbook reads no results: one larger than a pipe (64 KiB) would block this worker.
             self._task.args = {}
             done["metrics"] = ""
         return done
 
-    def _reported(self, loop: Loop, hands: _Hands, folder: Path, broken: BaseException | None) -> dict[str, Any]:
+    def _reported(
+        self, loop: Loop, transport: AnsibleTransport, folder: Path, broken: BaseException | None
+    ) -> dict[str, Any]:
         """Write the report of what is known, and return what a caller wants to know of it."""
-        why = hands.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
+        why = transport.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
         data = _against_history(_report(loop, why), loop, folder)
         blamed = data.get("culprits", [])
         passed = [] if why else passed_nodes(loop.state, data, blamed)
@@ -202,9 +215,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
             data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
         elif not why:
             data["drain"]["nodes"] += not_admitted(loop.state, data, blamed, opened)
-        done = [{"node": item["node"], "problem": _drained(hands, item)} for item in data["drain"]["nodes"]]
+        done = [{"node": item["node"], "problem": _drained(transport, item)} for item in data["drain"]["nodes"]]
         data["drain"]["done"] = done
-        _released(loop, hands, data, opened)
+        _released(loop, transport, data, opened)
         told = {
             "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
             "verdict": data["verdict"],
@@ -266,30 +279,30 @@ def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
         return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
     except Exception as exc:  # noqa: BLE001 - a report always remains
         why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
-        loop.hands.say(why)
+        loop.transport.report_progress(why)
         if how == "fail" and data["verdict"] == PASS:
             return {**data, "verdict": INCONCLUSIVE, "reason": why}
         return data
 
 
-def _released(loop: Loop, hands: _Hands, data: Report, nodes: list[str]) -> None:
+def _released(loop: Loop, transport: AnsibleTransport, data: Report, nodes: list[str]) -> None:
     """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
 
     A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
     """
     left = loop.release(_RELEASE_S)
     data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)
-    data["resumed"] = [{"node": node, "problem": _updated(hands, node, "state=resume")} for node in nodes]
+    data["resumed"] = [{"node": node, "problem": _updated(transport, node, "state=resume")} for node in nodes]
 
 
-def _drained(hands: _Hands, item: Blamed) -> str:
+def _drained(transport: AnsibleTransport, item: Blamed) -> str:
     """Drain a node; returns why it could not be, empty when it was."""
-    return _updated(hands, item["node"], "state=drain", f"reason={item['reason']}")
+    return _updated(transport, item["node"], "state=drain", f"reason={item['reason']}")
 
 
-def _updated(hands: _Hands, node: str, *words: str) -> str:
+def _updated(transport: AnsibleTransport, node: str, *words: str) -> str:
     """Change a node in Slurm; returns why it could not be, empty when it was."""
-    result = hands.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
+    result = transport.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
     if result.get("rc") == 0:
         return ""
     return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()

@@ -11,7 +11,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Self
 
-from .engine.validation.hands import Interrupted
+from .engine.validation.transport import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +62,8 @@ class Interruption:
             self._raise()
 
     @contextlib.contextmanager
-    def unbroken(self) -> Iterator[None]:
-        """Keep an interruption back until what is in it has been done."""
+    def uninterrupted(self) -> Iterator[None]:
+        """Defer an interruption to the end of the block."""
         self._held += 1
         try:
             yield

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a validation step by step: plans tests, runs their jobs, judges their output, and plans the next.
 
-Everything on hosts is done through `Hands`, so that the loop can be tested without any host.
+Everything on hosts is done through a `Transport`, so that the loop can be tested without any host.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from ....module_utils.slurm.jobs import CUT, CUT_BY_LIMIT
 from ..common.hostlist import fold_hosts
 from .controller_answer import checked_answer
-from .hands import TOO_LONG, Interrupted, Output
 from .inputs import typed
 from .model import FIRST
 from .stages import budget, next_step, with_results
+from .transport import TOO_LONG, Interrupted, Output
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from .hands import Asked, Hands
     from .model import Entry, Result, State, Step
+    from .transport import Transport
 
 __all__ = ["Loop"]
 
@@ -53,15 +53,14 @@ class Loop:
         unrestored: nodes that were resumed for a test and could not be drained again, each with the remedy.
     """
 
-    def __init__(self, options: Mapping[str, Any], asked: Asked, hands: Hands) -> None:
-        """Take what is asked for, as inputs.typed takes it, and who does it.
+    def __init__(self, options: Mapping[str, Any], transport: Transport) -> None:
+        """Take the options, as for inputs.typed, and the transport.
 
         Raises:
             ValueError: the options are not right.
         """
         self.options = typed(options)
-        self.asked = asked
-        self.hands = hands
+        self.transport = transport
         self.state: State = FIRST
         self.stopped = ""
         self.unended: list[str] = []
@@ -78,7 +77,7 @@ class Loop:
     def left(self) -> float | None:
         """Return how many seconds are left for tests, None when there is no limit."""
         total = self.options["time_limit"]
-        return max(0.0, self.options["began"] + total - self.hands.now()) if total else None
+        return max(0.0, self.options["began"] + total - self.transport.now()) if total else None
 
     def run(self) -> None:
         """Run all tests.
@@ -86,9 +85,9 @@ class Loop:
         Raises:
             Interrupted: somebody ended it; what was known by then is in the state.
         """
-        self.hands.say(budget(self.options))
+        self.transport.report_progress(budget(self.options))
         while True:
-            step = next_step(self.options, self.state, self.hands.now())
+            step = next_step(self.options, self.state, self.transport.now())
             if not step["tests"]:
                 self.stopped = step["stopped"] or self._cut_by_limit()
                 return
@@ -108,7 +107,7 @@ class Loop:
         if not self.reserved:
             return ""
         asked = {"state": "released", "user": self.options["user"], "wait": int(seconds)}
-        result = self.hands.ask(asked | {"reservation": self.reservation()})
+        result = self.transport.request(asked | {"reservation": self.reservation()})
         if result.get("answered") is not True:
             return f"the reservation of the tests is left: {result.get('msg') or 'slurmctld does not answer'}"
         given = result.get("problems")
@@ -121,7 +120,7 @@ class Round:
     def __init__(self, loop: Loop, step: Step) -> None:
         """Take the validation that it is part of, and what stages.next_step asks for."""
         self.loop = loop
-        self.hands = loop.hands
+        self.transport = loop.transport
         self.step = step
         self.entries: list[Entry] = []
         # What of each job the controller alone knows, and tells itself again.
@@ -147,7 +146,7 @@ class Round:
             with contextlib.suppress(Exception):
                 self._enter()
             raise
-        with self.hands.unbroken():
+        with self.transport.uninterrupted():
             self._enter()
 
     # -- the controller ------------------------------------------------------------------------------------------
@@ -156,8 +155,8 @@ class Round:
         options = self.loop.options
         return {
             "user": options["user"],
-            "home": self.loop.asked.home,
-            "share": self.loop.asked.share,
+            "home": self.transport.home,
+            "share": self.transport.share,
             "wait": self.step["wait"],
             "wait_for_jobs": not options.get("allow_busy"),
             "time_limit": self.step["time_limit"],
@@ -167,26 +166,26 @@ class Round:
 
     def _submit(self) -> None:
         """Submit the tests once their nodes are idle or have been waited for."""
-        began = self.hands.now()
+        began = self.transport.now()
         told: dict[str, str] = {}
         patience = iter(_PATIENCE_S)
         while True:
-            waited = max(0.0, self.hands.now() - began)
+            waited = max(0.0, self.transport.now() - began)
             more = {"tests": [test["job"] for test in self.step["tests"]], "waited": waited}
             more["reservation"] = self.loop.reservation()
             # Between a job's being submitted and its number's being known nobody could cancel it.
-            with self.hands.unbroken():
-                result = self.hands.ask(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
+            with self.transport.uninterrupted():
+                result = self.transport.request(self._arguments(**more, patience=next(patience, _PATIENCE_S[-1])))
                 waits_for = self._waits_for(result)
                 if not waits_for or waited > self.step["wait"] + _SILENCE_S:
                     self._take(result)
                     break
             if waits_for.keys() != told.keys():
                 told = waits_for
-                self.hands.say(f"waits for {_who_and_why(told)}")
+                self.transport.report_progress(f"waits for {_who_and_why(told)}")
         jobs = [entry["job_id"] for entry in self.entries if entry["job_id"]]
         if jobs:
-            self.hands.say(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
+            self.transport.report_progress(f"{len(jobs)} job(s) submitted: {_some(jobs)}")
 
     def _waits_for(self, result: dict[str, Any]) -> dict[str, str]:
         """Return which nodes of the tests are waited for, each with the reason."""
@@ -205,7 +204,7 @@ class Round:
         self.open = {entry["name"] for entry in self.entries if entry["job_id"] and not entry["problem"]}
 
     def _checked(self, result: dict[str, Any]) -> Result:
-        answer = checked_answer(self.loop.options, self.step, result, self.loop.asked.controller)
+        answer = checked_answer(self.loop.options, self.step, result, self.transport.controller)
         self.node_reasons = answer["node_reasons"] or self.node_reasons
         return answer
 
@@ -223,12 +222,12 @@ class Round:
 
     def _follow(self) -> None:
         """Wait for the end of all jobs, and fetch the output of each as soon as it has ended."""
-        began = heard = self.hands.now()
+        began = heard = self.transport.now()
         patience = iter(_PATIENCE_S)
         running: set[str] = set()
         self._fetch(_FETCH_S)
         while self.open:
-            asked = self.hands.now()
+            asked = self.transport.now()
             jobs = [
                 {key: entry[key] for key in ("name", "job_id", "nodes", "state", "batch_host", "seconds")}
                 | self.notes.get(entry["name"], {})
@@ -236,19 +235,19 @@ class Round:
                 if entry["name"] in self.open
             ]
             more = {"state": "followed", "jobs": jobs, "patience": next(patience, _PATIENCE_S[-1])}
-            result = self.hands.ask(self._arguments(**more))
+            result = self.transport.request(self._arguments(**more))
             if result.get("answered") is True:
-                heard = self.hands.now()
+                heard = self.transport.now()
             self._learn(result)
             fresh = {entry["name"] for entry in self.entries if entry["state"] == "RUNNING"} - running
             if fresh and self.open:
                 running |= fresh
-                self.hands.say(f"running: {_some(sorted(fresh))}")
+                self.transport.report_progress(f"running: {_some(sorted(fresh))}")
             self._fetch(_FETCH_S)
             if self.open:
-                self._give_up(result, self.hands.now() - began, self.hands.now() - heard)
-            if self.open and self.hands.now() - asked < 1:
-                self.hands.sleep(_AGAIN_S)
+                self._give_up(result, self.transport.now() - began, self.transport.now() - heard)
+            if self.open and self.transport.now() - asked < 1:
+                self.transport.sleep(_AGAIN_S)
 
     def _give_up(self, result: dict[str, Any], followed: float, silent: float) -> None:
         """End the jobs that are open when nothing more is to be expected; the controller's word is not needed for it.
@@ -258,7 +257,7 @@ class Round:
             followed: seconds since the jobs were submitted.
             silent: seconds since it said anything.
         """
-        controller = self.loop.asked.controller
+        controller = self.transport.controller
         if self.loop.left() == 0:
             self._cut(CUT_BY_LIMIT)
         elif silent >= _SILENCE_S:
@@ -296,14 +295,14 @@ class Round:
             if entry["output"] and entry["name"] not in self.open and f"{entry['name']}.out" not in self.fetched
         ]
         if ready:
-            self.fetched |= self.hands.fetch(ready, seconds)
+            self.fetched |= self.transport.fetch(ready, seconds)
 
     def _explain(self) -> None:
         """Add to jobs that were cancelled without an output why slurmd could not launch them."""
         cancelled = [entry for entry in self.entries if entry["problem"].startswith(_CANCELLED) and entry["output"]]
         asked = [entry for entry in cancelled if self.fetched.get(f"{entry['name']}.out") != ""]
         for entry in asked[:_MOST_LOGS]:
-            if reason := self.hands.launch_error(entry["batch_host"], entry["job_id"]):
+            if reason := self.transport.launch_error(entry["batch_host"], entry["job_id"]):
                 entry["problem"] = f"slurmd on {entry['batch_host']} could not launch the job: {reason}"[:_MOST_TEXT]
 
     def _texts(self) -> list[str | None]:
@@ -312,14 +311,14 @@ class Round:
         for entry in self.entries:
             name, text = f"{entry['name']}.out", None
             try:
-                text = self.hands.text(name) if self.fetched.get(name) == "" else None
+                text = self.transport.read(name) if self.fetched.get(name) == "" else None
             except OSError as exc:
                 self.fetched[name] = exc.strerror or str(exc)
             except ValueError as exc:
                 entry["problem"] = entry["problem"] or str(exc)
             problem = self.fetched.get(name)
             if problem:
-                self.hands.say(f"output of {entry['name']} from {entry['batch_host']}: {problem}")
+                self.transport.report_progress(f"output of {entry['name']} from {entry['batch_host']}: {problem}")
             if problem and problem.startswith(TOO_LONG):
                 entry["problem"] = entry["problem"] or problem
             texts.append(text)
@@ -335,7 +334,7 @@ class Round:
         if self.problem and self.entries:
             self.loop.state = {**self.loop.state, "problem": self.problem}
         for test in self.loop.state["tests"][before:]:
-            self.hands.say(f"{test['verdict']}  {test['name']}: {test['reason']}")
+            self.transport.report_progress(f"{test['verdict']}  {test['name']}: {test['reason']}")
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -358,7 +357,7 @@ class Round:
         if not jobs:
             return {}
         asked = [{"name": name, "job_id": job} for name, job in jobs.items()]
-        result = self.hands.ask(self._arguments(state="cancelled", jobs=asked))
+        result = self.transport.request(self._arguments(state="cancelled", jobs=asked))
         if result.get("answered") is not True:
             self.loop.unended += jobs.values()
         return _by_name(result, jobs)
@@ -368,7 +367,7 @@ class Round:
         nodes = fold_hosts(sorted({node for test in step["tests"] for node in test["job"]["nodes"]}))
         of = "culprit search, " if step["search"] else ""
         more = "" if left is None else f"; {left:.0f} s left"
-        self.hands.say(
+        self.transport.report_progress(
             f"stage {step['stage']}: {of}{len(step['tests'])} test(s) on {nodes}, at most {step['time_limit']} s{more}"
         )
 

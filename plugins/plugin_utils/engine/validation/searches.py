@@ -15,9 +15,9 @@ from ....module_utils.slurm.jobs import CUT
 from ..nccl.outcome import bus_factor
 from ..search.locate import locate
 from .causes import KNOWN_CAUSE
-from .hands import TOO_LONG
 from .judge import FAIL, INCONCLUSIVE, NO_FLOOR, PASS, STRAGGLER, out_of_place
 from .tests import floor_for, scope_for
+from .transport import TOO_LONG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation import loop as loops
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.hands import (
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.loop import Loop
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import with_results
+from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.transport import (
     TOO_LONG,
-    Asked,
     Interrupted,
     Output,
 )
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.loop import Loop
-from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.stages import with_results
 from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.verdicts import report
 from ansible_collections.busbar.cluster.plugins.plugin_utils.slurm.launch_log import launch_log_script
 from validation_samples import validation_options
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ansible_collections.busbar.cluster.plugins.plugin_utils.engine.validation.model import Report
-from validation_hands import BEGAN, NODES, Cluster
+from validation_transport import BEGAN, NODES, Cluster
 
 FAST = {1: 475.0}
 
 
 def loop_of(cluster: Cluster, **changes: Any) -> Loop:  # noqa: ANN401 - any option
     options = validation_options(NODES, **changes)
-    return Loop(options, Asked("ctl", share=False, home="/home/x"), cluster)
+    return Loop(options, cluster)
 
 
 def told(loop: Loop) -> Report:
@@ -175,14 +174,14 @@ def test_an_interruption_while_jobs_are_submitted_leaves_no_job_behind() -> None
     held: list[bool] = []
 
     @contextlib.contextmanager
-    def unbroken() -> Iterator[None]:
+    def uninterrupted() -> Iterator[None]:
         held.append(True)
         yield
         held.pop()
         if cluster.jobs and len(cluster.calls) == 1:
             interrupt()
 
-    cluster.unbroken = unbroken  # type: ignore[method-assign]
+    cluster.uninterrupted = uninterrupted  # type: ignore[method-assign]
     loop = loop_of(cluster)
     with pytest.raises(Interrupted):
         loop.run()
@@ -306,9 +305,9 @@ def test_a_job_that_slurmd_could_not_launch_has_the_reason_of_slurmd() -> None:
 
 def test_a_controller_that_gives_no_number_of_a_job_has_no_log_read() -> None:
     class Forger(Cluster):
-        def ask(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
             forged = {"job_id": "", "batch_host": "gpu1", "problem": "the job ended as CANCELLED"}
-            answer = super().ask(arguments)
+            answer = super().request(arguments)
             return answer | {"tests": [entry | forged for entry in answer["tests"]]}
 
         def launch_error(self, host: str, job_id: str) -> str:

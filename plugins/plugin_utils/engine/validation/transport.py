@@ -1,0 +1,77 @@
+# Copyright (c) busbar contributors
+# SPDX-License-Identifier: Apache-2.0
+"""The interface between the loop of a validation and a cluster: runs jobs, fetches their output, reports progress."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+__all__ = ["TOO_LONG", "Interrupted", "Output", "Transport"]
+
+# How the problem of an output begins that exceeds the limit.
+TOO_LONG = "the output is longer than "
+
+
+class Interrupted(BaseException):
+    """The validation was interrupted. Not an Exception, so that no handler of errors catches it."""
+
+
+class Output(NamedTuple):
+    """The output of a test: the name of its file here, and the node and path where the job wrote it."""
+
+    name: str
+    host: str
+    path: str
+
+
+class Transport(Protocol):
+    """Runs the jobs of a validation on a cluster.
+
+    Attributes:
+        controller: the host that answers requests, for messages.
+        share: whether nodes are tested on which other jobs run.
+        home: home directory of the user who runs the jobs.
+    """
+
+    controller: str
+    share: bool
+    home: str
+
+    def request(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Submit, follow or cancel jobs.
+
+        Args:
+            arguments: those of the module slurm_tests.
+
+        Returns:
+            the result of the module slurm_tests; msg alone if the request could not be made.
+        """
+
+    def fetch(self, outputs: list[Output], seconds: float) -> dict[str, str]:
+        """Save outputs as files and remove them on their nodes; returns the problem of each by name, empty for none."""
+
+    def launch_error(self, host: str, job_id: str) -> str:
+        """Return why slurmd on a host could not launch a job; empty if its log has no such error."""
+
+    def read(self, name: str) -> str:
+        """Return the text of a saved output.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the text is too long.
+        """
+
+    def report_progress(self, line: str) -> None:
+        """Show a line at once."""
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def uninterrupted(self) -> AbstractContextManager[None]:
+        """Defer an interruption to the end of the block."""

@@ -6,12 +6,10 @@ of their own from the nodes on which they lie.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -21,26 +19,21 @@ from ..module_utils.common.refusal import REFUSED
 from ..plugin_utils.engine.common.printable import printable
 from ..plugin_utils.engine.nccl.condensed import condensed
 from ..plugin_utils.engine.nccl.output import bounded_lines
-from ..plugin_utils.engine.report.history import standing
 from ..plugin_utils.engine.validation.inputs import all_problems, typed
-from ..plugin_utils.engine.validation.judge import INCONCLUSIVE, PASS
-from ..plugin_utils.engine.validation.loop import Loop
 from ..plugin_utils.engine.validation.options import bytes_of
-from ..plugin_utils.engine.validation.release import not_admitted, passed_nodes, released_nodes
 from ..plugin_utils.engine.validation.tests import unknown_floors
-from ..plugin_utils.engine.validation.transport import TOO_LONG, Interrupted, Output
-from ..plugin_utils.engine.validation.verdicts import broken_report, report, summary_lines
+from ..plugin_utils.engine.validation.transport import TOO_LONG, Output
 from ..plugin_utils.interruption import Interruption
 from ..plugin_utils.node_connections import NodeConnections
 from ..plugin_utils.node_outputs import Bounds, Wanted, fetch
-from ..plugin_utils.report_folder import point_to, save_report, unwritable
+from ..plugin_utils.report_folder import point_to, unwritable
 from ..plugin_utils.slurm.launch_log import launch_error, launch_log_script
+from ..plugin_utils.validation_run import free_folder, run_validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
-    from ..plugin_utils.engine.validation.model import Blamed, Report
 
 SPEC = {
     "options": {"type": "dict", "required": True},
@@ -56,8 +49,6 @@ _LONGEST = 600
 # Characters of an output, without repeated lines. The longest tables and lists of ranks have some 10 MB.
 _MOST_KEPT = 1 << 26
 _BEGINS = "# busbar test: "
-# A job that was cancelled ends by then, and an interrupted run is not killed before.
-_RELEASE_S = 20
 
 
 def problems_of(arguments: dict[str, Any]) -> list[str]:
@@ -138,6 +129,13 @@ class AnsibleTransport:
         with (self._folder / name).open(encoding="utf-8", errors="surrogateescape", newline="\n") as file:
             return condensed(bounded_lines(file), lambda line: line.startswith(_BEGINS), _MOST_KEPT).rstrip("\r\n")
 
+    def update_node(self, node: str, *words: str) -> str:
+        """Change a node in Slurm; returns why it could not be changed, empty when it was."""
+        result = self.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
+        if result.get("rc") == 0:
+            return ""
+        return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()
+
     def report_progress(self, line: str) -> None:
         """Show a line, unless the validation was interrupted: then nothing reads the output of this process."""
         if not self.interruption.why:
@@ -174,135 +172,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types
 
     def _validated(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         options = dict(arguments["options"])
-        folder = _free(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
+        folder = free_folder(Path(arguments["reports_dir"]), options["started"].replace("-", "").replace(":", ""))
         execute = functools.partial(self._execute_module, task_vars=task_vars)
         nodes = NodeConnections(self._task, self._play_context, task_vars["hostvars"])
         controller = str(self._task.delegate_to or task_vars.get("inventory_hostname"))
         transport = AnsibleTransport(execute, nodes, folder, controller, arguments)
-        options["standing"] = _standing(options, folder)
-        if int(options["partners"]) and not any(options["standing"].values()):
-            transport.report_progress(
-                f"no report beside {folder} shows a node to be good: the partners are not known to be"
-            )
-        loop = Loop(options, transport)
-        broken: BaseException | None = None
-        with transport.interruption:
-            try:
-                loop.run()
-            except BaseException as exc:  # noqa: BLE001 - a report always remains
-                broken = exc
-            # What is asked to end now has done so by then.
-            with contextlib.suppress(Interrupted), transport.uninterrupted():
-                done = self._reported(loop, transport, folder, broken)
-        if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:
-            raise broken
+        done = run_validation(options, transport, folder)
+        if done["folder"]:
+            done["link_problem"] = point_to(folder)
         if transport.interruption.why:
             # After Ctrl-C ansible-playbook reads no results: one larger than a pipe (64 KiB) would block this worker.
             self._task.args = {}
             done["metrics"] = ""
         return done
-
-    def _reported(
-        self, loop: Loop, transport: AnsibleTransport, folder: Path, broken: BaseException | None
-    ) -> dict[str, Any]:
-        """Write the report of what is known, and return what a caller wants to know of it."""
-        why = transport.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
-        data = _against_history(_report(loop, why), loop, folder)
-        blamed = data.get("culprits", [])
-        passed = [] if why else passed_nodes(loop.state, data, blamed)
-        opened = released_nodes(loop.options, loop.state, passed)
-        if why and data["drain"]["nodes"]:
-            data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
-        elif not why:
-            data["drain"]["nodes"] += not_admitted(loop.state, data, blamed, opened)
-        done = [{"node": item["node"], "problem": _drained(transport, item)} for item in data["drain"]["nodes"]]
-        data["drain"]["done"] = done
-        _released(loop, transport, data, opened)
-        told = {
-            "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
-            "verdict": data["verdict"],
-            "reason": data["reason"],
-            "busy_allowed": data["busy_allowed"],
-            "not_tested": data["not_tested"],
-            "passed": passed,
-            "lines": summary_lines(data),
-            "folder": "",
-        }
-        try:
-            pages = save_report(folder, data, loop.options["pool"])
-        except OSError as exc:
-            problem = f"the report could not be written: {exc}"
-            return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
-        return told | pages | {"folder": str(folder), "problem": "", "link_problem": point_to(folder)}
-
-
-def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
-    """Return which nodes the earlier reports beside a folder show to be good, and which not."""
-    with contextlib.suppress(OSError, ImportError):
-        from ..plugin_utils.report_files import history  # noqa: PLC0415 - a library may be missing
-
-        return standing(history(folder), options["hardware"], options["cluster"])
-    return {}
-
-
-def _free(place: Path, name: str) -> Path:
-    """Return a folder of that name that is not there yet: nothing in it is of another validation."""
-    names = (name, *(f"{name}-{number}" for number in range(2, 100)))
-    return place / next((name for name in names if not (place / name).exists()), name)
-
-
-def _report(loop: Loop, why: str) -> Report:
-    """Return the report, or at least one, whatever is wrong with what is known."""
-    state, stopped = loop.state, why or loop.stopped
-    if loop.unended:
-        left = f"could not be cancelled: scancel {' '.join(loop.unended)}"
-        stopped = f"{stopped}; {left}" if stopped else left
-    if why:
-        state = {**state, "problem": stopped}
-    try:
-        return report(loop.options, state, stopped)
-    except Exception as exc:  # noqa: BLE001 - see above
-        return broken_report(loop.options, state, why or f"{type(exc).__name__}: {exc}")
-
-
-def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
-    """Return a report with what earlier ones beside it say of its figures; one that cannot be compared as it is."""
-    how = loop.options["drift"]
-    if how == "ignore":
-        return data
-    try:
-        from ..plugin_utils.engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
-        from ..plugin_utils.engine.report.data import normalised  # noqa: PLC0415
-        from ..plugin_utils.report_files import history  # noqa: PLC0415
-
-        read = normalised(json.loads(json.dumps(data)))
-        return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
-    except Exception as exc:  # noqa: BLE001 - a report always remains
-        why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
-        loop.transport.report_progress(why)
-        if how == "fail" and data["verdict"] == PASS:
-            return {**data, "verdict": INCONCLUSIVE, "reason": why}
-        return data
-
-
-def _released(loop: Loop, transport: AnsibleTransport, data: Report, nodes: list[str]) -> None:
-    """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
-
-    A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
-    """
-    left = loop.release(_RELEASE_S)
-    data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)
-    data["resumed"] = [{"node": node, "problem": _updated(transport, node, "state=resume")} for node in nodes]
-
-
-def _drained(transport: AnsibleTransport, item: Blamed) -> str:
-    """Drain a node; returns why it could not be, empty when it was."""
-    return _updated(transport, item["node"], "state=drain", f"reason={item['reason']}")
-
-
-def _updated(transport: AnsibleTransport, node: str, *words: str) -> str:
-    """Change a node in Slurm; returns why it could not be, empty when it was."""
-    result = transport.module("ansible.legacy.command", {"argv": ["scontrol", "update", f"nodename={node}", *words]})
-    if result.get("rc") == 0:
-        return ""
-    return str(result.get("stderr") or result.get("msg") or "no answer of the controller").strip()

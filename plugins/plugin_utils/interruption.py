@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from .engine.validation.transport import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Self
 
 __all__ = ["Interruption"]
 

@@ -217,7 +217,7 @@ class Round:
         for entry in given if isinstance(given, list) else []:
             if isinstance(entry, dict):
                 times = {key: entry.get(key) for key in ("submitted_at", "started_at")}
-                known = {key: value for key, value in times.items() if isinstance(value, int | float)}
+                known = {key: value for key, value in times.items() if isinstance(value, (int, float))}
                 self.notes[str(entry.get("name"))] = known
 
     def _follow(self) -> None:

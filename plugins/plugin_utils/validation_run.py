@@ -1,0 +1,172 @@
+"""Runs a validation through a transport to its end, and writes its report whatever happens."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from .engine.report.history import standing
+from .engine.validation.judge import INCONCLUSIVE, PASS
+from .engine.validation.loop import Loop
+from .engine.validation.release import not_admitted, passed_nodes, released_nodes
+from .engine.validation.transport import Interrupted, Transport
+from .engine.validation.verdicts import broken_report, report, summary_lines
+from .report_folder import save_report
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from .engine.validation.model import Report
+    from .interruption import Interruption
+
+__all__ = ["ClusterTransport", "free_folder", "run_validation"]
+
+# A job that was cancelled ends by then, and an interrupted run is not killed before.
+_RELEASE_S = 20
+
+
+class ClusterTransport(Transport, Protocol):
+    """A transport that also changes nodes in Slurm.
+
+    Attributes:
+        interruption: the signals that end the validation.
+    """
+
+    interruption: Interruption
+
+    def update_node(self, node: str, *words: str) -> str:
+        """Run ``scontrol update`` for a node; returns why it could not be changed, empty when it was."""
+
+
+def run_validation(
+    options: dict[str, Any], transport: ClusterTransport, folder: Path, left_out: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Run a validation and write its report.
+
+    Args:
+        options: as for inputs.typed.
+        transport: runs the jobs.
+        folder: of the report; those of earlier reports are beside it.
+        left_out: what cannot be tested, each with the reason.
+
+    Returns:
+        What the action of the module validation returns.
+    """
+    options = options | {"standing": _standing(options, folder)}
+    if int(options["partners"]) and not any(options["standing"].values()):
+        transport.report_progress(
+            f"no report beside {folder} shows a node to be good: the partners are not known to be"
+        )
+    loop = Loop(options, transport)
+    loop.state = {**loop.state, "left_out": dict(left_out or {})}
+    broken: BaseException | None = None
+    with transport.interruption:
+        try:
+            loop.run()
+        except BaseException as exc:  # noqa: BLE001 - a report always remains
+            broken = exc
+        # What is asked to end now has done so by then.
+        with contextlib.suppress(Interrupted), transport.uninterrupted():
+            done = _reported(loop, transport, folder, broken)
+    if broken is not None and not isinstance(broken, Exception) and not transport.interruption.why:
+        raise broken
+    return done
+
+
+def _reported(loop: Loop, transport: ClusterTransport, folder: Path, broken: BaseException | None) -> dict[str, Any]:
+    """Write the report of what is known, and return what a caller wants to know of it."""
+    why = transport.interruption.why or (f"{type(broken).__name__}: {broken}" if broken is not None else "")
+    data = _against_history(_report(loop, why), loop, folder)
+    blamed = data.get("culprits", [])
+    passed = [] if why else passed_nodes(loop.state, data, blamed)
+    opened = released_nodes(loop.options, loop.state, passed)
+    if why and data["drain"]["nodes"]:
+        data["drain"] = {"nodes": [], "refused": f"nothing was drained: {why}"}
+    elif not why:
+        data["drain"]["nodes"] += not_admitted(loop.state, data, blamed, opened)
+    done = [
+        {
+            "node": item["node"],
+            "problem": transport.update_node(item["node"], "state=drain", f"reason={item['reason']}"),
+        }
+        for item in data["drain"]["nodes"]
+    ]
+    data["drain"]["done"] = done
+    _released(loop, transport, data, opened)
+    told = {
+        "changed": any(not item["problem"] for item in [*done, *data["resumed"]]),
+        "verdict": data["verdict"],
+        "reason": data["reason"],
+        "busy_allowed": data["busy_allowed"],
+        "not_tested": data["not_tested"],
+        "passed": passed,
+        "lines": summary_lines(data),
+        "folder": "",
+    }
+    try:
+        pages = save_report(folder, data, loop.options["pool"])
+    except OSError as exc:
+        problem = f"the report could not be written: {exc}"
+        return told | {"metrics": "", "pages_problem": "", "incomplete": False, "problem": problem}
+    return told | pages | {"folder": str(folder), "problem": ""}
+
+
+def _standing(options: dict[str, Any], folder: Path) -> dict[str, bool]:
+    """Return which nodes the earlier reports beside a folder show to be good, and which not."""
+    with contextlib.suppress(OSError, ImportError):
+        from .report_files import history  # noqa: PLC0415 - a library may be missing
+
+        return standing(history(folder), options["hardware"], options["cluster"])
+    return {}
+
+
+def free_folder(place: Path, name: str) -> Path:
+    """Return a folder of that name, with a number if it exists already."""
+    names = (name, *(f"{name}-{number}" for number in range(2, 100)))
+    return place / next((name for name in names if not (place / name).exists()), name)
+
+
+def _report(loop: Loop, why: str) -> Report:
+    """Return the report, or at least one, whatever is wrong with what is known."""
+    state, stopped = loop.state, why or loop.stopped
+    if loop.unended:
+        left = f"could not be cancelled: scancel {' '.join(loop.unended)}"
+        stopped = f"{stopped}; {left}" if stopped else left
+    if why:
+        state = {**state, "problem": stopped}
+    try:
+        return report(loop.options, state, stopped)
+    except Exception as exc:  # noqa: BLE001 - see above
+        return broken_report(loop.options, state, why or f"{type(exc).__name__}: {exc}")
+
+
+def _against_history(data: Report, loop: Loop, folder: Path) -> Report:
+    """Return a report with what earlier ones beside it say of its figures; one that cannot be compared as it is."""
+    how = loop.options["drift"]
+    if how == "ignore":
+        return data
+    try:
+        from .engine.report.baseline import with_drift  # noqa: PLC0415 - a library may be missing
+        from .engine.report.data import normalised  # noqa: PLC0415
+        from .report_files import history  # noqa: PLC0415
+
+        read = normalised(json.loads(json.dumps(data)))
+        return cast("Report", with_drift(dict(data), read, history(folder) if folder.parent.is_dir() else [], how))
+    except Exception as exc:  # noqa: BLE001 - a report always remains
+        why = f"the figures could not be compared with earlier reports: {type(exc).__name__}: {exc}"
+        loop.transport.report_progress(why)
+        if how == "fail" and data["verdict"] == PASS:
+            return {**data, "verdict": INCONCLUSIVE, "reason": why}
+        return data
+
+
+def _released(loop: Loop, transport: ClusterTransport, data: Report, nodes: list[str]) -> None:
+    """Delete the reservation of the tests and resume the drained nodes that passed; enter what came of it.
+
+    A drained node is drained again by now: where this is broken off, or not possible, nobody gets it.
+    """
+    left = loop.release(_RELEASE_S)
+    data["leftovers"] = [f"{node} {words}" for node, words in loop.unrestored.items()] + [left] * bool(left)
+    data["resumed"] = [{"node": node, "problem": transport.update_node(node, "state=resume")} for node in nodes]
